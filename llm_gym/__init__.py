@@ -55,58 +55,19 @@ __all__ = [
 # Where each of them lives. They are imported when first used: most programs import llm_gym only
 # to have its environments registered.
 _MODULES = {
-    "core.spaces": ("AnyText",),
-    "core.legacy": (
-        "BaseEnvironment",
-        "EnvironmentConfig",
-        "SimpleGameEnvironment",
-        "as_gym",
-    ),
-    "wrappers": (
-        "AsText",
-        "ChatObservation",
-        "EpisodeLimits",
-        "FormatReward",
-        "MaxInvalid",
-        "RecordEpisodes",
-        "TokenBudget",
-        "ToolUse",
-        "TranscriptObservation",
-    ),
-    "tools": (
-        "EnvironmentStepTool",
-        "MultiTurnManager",
-        "Tool",
-        "ToolDefinition",
-        "ToolRegistry",
-        "tool",
-    ),
-    "reading.parsers": (
-        "ActionParser",
-        "FunctionCallingParser",
-        "JSONActionParser",
-        "ReActActionParser",
-    ),
-    "core.outcome": (
-        "Outcome",
-        "StopReason",
-        "end",
-        "go_on",
-        "lose",
-        "reject",
-        "win",
-    ),
-    "core.env": ("TextEnv",),
-    "episodes": (
-        "Trajectory",
-        "play_episode",
-        "read_episodes",
-        "write_episodes",
-    ),
-    "evaluate.checker": ("check_text_env",),
-    "vector": ("make_vec",),
+    "core.env": "TextEnv",
+    "core.legacy": "BaseEnvironment EnvironmentConfig SimpleGameEnvironment as_gym",
+    "core.outcome": "Outcome StopReason end go_on lose reject win",
+    "core.spaces": "AnyText",
+    "episodes": "Trajectory play_episode read_episodes write_episodes",
+    "evaluate.checker": "check_text_env",
+    "reading.parsers": "ActionParser FunctionCallingParser JSONActionParser ReActActionParser",
+    "tools": "EnvironmentStepTool MultiTurnManager Tool ToolDefinition ToolRegistry tool",
+    "vector": "make_vec",
+    "wrappers": "AsText ChatObservation EpisodeLimits FormatReward MaxInvalid RecordEpisodes "
+    "TokenBudget ToolUse TranscriptObservation",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     from llm_gym.core.env import TextEnv

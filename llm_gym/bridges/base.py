@@ -5,8 +5,6 @@ randomness kept apart, and report the result in our terms. A bridge implements `
 ``play``, and what else its suite knows: instances, legal moves, the answer.
 """
 
-from __future__ import annotations
-
 import copy
 import difflib
 import importlib
@@ -17,13 +15,12 @@ from typing import Any, NamedTuple, TypedDict
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.error import ResetNeeded
 
 from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
-from llm_gym.core.errors import ActionTypeError, ConfigError, LLMGymError, WorkerError
-from llm_gym.core.outcome import TERMINAL, StopReason
+from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError
+from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step
 from llm_gym.core.settings import get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
@@ -229,9 +226,8 @@ class BridgeEnv(gym.Env[str, str]):
         return text, self._info(True, {}, {})
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play what ``action`` holds."""
         if self._stop is not _PLAYING or not isinstance(action, str):
-            raise self._refusal(action)
+            raise refuse_step(type(self).__name__, action, self._stop)
         move = self.format.parse(visible(action))
         text, reward, stop, valid, said = self._play(move)
         self._turn += 1
@@ -292,7 +288,6 @@ class BridgeEnv(gym.Env[str, str]):
         return None if moves is None else [self.format.render(move) for move in moves]
 
     def instance_id(self) -> str:
-        """Return 16 hex digits that name this instance."""
         if self.instance is None:
             raise NotImplementedError(f"{type(self).__name__} does not know its instances")
         return splits.digest(f"{type(self).__name__} {stable(self.instance)}")
@@ -350,12 +345,3 @@ class BridgeEnv(gym.Env[str, str]):
             "invalid_actions": self._invalid,
             "foreign": dict(said),
         }
-
-    def _refusal(self, action: object) -> Exception:
-        if not isinstance(action, str):
-            return ActionTypeError(
-                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
-                "decode token ids before calling step"
-            )
-        why = "has not begun" if self._stop is None else f"is over ({self._stop})"
-        return ResetNeeded(f"the episode {why}; call reset() before step()")

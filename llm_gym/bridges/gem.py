@@ -1,7 +1,5 @@
 """GEM's games and data sets: ``llm_gym/GEM-v0``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Unpack
 

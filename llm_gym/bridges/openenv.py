@@ -1,7 +1,5 @@
 """Environments behind a server of OpenEnv's: ``llm_gym/OpenEnv-v0``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, Unpack

@@ -1,7 +1,5 @@
 """PettingZoo's games for several, from one seat, in words: ``llm_gym/PettingZoo-v0``."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re
@@ -16,6 +14,7 @@ from llm_gym.bridges.base import need_package
 from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
+from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text import AsText
 
 _PACKAGE = "pettingzoo"
@@ -204,7 +203,6 @@ class PettingZooEnv(gym.Env[str, str]):
         return text, reward, terminated, truncated, _plain(info)
 
     def render(self) -> str | None:
-        """Return what the player was last shown."""
         return self.text._state if self.render_mode == "ansi" else None
 
     def close(self) -> None:
@@ -275,11 +273,7 @@ def _policy(opponent: str | Policy) -> Policy | None:
     if opponent == "random":
         return None
     if isinstance(opponent, str) and ":" in opponent:
-        home, _, name = opponent.partition(":")
-        try:
-            opponent = getattr(importlib.import_module(home), name)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f"the opponent {opponent!r} cannot be imported: {error}") from error
+        opponent = import_object(opponent)
     if not callable(opponent):
         raise ConfigError(f"opponent must be 'random' or a function, got {opponent!r}")
     return opponent

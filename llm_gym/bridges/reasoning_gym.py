@@ -1,7 +1,5 @@
 """reasoning-gym's data sets, scored by their own scorers: ``llm_gym/ReasoningGym-v0``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, Literal, Unpack

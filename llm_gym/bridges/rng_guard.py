@@ -10,8 +10,6 @@ what it would have drawn without them.
 proves where the memory lies; where it does not, ``getstate`` is used.
 """
 
-from __future__ import annotations
-
 import ctypes
 import io
 import random  # noqa: TID251 - to keep others from it

@@ -1,7 +1,5 @@
 """ScienceWorld's experiments: ``llm_gym/ScienceWorld-v0``. It needs a Java runtime."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import suppress

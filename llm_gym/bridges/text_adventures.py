@@ -1,7 +1,5 @@
 """Games that are files and take commands: ``llm_gym/TextWorld-v0`` and ``llm_gym/Jericho-v0``."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -82,7 +80,6 @@ class FileGames(BridgeEnv):
         raise NotImplementedError
 
     def command(self, command: str) -> BridgeStep:
-        """Play a cleaned command."""
         raise NotImplementedError
 
 

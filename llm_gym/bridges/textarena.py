@@ -4,9 +4,6 @@ An opponent is a function from all it has been shown, as one text, to its reply;
 TextArena is one as it is.
 """
 
-from __future__ import annotations
-
-import importlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -24,6 +21,7 @@ from llm_gym.bridges.base import (
 )
 from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError
 from llm_gym.core.outcome import StopReason
+from llm_gym.registry.user_code import import_object
 
 Opponent = Callable[[str], str]
 Given = str | Mapping[str, Any] | Opponent
@@ -129,11 +127,7 @@ def make_opponent(given: Given) -> Opponent:
         return ServedOpponent(**given)
     if callable(given):
         return given
-    module, colon, name = given.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name) if colon else None
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"the opponent {given!r} cannot be imported: {error}") from error
+    found = import_object(given) if ":" in given else None
     found = found() if isinstance(found, type) else found
     if not callable(found):
         raise ConfigError(

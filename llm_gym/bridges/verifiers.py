@@ -5,8 +5,6 @@ ours, with a client that waits: ``begin`` and ``play`` let the loop run until th
 until the rollout has been scored.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib
@@ -160,7 +158,6 @@ class VerifiersEnv(BridgeEnv):
         return self._question.result() if self._question.done() else None
 
     def _why(self) -> str:
-        """Return the error of the rollout, or nothing."""
         assert self._rollout is not None, "begun"
         error = self._rollout.exception() or self._rollout.result().get("error")
         return f"{type(error).__name__}: {error}"[:200] if error else ""
@@ -261,6 +258,5 @@ def _get(message: Any, name: str) -> Any:
 
 
 def _after_reply(messages: Sequence[Any]) -> Sequence[Any]:
-    """Return the messages since the last reply."""
     at = max((at for at, m in enumerate(messages) if _get(m, "role") == "assistant"), default=-1)
     return messages[at + 1 :]

@@ -7,8 +7,6 @@ only when called, so the core stays light. The trainer's ``play`` and ``eval`` t
 model has to be loaded.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

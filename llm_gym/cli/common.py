@@ -1,7 +1,5 @@
 """Building an environment from command-line arguments."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """``llm-gym list``: every environment and what players score in it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from typing import Any
@@ -88,7 +86,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell_bridges(rows: list[BridgeRow]) -> None:
-    """Print the bridges to other suites, and what each of them needs."""
     width = max(map(len, ("bridges to other suites", *(row.id for row in rows)))) + 2
     say(f"{'bridges to other suites':<{width}}needs")
     for row in rows:

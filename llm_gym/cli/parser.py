@@ -1,7 +1,5 @@
 """The command line's parser: what it cannot use is answered in one sentence."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import re
@@ -19,7 +17,6 @@ class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` that names what was meant, and not every option that there is."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise one sentence."""
         raise ConfigError(f"{self._said(message)}; {self.prog} --help tells more")
 
     def _said(self, message: str) -> str:

@@ -1,7 +1,5 @@
 """``llm-gym play``: a person, or one of the built-in players, plays in the terminal."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``llm-gym replay``: play saved episodes again and report any difference."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

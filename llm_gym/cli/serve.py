@@ -1,7 +1,5 @@
 """``llm-gym serve``: an environment for players elsewhere."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from dataclasses import fields

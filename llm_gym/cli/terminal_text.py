@@ -1,7 +1,5 @@
 """Other people's text on a terminal: what would steer it is shown instead."""
 
-from __future__ import annotations
-
 import re
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """``llm-gym view``: look at runs and episodes in a browser, or write them into one page."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -4,8 +4,6 @@ It is given for all episodes, to the constructor, or for one, to ``reset``. The 
 stands for are the game's own (``Game.at_difficulty``).
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,15 +12,14 @@ import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import Game
-from llm_gym.core.settings import check_types, plain
+from llm_gym.core.settings import check_range, check_types, plain
 
 
 def settings_at(game: Game, difficulty: float) -> Mapping[str, Any]:
     """Return the settings of ``game`` at ``difficulty``."""
     check_types(type(game), {"difficulty": difficulty})
     difficulty = plain(difficulty)
-    if not 0.0 <= difficulty <= 1.0:
-        raise ConfigError(f"difficulty must be in [0, 1], got {difficulty}")
+    check_range("difficulty", difficulty, 0, 1)
     settings = game.at_difficulty(difficulty)
     if not settings:
         why = f": {game.no_difficulty}" if game.no_difficulty else ""

@@ -5,8 +5,6 @@ turn, adds up the reward and says what happened. The rules of the game itself ar
 ``Game`` methods. Private names begin with ``_base_``, so no name of a game's can be one of them.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 import sys
@@ -15,14 +13,13 @@ from typing import Any, Literal, TypedDict
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.error import ResetNeeded
 
 from llm_gym.core import splits
 from llm_gym.core.difficulty import settings_at, settings_given
-from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
+from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.game import Game
-from llm_gym.core.outcome import Outcome, StopReason, reject
-from llm_gym.core.settings import TypedSettings, get_format
+from llm_gym.core.outcome import Outcome, StopReason, refuse_step, reject
+from llm_gym.core.settings import TypedSettings, check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import shown
 from llm_gym.reading.answer import brief_move, is_settled, readings
@@ -101,12 +98,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         difficulty: float | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if not 0.0 <= penalty < float("inf"):
-            raise ConfigError(f"penalty must not be negative, got {penalty}")
-        if retries < 0:
-            raise ConfigError(f"retries must not be negative, got {retries}")
-        if not 0.0 <= shaping_gamma <= 1.0:
-            raise ConfigError(f"shaping_gamma must be in [0, 1], got {shaping_gamma}")
+        check_range("penalty", penalty, 0)
+        check_range("retries", retries, 0)
+        check_range("shaping_gamma", shaping_gamma, 0, 1)
         if shaping and type(self).potential is Game.potential:
             raise ConfigError(f"shaping=True needs a potential; {type(self).__name__} has none")
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -170,7 +164,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play the move that ``action`` holds."""
         if self._base_stop is not _PLAYING or not isinstance(action, str):
-            raise self._base_refusal(action)
+            raise refuse_step(type(self).__name__, action, self._base_stop)
         said = str(action)
         move: str | None = said
         if not (self._base_bare and _WORDS.fullmatch(action)):  # more than words, or blanks around
@@ -262,7 +256,6 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     @property
     def turns_left(self) -> int:
-        """Turns left of ``max_turns``."""
         return (self.max_turns or 0) - self._base_turn
 
     def instance_id(self) -> str:
@@ -371,15 +364,6 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     # --- what a turn costs and earns -----------------------------------------------------------
 
-    def _base_refusal(self, action: object) -> Exception:
-        if not isinstance(action, str):
-            return ActionTypeError(
-                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
-                "decode token ids before calling step"
-            )
-        why = "has not begun" if self._base_stop is None else f"is over ({self._base_stop})"
-        return ResetNeeded(f"the episode {why}; call reset() before step()")
-
     def _base_charge_invalid(self, terms: dict[str, float]) -> StopReason:
         self._base_invalid_actions += 1
         if self.penalty:
@@ -420,7 +404,6 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     # --- difficulty and splits -------------------------------------------------------------------
 
     def _base_settle_difficulty(self, difficulty: float | None) -> None:
-        """Set what the constructor's difficulty stands for."""
         names = self.at_difficulty(0.0).keys()
         chosen: Mapping[str, Any] = {}
         if difficulty is not None:
@@ -445,6 +428,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         for name, value in settings.items():
             setattr(self, name, value)
         self._base_rules_cache = None
+        for name, (_, least, most) in self._declared_settings.items():
+            if least is not None:
+                self.check_range(name, least, most)
         self.check_settings()
 
     def _base_draw(self, split: object) -> None:

@@ -7,8 +7,6 @@ decoding, ``potential`` gives shaping. Everything here speaks in *moves*; ``Text
 into actions, rewards, flags and ``info``.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from llm_gym.core.outcome import Outcome
+from llm_gym.core.settings import check_range
 from llm_gym.reading.moves import find_pattern, find_phrases
 
 
@@ -73,6 +72,12 @@ class Game(ABC):
     def check_settings(self) -> None:
         """Raise ``ConfigError`` for a setting that cannot be honoured."""
         return
+
+    def check_range(
+        self, name: str, least: float, most: float | None = None, why: str = ""
+    ) -> None:
+        """Raise ``ConfigError`` unless the setting ``name`` is None or in its range."""
+        check_range(name, getattr(self, name), least, most, why)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

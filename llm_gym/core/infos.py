@@ -4,8 +4,6 @@ Other people's environments put what they like into ``info``, under our names to
 cannot be read counts as missing, and never raises.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

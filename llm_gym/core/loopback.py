@@ -5,8 +5,6 @@ requests, and by DNS rebinding even read the answers. The browser tells on such 
 and ``Origin``, so a server that answers its own names alone is closed to it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import secrets
 

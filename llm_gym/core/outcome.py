@@ -1,11 +1,12 @@
 """What a move did, and why an episode stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from gymnasium.error import ResetNeeded
+
+from llm_gym.core.errors import ActionTypeError
 from llm_gym.core.infos import flag
 
 
@@ -61,6 +62,17 @@ def stop_reason(terminated: bool, truncated: bool, info: Mapping[str, Any]) -> S
     if won is None:
         return StopReason.FINISHED
     return StopReason.WON if won else StopReason.LOST
+
+
+def refuse_step(name: str, action: object, stop: object) -> Exception:
+    """Return why ``name`` cannot play ``action``: it is no text, or there is no episode."""
+    if not isinstance(action, str):
+        return ActionTypeError(
+            f"{name} takes a str action, got {type(action).__name__}; decode token ids before "
+            "calling step"
+        )
+    why = "has not begun" if stop is None else f"is over ({stop})"
+    return ResetNeeded(f"the episode {why}; call reset() before step()")
 
 
 _PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST  # faster to reach

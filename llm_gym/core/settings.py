@@ -4,15 +4,14 @@ Without this ``max_turns=2.5`` makes a game without an end, ``strict="no"`` a st
 ``size="4"`` an error about ``<=`` somewhere below. NumPy numbers arrive as Python's own.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
+import math
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -26,19 +25,44 @@ _NAMES = {
 _NONE = type(None)
 
 
+class _Setting(NamedTuple):
+    default: Any
+    least: float | None
+    most: float | None
+
+
+def setting(default: Any, least: float | None = None, most: float | None = None) -> Any:
+    """Declare a setting of an environment in its class, instead of in a constructor.
+
+    ``size: int = setting(5, 2, 15)`` makes ``size`` an argument of the constructor with the default
+    5, an attribute, and an error where it is neither None nor from 2 to 15.
+    """
+    return _Setting(default, least, most)
+
+
 class TypedSettings:
-    """A base whose subclasses get settings of the types that their constructors declare."""
+    """A base whose subclasses get settings of the types that they declare."""
+
+    _declared_settings: Mapping[str, _Setting] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give the constructor plain numbers."""
         super().__init_subclass__(**kwargs)
+        own = {name: one for name, one in vars(cls).items() if isinstance(one, _Setting)}
+        if own:
+            cls._declared_settings = {**cls._declared_settings, **own}
+            for name, one in own.items():
+                setattr(cls, name, one.default)
+            if "__init__" not in vars(cls):
+                type.__setattr__(cls, "__init__", _constructor(cls))
         if isinstance(make := vars(cls).get("__init__"), types.FunctionType):
             type.__setattr__(cls, "__init__", _with_plain_numbers(make))
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Look at the settings before anything is built of them."""
-        check_types(cls, _named(cls, args) | settings)
-        return super().__new__(cls)
+        check_types(cls, named_settings(cls, args) | settings)
+        made = super().__new__(cls)
+        vars(made).update({name: one.default for name, one in cls._declared_settings.items()})
+        return made
 
 
 def get_format(name: str) -> ActionFormat:
@@ -46,6 +70,21 @@ def get_format(name: str) -> ActionFormat:
     if not isinstance(name, str) or name not in FORMATS:
         raise ConfigError(f"action_format must be one of {', '.join(FORMATS)}, got {name!r}")
     return FORMATS[name]
+
+
+def check_range(
+    name: str, value: Any, least: float, most: float | None = None, why: str = ""
+) -> None:
+    """Raise ``ConfigError`` unless ``value`` is from ``least`` to ``most``; None is always fine.
+
+    >>> check_range("size", 9, 2, 6)
+    Traceback (most recent call last):
+    llm_gym.core.errors.ConfigError: size must be from 2 to 6, got 9
+    """
+    if value is None or (least <= value < math.inf and (most is None or value <= most)):
+        return
+    wanted = f"at least {least}" if most is None else f"from {least} to {most}"
+    raise ConfigError(f"{name} must be {wanted}{why and f', {why}'}, got {value}")
 
 
 def plain(value: Any) -> Any:
@@ -65,12 +104,29 @@ def _with_plain_numbers(make: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(make)
     def built(self: Any, *args: Any, **settings: Any) -> None:
         given = {name: plain(value) for name, value in settings.items()}
+        for name in self._declared_settings.keys() & given.keys():
+            setattr(self, name, given.pop(name))
         make(self, *map(plain, args), **given)
 
     return built
 
 
-def _named(cls: type, args: tuple[Any, ...]) -> dict[str, Any]:
+def _constructor(cls: Any) -> Callable[..., None]:
+    """Return a constructor that takes the declared settings of ``cls`` and those of its base."""
+
+    def __init__(self: Any, **common: Any) -> None:
+        super(cls, self).__init__(**common)
+
+    me, common = inspect.signature(__init__).parameters.values()
+    own = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
+        for name, one in cls._declared_settings.items()
+    ]
+    __init__.__signature__ = inspect.Signature([me, *own, common])  # type: ignore[attr-defined]
+    return __init__
+
+
+def named_settings(cls: type, args: tuple[Any, ...]) -> dict[str, Any]:
     """Return arguments that were given by their place, by their names."""
     if not args:
         return {}
@@ -96,16 +152,18 @@ def check_types(cls: type, given: Mapping[str, Any]) -> None:
 
 
 @lru_cache(maxsize=256)
-def _kinds(cls: type) -> dict[str, Any]:
+def _kinds(cls: Any) -> dict[str, Any]:
     """Return the type of each argument, of the class itself and of those it is built on."""
     found: dict[str, Any] = {}
+    declared = getattr(cls, "_declared_settings", {})
     for each in reversed(cls.__mro__):
-        if isinstance(make := vars(each).get("__init__"), types.FunctionType):
-            try:
-                hints = get_type_hints(make)
-            except Exception:  # noqa: BLE001 - a name of the author's that is not there at run time
-                continue
-            found |= hints
+        try:
+            if isinstance(make := vars(each).get("__init__"), types.FunctionType):
+                found |= get_type_hints(make)
+            if declared.keys() & vars(each).keys():
+                found |= inspect.get_annotations(each, eval_str=True)
+        except Exception:  # noqa: BLE001 - a name of the author's that is not there at run time
+            continue
     return {name: kind for name, kind in found.items() if name != "return"}
 
 

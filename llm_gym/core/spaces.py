@@ -6,8 +6,6 @@ outside the default, checking costs a set lookup per character, and the default
 ``Text`` (TorchRL, Gymnasium's batching) converts it too, and it fixes all three.
 """
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import string

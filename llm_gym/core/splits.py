@@ -4,8 +4,6 @@ Seed ranges do not keep splits apart: two seeds may draw the same instance. A ha
 instance does, in every process and for every seed.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 from llm_gym.core.errors import ConfigError

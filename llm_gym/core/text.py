@@ -1,7 +1,5 @@
 """Text for people: shortened, safe for a terminal, or with the name that was probably meant."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches

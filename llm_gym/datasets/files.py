@@ -7,8 +7,6 @@ goes away with its source.
 A row that cannot be read raises ``RecordError`` with the file, the line and the reason.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import importlib

@@ -9,8 +9,6 @@ others; a function ``(reply, answer)`` that returns a score from 0 to 1 is one t
 ``(reply, row)``, which gets the whole row as the data set has it.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import math

@@ -5,8 +5,6 @@ model would learn to list them. What leads up to a result does not count: with `
 ``\boxed{}``, "the answer is" or an equals sign, only what follows the last of them is read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fractions import Fraction

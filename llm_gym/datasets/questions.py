@@ -5,8 +5,6 @@ form is a sentence with gaps and the function that answers it. The solver reads 
 sentence back, so solver and file cannot drift apart.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

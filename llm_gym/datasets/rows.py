@@ -4,8 +4,6 @@
 is wrong with it; whoever reads the file adds where it stands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@
 are objects in memory; ``files`` has those that are files.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import islice

@@ -124,7 +124,6 @@ class Table:
         return row
 
     def data(self, number: int) -> Any:
-        """Return row ``number`` as it was stored."""
         return self._source.fetch(self._places[number])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:

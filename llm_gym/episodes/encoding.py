@@ -14,8 +14,6 @@ The second half are the field types of a record: what each accepts, how it is wr
 error names the field, and in a list the place: ``rewards[3] must be a number, got 'ten'``.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Mapping

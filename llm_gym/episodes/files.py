@@ -5,8 +5,6 @@ goes out in one ``write``; in a ``.gz`` each record is a gzip member of its own,
 compression and keeps everything before a broken end readable.
 """
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json
@@ -152,7 +150,6 @@ class EpisodeWriter:
         self.count += 1
 
     def close(self) -> None:
-        """Close the file. Safe to call twice."""
         self._file.close()
 
     def __enter__(self) -> Self:

@@ -6,8 +6,6 @@ all records hold the same things and can be replayed. ``begin`` runs in the envi
 process, so one message brings the first observation and what the environment says about it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields

@@ -5,8 +5,6 @@ A file of episodes may come from anyone, and a spec names classes to import and 
 needs ``--trust``.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -6,8 +6,6 @@ repeated, forked and believed. A check that needs something the environment does
 oracle, say) is skipped and says so.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

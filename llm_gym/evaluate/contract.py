@@ -1,7 +1,5 @@
 """What every check says and needs: that a rule holds, and that there is a game to look at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium as gym

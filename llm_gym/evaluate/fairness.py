@@ -5,8 +5,6 @@ that pays more than the game, one instance behind all seeds, a solver that has s
 an attribute of the base that a game has taken for its own.
 """
 
-from __future__ import annotations
-
 import dis
 import inspect
 import pickle

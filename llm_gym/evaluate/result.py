@@ -1,7 +1,5 @@
 """How a model played: the figures of a set of episodes, whoever played them and wherever."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,12 +47,10 @@ class Evaluation:
 
     @property
     def mean_return(self) -> float:
-        """Mean sum of rewards."""
         return sum(episode.total_reward for episode in self.episodes) / len(self.episodes)
 
     @property
     def mean_turns(self) -> float:
-        """Mean number of turns."""
         return sum(episode.num_turns for episode in self.episodes) / len(self.episodes)
 
     @property
@@ -104,7 +100,6 @@ class Evaluation:
         return said
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures as plain numbers."""
         low, high = self.interval
         return {
             "env": self.env_id,

@@ -4,8 +4,6 @@
 every id, so that ``llm-gym list`` and normalised scores need no playing.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

@@ -4,8 +4,6 @@ They are registered like any other environment, and are no part of the suite: wi
 there is nothing to list, to score or to check.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -25,70 +23,25 @@ class BridgeRow(NamedTuple):
     """A setting that the suite's environments are chosen by, as ``--set`` takes it."""
 
 
-BRIDGES: tuple[BridgeRow, ...] = (
+BRIDGES = tuple(
     BridgeRow(
-        "llm_gym/TextArena-v0",
-        "llm_gym.bridges.textarena:TextArenaEnv",
-        "textarena",
-        "textarena",
-        "env_id=TicTacToe-v0",
-    ),
-    BridgeRow(
-        "llm_gym/ReasoningGym-v0",
-        "llm_gym.bridges.reasoning_gym:ReasoningGymEnv",
-        "reasoning_gym",
-        "reasoning-gym",
-        "env_id=countdown",
-    ),
-    BridgeRow(
-        "llm_gym/GEM-v0",
-        "llm_gym.bridges.gem:GEMEnv",
-        "gem",
-        "gem",
-        "env_id=game:GuessTheNumber-v0-easy",
-    ),
-    BridgeRow(
-        "llm_gym/PettingZoo-v0",
-        "llm_gym.bridges.pettingzoo:PettingZooEnv",
-        "pettingzoo",
-        "pettingzoo",
-        "env_id=pettingzoo.classic.connect_four_v3",
-    ),
-    BridgeRow(
-        "llm_gym/Verifiers-v0",
-        "llm_gym.bridges.verifiers:VerifiersEnv",
-        "verifiers",
-        "verifiers",
-        "env_id=gsm8k",
-    ),
-    BridgeRow(
-        "llm_gym/TextWorld-v0",
-        "llm_gym.bridges.text_adventures:TextWorldEnv",
-        "textworld",
-        "textworld",
-        "games=tw_games/",
-    ),
-    BridgeRow(
-        "llm_gym/Jericho-v0",
-        "llm_gym.bridges.text_adventures:JerichoEnv",
-        "jericho",
-        "jericho",
-        "games=zork1.z5",
-    ),
-    BridgeRow(
-        "llm_gym/ScienceWorld-v0",
-        "llm_gym.bridges.scienceworld:ScienceWorldEnv",
-        "scienceworld",
-        "scienceworld",
-        "env_id=boil",
-    ),
-    BridgeRow(
-        "llm_gym/OpenEnv-v0",
-        "llm_gym.bridges.openenv:OpenEnvEnv",
-        "openenv",
-        "openenv",
-        "url=http://127.0.0.1:8000",
-    ),
+        f"llm_gym/{name}-v0",
+        f"llm_gym.bridges.{module}:{name}Env",
+        package,
+        package.replace("_", "-"),
+        example,
+    )
+    for name, module, package, example in (
+        ("TextArena", "textarena", "textarena", "env_id=TicTacToe-v0"),
+        ("ReasoningGym", "reasoning_gym", "reasoning_gym", "env_id=countdown"),
+        ("GEM", "gem", "gem", "env_id=game:GuessTheNumber-v0-easy"),
+        ("PettingZoo", "pettingzoo", "pettingzoo", "env_id=pettingzoo.classic.connect_four_v3"),
+        ("Verifiers", "verifiers", "verifiers", "env_id=gsm8k"),
+        ("TextWorld", "text_adventures", "textworld", "games=tw_games/"),
+        ("Jericho", "text_adventures", "jericho", "games=zork1.z5"),
+        ("ScienceWorld", "scienceworld", "scienceworld", "env_id=boil"),
+        ("OpenEnv", "openenv", "openenv", "url=http://127.0.0.1:8000"),
+    )
 )
 
 

@@ -4,8 +4,6 @@ Whoever has a class in a file beside them should not have to register it first. 
 in words, so it goes through JSON and to other processes as that of any id does.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -12,8 +12,6 @@ Importing llm_gym runs no code of other packages: the commands and the trainer c
 ``load_plugins``, and so may you. A plugin that is broken is reported and skipped.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """What people hand over as an environment, made into something that can be built many times."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any

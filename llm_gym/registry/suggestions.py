@@ -1,7 +1,5 @@
 """Did you mean …? For names of environments, and of their settings, that are not there."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 

@@ -4,8 +4,6 @@ A program that calls ``gym.make`` is given the exception as it is. On the comman
 named the code, and is answered in one sentence: what was raised, and in which line of whose file.
 """
 
-from __future__ import annotations
-
 import importlib
 import logging
 import sysconfig

@@ -1,7 +1,7 @@
 """The HTTP application: access control, the row protocol, and OpenEnv's addresses.
 
-``/v1/...`` is the row protocol, ``/ws``, ``/schema``, ``/metadata`` and ``/health`` are OpenEnv's,
-and ``/metrics`` is for Prometheus. This module is the one door to starlette.
+``/v1/...`` is the row protocol; ``/ws``, ``/schema``, ``/metadata`` and ``/health`` are OpenEnv's,
+and ``/health`` also counts what has happened. This module is the one door to starlette.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from llm_gym import __version__
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_attribute, find_system_prompt
 from llm_gym.core.loopback import is_loopback, is_own, own_hosts, same_secret
-from llm_gym.server import metrics, openenv, protocol
+from llm_gym.server import openenv, protocol
 from llm_gym.server.sessions import Answer, Job, ServerLimits, SessionRunner, Sessions
 
 _SHORTEST_TOKEN = 16
@@ -55,9 +55,9 @@ def make_app(
         player = request.client.host if request.client else ""
         return _json(await _run_rows(await _body(request, sessions.limits), runner, player))
 
-    async def text_metrics(_: Request) -> Response:
-        text = sessions.metrics.text(len(sessions))
-        return Response(text, media_type=metrics.CONTENT_TYPE)
+    async def health(_: Request) -> Response:
+        counts = {"sessions": len(sessions), **sessions.counts}
+        return _json(_write({"status": "healthy", "counts": counts}))
 
     async def no_session(_: Request) -> Response:
         raise HTTPException(409, _NO_SESSION)
@@ -75,10 +75,9 @@ def make_app(
         routes=[
             Route(protocol.ROWS, rows, methods=["POST"]),
             Route(protocol.ABOUT, _constant(about)),
-            Route("/health", _constant({"status": "healthy"})),
+            Route("/health", health),
             Route("/schema", _constant(openenv.SCHEMA)),
             Route("/metadata", _constant(metadata)),
-            Route("/metrics", text_metrics),
             *(
                 Route(path, no_session, methods=["GET", "POST"])
                 for path in ("/reset", "/step", "/state", "/mcp")
@@ -107,7 +106,7 @@ def _json(body: str, status: int = 200, headers: dict[str, str] | None = None) -
 
 
 def _refusal(sessions: Sessions, status: int, why: str) -> Response:
-    sessions.metrics.add("refused_total", str(status))
+    sessions.counts[f"refused {status}"] += 1
     headers = {"connection": "close"}  # the body of a refused request was not read
     if status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -181,7 +180,7 @@ class _Guarded:
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            self._sessions.metrics.add("refused_total", str(refusal[0]))
+            self._sessions.counts[f"refused {refusal[0]}"] += 1
             await WebSocketClose(1008)(scope, receive, send)
         else:
             await _refusal(self._sessions, *refusal)(scope, receive, send)
@@ -222,17 +221,13 @@ async def _body(request: Request, limits: ServerLimits) -> bytes:
 
 
 async def _run_rows(body: bytes, runner: SessionRunner, player: str) -> str:
-    loop, counts = asyncio.get_running_loop(), runner.sessions.metrics
-    began = loop.time()
-    counts.add("requests_total", "rows")
+    runner.sessions.counts["requests"] += 1
     try:
         jobs = read_jobs(body, runner.sessions.limits)
     except ConfigError as problem:
         raise HTTPException(400, str(problem)) from None
     answers: list[Answer] = await runner.run(jobs, player)
-    written = _write({"rows": answers})
-    counts.took(loop.time() - began)
-    return written
+    return _write({"rows": answers})
 
 
 def read_jobs(body: bytes, limits: ServerLimits) -> list[Job]:

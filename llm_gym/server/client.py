@@ -5,8 +5,6 @@ keeps the last seed and the actions since, replays them in a new session, and ch
 observation is the same as before.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -105,7 +103,6 @@ class Connection:
             threading.Event().wait(wait)
 
     def _said(self, error: HTTPError) -> str:
-        """Return the error message with a remedy."""
         url = self._http.url
         if error.status is None:
             return f"no server answers ({error}); does llm-gym serve run at {url}?"
@@ -204,11 +201,9 @@ class RemoteSession:
         """A digest of every observation since the last seed."""
 
     def row(self, operation: str, argument: Any) -> Row:
-        """Return the next row to send."""
         return self.name, self.number + 1, operation, argument
 
     def take(self, operation: str, argument: Any, answer: Any) -> None:
-        """Append a played operation to the history."""
         self.number += 1
         if operation == protocol.RESET and argument[0] is not None:
             self.history, self.seen = [], ""

@@ -99,7 +99,7 @@ class WebSocketSession:
     async def _answer(self, text: str) -> str | None:
         """Return the answer to one message; None where it closes the session."""
         assert self._session is not None, "begun"
-        self._sessions.metrics.add("requests_total", "openenv")
+        self._sessions.counts["requests"] += 1
         self._session.used_at = now = self._loop.time()
         asked = self._read(text)
         if not isinstance(asked, tuple):
@@ -144,7 +144,6 @@ class WebSocketSession:
         return protocol.RESET, [seed, data or None]
 
     def _said(self, operation: str, answer: Answer) -> str:
-        """Return the message for the result of an operation."""
         if isinstance(answer, dict):
             return _error(_CODES.get(answer["error"], "EXECUTION_ERROR"), answer["message"])
         if operation == protocol.STEP:

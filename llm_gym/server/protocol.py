@@ -8,8 +8,6 @@ whose form depends on the operation, or an object with ``error`` (one of ``ERROR
 ``message``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """``llm_gym/Remote-v0``: one environment of a server, or many with one request per step."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,7 +9,8 @@ import gymnasium as gym
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
-from llm_gym.core.errors import ActionTypeError, ConfigError, LLMGymError, RemoteError
+from llm_gym.core.errors import ConfigError, LLMGymError, RemoteError
+from llm_gym.core.outcome import refuse_step
 from llm_gym.core.text import shown
 from llm_gym.episodes.play import Beginning
 from llm_gym.server import protocol
@@ -78,12 +77,8 @@ class RemoteEnv(gym.Env[str, str]):
         return self._shown("", _text(observation)), info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Send ``action`` and return the result."""
         if not isinstance(action, str):
-            raise ActionTypeError(
-                f"{type(self).__name__} takes a str action, got {type(action).__name__}; "
-                "decode token ids before calling step"
-            )
+            raise refuse_step(type(self).__name__, action, None)
         if self._waits:
             raise ResetNeeded(f"the episode {self._waits}; call reset() before step()")
         played = unpack_step(self._ask(protocol.STEP, action))
@@ -121,28 +116,22 @@ class RemoteEnv(gym.Env[str, str]):
         return self._instance
 
     def oracle_action(self) -> str:
-        """Return the action of a best player who sees everything, if the server allows it."""
         return _text(self._call("oracle_action"))
 
     def oracle_value(self) -> float:
-        """Return what the oracle expects to reach, if the server allows it."""
         return float(self._call("oracle_value"))
 
     def solver_action(self) -> str:
-        """Return the action of a good player, if the server allows it."""
         return _text(self._call("solver_action"))
 
     def random_action(self) -> str:
-        """Return a random usable action, if the server allows it."""
         return _text(self._call("random_action"))
 
     def legal_actions(self) -> list[str] | None:
-        """Return every usable action in this state, or None where there are too many."""
         actions = self._call("legal_actions")
         return None if actions is None else [_text(action) for action in actions]
 
     def action_pattern(self) -> str:
-        """Return a regex that usable actions match in full."""
         return _text(self._call("action_pattern"))
 
     def snapshot(self) -> bytes:

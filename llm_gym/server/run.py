@@ -1,7 +1,5 @@
 """The one door to uvicorn: listens, answers until told to stop, and closes everything."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import importlib

@@ -25,7 +25,6 @@ from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes.play import begin
 from llm_gym.server import protocol
-from llm_gym.server.metrics import ServerMetrics
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,8 @@ class Sessions:
         options: Sequence[str] = OPTIONS,
     ) -> None:
         self.limits, self.players, self.options = limits, frozenset(players), frozenset(options)
-        self.metrics = ServerMetrics()
+        self.counts: Counter[str] = Counter()
+        """What has happened, for ``/health``."""
         self._make = make
         self._table: dict[str, EnvSession] = {}
         self._held: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class Sessions:
             return None
         session = self._table[name] = EnvSession(now, player)
         self._held[player] += 1
-        self.metrics.add("sessions_opened_total")
+        self.counts["sessions opened"] += 1
         return session
 
     def _make_room(self, player: str) -> bool:
@@ -173,7 +173,6 @@ class Sessions:
         return session, []
 
     def settle(self, session: EnvSession, job: Job, answer: Answer, now: float) -> None:
-        """Store the answer of a finished job."""
         name, number, operation, _ = job
         session.busy, session.used_at = False, now
         session.number, session.answer = number, answer
@@ -182,16 +181,16 @@ class Sessions:
         elif operation == protocol.CLOSE:
             self.end(name, "closed")
         elif operation == protocol.RESET:
-            self.metrics.add("episodes_total")
+            self.counts["episodes"] += 1
         elif operation != protocol.CALL:
-            self.metrics.add("steps_total")
+            self.counts["steps"] += 1
 
     def end(self, name: str, reason: str) -> None:
         """End a session; one that is at work is closed by ``settle``."""
         session = self._table.pop(name, None)
         if session is None:
             return
-        self.metrics.add("sessions_closed_total", reason)
+        self.counts[f"sessions {reason}"] += 1
         self._held[session.player] -= 1
         if not self._held[session.player]:
             del self._held[session.player]
@@ -326,7 +325,6 @@ class ReplaceableThreads:
 
     @property
     def left_behind(self) -> int:
-        """Number of threads that hang."""
         return len(self._left_behind)
 
     def leave_behind(self, thread: int) -> None:
@@ -350,17 +348,15 @@ class SessionRunner:
         self._threads: ReplaceableThreads | None = None
 
     def in_loop(self, operation: str) -> bool:
-        """Return whether ``operation`` runs in the event loop."""
         return self._in_loop and operation != protocol.CALL
 
     def play_here(self, job: Job, now: float, player: str = "") -> Answer:
-        """Play one job in the event loop."""
         session, answer = self.sessions.accept(job, now, player)
         if session is not None:
             answer = self.sessions.play(session, job[2], job[3])
             self.sessions.settle(session, job, answer, now)
         if type(answer) is dict:
-            self.sessions.metrics.add("errors_total", answer["error"])
+            self.sessions.counts[f"errors {answer['error']}"] += 1
         return answer
 
     async def run(self, jobs: Sequence[Job], player: str = "") -> list[Answer]:
@@ -395,7 +391,7 @@ class SessionRunner:
         if session is not None:
             answer = await self._in_thread(session, job)
         if isinstance(answer, dict):
-            self.sessions.metrics.add("errors_total", answer["error"])
+            self.sessions.counts[f"errors {answer['error']}"] += 1
         return answer
 
     async def _in_thread(self, session: EnvSession, job: Job) -> Answer:

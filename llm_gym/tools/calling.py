@@ -1,7 +1,5 @@
 """From a model's reply to the results of its calls: what the wrapper and the manager share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,7 +29,6 @@ class ToolResult:
     """What the model is told: the result, or what went wrong."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary."""
         # Not ``asdict``, which copies arguments of any depth by recursion.
         return {
             "name": self.name,

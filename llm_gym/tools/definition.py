@@ -57,7 +57,6 @@ class Tool(ABC):
 
     @property
     def name(self) -> str:
-        """Name in the definition."""
         return self.definition.name
 
     def __repr__(self) -> str:
@@ -82,7 +81,6 @@ class FunctionTool(Tool):
         return self.function(**params)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
         return self.function(*args, **kwargs)
 
     def __reduce__(self) -> str | tuple[Any, ...]:

@@ -4,8 +4,6 @@
 ``EnvironmentStepTool`` is the environment as a tool, for models that do everything by calling.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -131,7 +129,6 @@ class ToolTurn:
 
     @property
     def reward(self) -> float:
-        """Reward of the turn."""
         return 0.0 if self.step is None else self.step.reward
 
 
@@ -194,7 +191,6 @@ class MultiTurnManager:
 
     @property
     def done(self) -> bool:
-        """Whether the episode is over."""
         return bool(self.history) and self.history[-1].done
 
     def step(
@@ -225,7 +221,6 @@ class MultiTurnManager:
         return turn
 
     def episode_summary(self) -> dict[str, Any]:
-        """Return the numbers of the episode so far."""
         calls = [call for turn in self.history for call in turn.tool_calls]
         steps = [turn.step for turn in self.history if turn.step is not None]
         return {

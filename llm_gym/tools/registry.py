@@ -5,8 +5,6 @@ answer is text for the model. Only ``KeyboardInterrupt`` and its like get throug
 builds a registry from names, so that an environment with tools has a JSON spec.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -88,7 +86,6 @@ class ToolRegistry:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What a model is told about each tool."""
         return [tool.definition for tool in self._tools.values()]
 
     def schemas(self) -> list[dict[str, Any]]:
@@ -125,7 +122,6 @@ class ToolRegistry:
             tool.reset()
 
     def close(self) -> None:
-        """Close every tool."""
         for tool in self._tools.values():
             tool.close()
 

@@ -8,8 +8,6 @@ This is not the package jsonschema, because every call of a tool passes here and
 such dependency, and because jsonschema neither converts nor bounds its work.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

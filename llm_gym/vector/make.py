@@ -4,8 +4,6 @@ The environments come from a registered id, an ``EnvSpec``, a factory or an envi
 returned, and how to use it, is told in ``text_vector_env``.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ inside the error. ``stack_infos`` builds Gymnasium's vector layout of infos in o
 faster than ``VectorEnv._add_info``; values that do not fit together are kept as objects.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol

@@ -5,8 +5,6 @@ the rows they are given: a language model answers some rows sooner than others. 
 process (``rows``) or in others (``worker_pool``); nothing here depends on which.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar

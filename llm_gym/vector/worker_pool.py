@@ -6,8 +6,6 @@ hangs is ended and takes its rows with it; the next reset of one of them starts 
 ``WorkerPool.run`` first; ``serve`` is the loop of a worker process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -213,7 +211,6 @@ class WorkerProcess:
         }
 
     def end(self) -> None:
-        """Terminate the process; kill it if it does not end."""
         if self.alive:
             self.pipe.close()
             if self.process.pid is not None:
@@ -304,7 +301,6 @@ def _answers_or_end(workers: Iterable[WorkerProcess]) -> Iterator[None]:
 def _receive(
     workers: Sequence[WorkerProcess], timeout: float | None
 ) -> tuple[dict[int, Any], dict[int, Failure]]:
-    """Collect one answer from each worker."""
     owing = list(workers)
     answers: dict[int, Any] = {}
     failures: dict[int, Failure] = {}

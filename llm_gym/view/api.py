@@ -1,13 +1,10 @@
 """The questions that the page asks, and their answers as JSON values.
 
-``play_on`` continues a recorded episode with other moves; ``as_test`` writes an episode as a test.
+``play_on`` continues a recorded episode with other moves.
 """
-
-from __future__ import annotations
 
 import json
 import math
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +14,6 @@ from llm_gym.core.errors import RecordError
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.play import begin
-from llm_gym.episodes.record import ENV_REWARDS
 from llm_gym.episodes.replay import rebuild
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.user_code import close_user_env
@@ -72,59 +68,6 @@ def _note(state: str, episode: Trajectory, at: int) -> str:
     return f"the environment is not the recorded one: before turn {at} it says something else"
 
 
-_HEAD = '''"""An episode of {env}, as it was played."""
-
-import gymnasium as gym
-import pytest
-from gymnasium.envs.registration import EnvSpec
-
-import llm_gym  # noqa: F401 - registers the environments
-
-SPEC = {spec}
-TURNS = [  # action, reward, what follows
-{turns}]
-
-
-def test_{name}():
-    env = gym.make(EnvSpec.from_json(SPEC))
-    observation, _ = env.reset(seed={seed}, options={options})
-    assert observation == {first}
-    for action, wanted, following in TURNS:
-        observation, reward, terminated, truncated, _ = env.step(action)
-        assert reward == pytest.approx(wanted)
-        assert observation == following
-    assert (terminated, truncated) == {ended}
-'''
-
-
-def as_test(episode: Trajectory) -> str:
-    """Return the source of a test that plays ``episode`` again and compares every turn.
-
-    Every text of the record is written as a literal, so nothing in it becomes code.
-    """
-    rewards = (episode.extra or {}).get(ENV_REWARDS, episode.rewards)
-    turns = [
-        f"    ({action!a}, {_literal(reward)}, {state!a}),\n"
-        for action, reward, state in zip(episode.actions, rewards, episode.states[1:], strict=False)
-    ]
-    ended = tuple(bool(each and each[-1]) for each in (episode.terminated, episode.truncated))
-    words = re.sub(r"\W+", "_", f"{episode.env_id}_seed_{episode.seed}", flags=re.ASCII).lower()
-    return _HEAD.format(
-        env=re.sub(r"[^\w/:.-]", "?", str(episode.env_id), flags=re.ASCII),
-        spec=ascii(json.dumps(episode.env_spec)),
-        turns="".join(turns),
-        name=words.strip("_"),
-        seed=episode.seed,
-        options=ascii(episode.options),
-        first=ascii((episode.states or [""])[0]),
-        ended=ended,
-    )
-
-
-def _literal(value: Any) -> str:
-    return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-
-
 MAX_WORDS = 1_000
 Query = Mapping[str, str]
 
@@ -142,7 +85,6 @@ class Api:
             "episodes": self.episodes,
             "search": self.search,
             "suite": self.suite,
-            "test": self.test,
         }
 
     def ask(self, name: str, query: Query) -> Any:
@@ -150,13 +92,11 @@ class Api:
             return self.answers[name](query)
 
     def episode(self, query: Query) -> bytes:
-        """Return a record as it stands in its file."""
         with self._lock:
             raw = self._file(query).raw(_number(query, "line"))
         return dump(json.loads(raw)) if b"NaN" in raw or b"Infinity" in raw else raw
 
     def play(self, request: Any) -> dict[str, Any]:
-        """Play on from a turn of a record."""
         if not isinstance(request, dict):
             raise RecordError("a request to play must be an object")
         moves, turn = request.get("moves"), request.get("turn")
@@ -230,11 +170,6 @@ class Api:
             }
             for env, row in published().items()
         }
-
-    def test(self, query: Query) -> dict[str, str]:
-        """Return an episode as the source of a test."""
-        line = self._file(query).raw(_number(query, "line"))
-        return {"source": as_test(Trajectory.from_json(line.decode()))}
 
     def _source(self, query: Query) -> ViewSource:
         number = _number(query, "source")

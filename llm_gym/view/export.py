@@ -5,8 +5,6 @@ The modules of ``static`` import each other by relative names and in one way onl
 them in the order of their imports and leaves those lines out; a browser test opens the result.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -4,8 +4,6 @@ A thread would take turns with the training. The process lives as long as its st
 open, so it ends with its parent however that ends.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -6,8 +6,6 @@ the machine do not know; ``Host`` and ``Origin`` must be its own, so that no pag
 through the browser (DNS rebinding included); and the page may load nothing from anywhere else.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Sequence
@@ -69,7 +67,6 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        """Answer with a file of the page, a record, or JSON."""
         if (name := self._allowed()) is None:
             return
         parts = urlsplit(name)
@@ -93,7 +90,6 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(lambda: dump(api.ask(question, query)))
 
     def do_POST(self) -> None:
-        """Play on by hand."""
         if (name := self._allowed()) is None:
             return
         length = self.headers.get("Content-Length", "")

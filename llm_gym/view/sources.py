@@ -5,8 +5,6 @@ request contains a path. ``EpisodeIndex`` knows where each episode lies in its f
 what is new: a list of 100,000 episodes costs a line each, and a record is read when it is shown.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -68,7 +66,6 @@ class EpisodeIndex:
         self._next, self._line = 0, 0
 
     def refresh(self) -> bool:
-        """Read what is new; return whether anything was."""
         try:
             stat = self.path.stat()
         except OSError:
@@ -276,7 +273,6 @@ class ViewSource:
         return flatten(data) if isinstance(data, dict) else {}
 
     def refresh(self) -> None:
-        """Look for new files and new episodes."""
         known = {file.path: file for file in self.files}
         found = _episode_files(self.place)
         for path in found:
@@ -290,7 +286,6 @@ class ViewSource:
         return file.path.name.removesuffix(".gz").removesuffix(".jsonl")
 
     def iteration(self, file: EpisodeIndex) -> int | None:
-        """Return the iteration that a file's name tells."""
         found = _ITERATION.search(self.label(file))
         return int(found[1]) if found else None
 

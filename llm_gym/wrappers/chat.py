@@ -1,24 +1,21 @@
 """The episode so far as chat messages, for whatever talks to a chat API."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
 from gymnasium import spaces
-from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
-from llm_gym.core.settings import TypedSettings
+from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
+from llm_gym.wrappers.base import TextWrapper
 
 MAX_CHARS = 1_000_000
 Messages = tuple[dict[str, str], ...]
 
 
-class ChatObservation(TypedSettings, gym.Wrapper[Any, str, str, str], RecordConstructorArgs):
+class ChatObservation(TextWrapper):
     """Show the episode so far as chat messages.
 
     An observation is a tuple of ``{"role": ..., "content": ...}``: the system prompt where the
@@ -48,17 +45,8 @@ class ChatObservation(TypedSettings, gym.Wrapper[Any, str, str, str], RecordCons
         max_turns: int | None = None,
         render: Callable[[list[dict[str, str]]], str] | None = None,
     ) -> None:
-        if max_turns is not None and max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
-        given = {"render": render} if render is not None else {}
-        RecordConstructorArgs.__init__(
-            self,
-            _disable_deepcopy=True,  # a tokenizer is large
-            system_prompt=system_prompt,
-            max_turns=max_turns,
-            **given,
-        )
-        gym.Wrapper.__init__(self, env)
+        check_range("max_turns", max_turns, 1)
+        super().__init__(env)
         self.own_prompt, self.max_turns, self.render_messages = system_prompt, max_turns, render
         self.observation_space: gym.Space[Any] = AnyText(MAX_CHARS)
         if render is None:
@@ -70,7 +58,6 @@ class ChatObservation(TypedSettings, gym.Wrapper[Any, str, str, str], RecordCons
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Messages | str, dict[str, Any]]:
-        """Begin an episode and its conversation."""
         observation, info = self.env.reset(seed=seed, options=options)
         prompt = "\n\n".join(filter(None, (self.own_prompt, find_system_prompt(self.env, info))))
         self._opening = [_message("system", prompt)] if prompt else []
@@ -79,7 +66,6 @@ class ChatObservation(TypedSettings, gym.Wrapper[Any, str, str, str], RecordCons
         return self._shown(), info
 
     def step(self, action: str) -> tuple[Messages | str, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play ``action`` and show it with what came before."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._later += [_message("assistant", action), _message("user", observation)]
         return self._shown(), reward, terminated, truncated, info

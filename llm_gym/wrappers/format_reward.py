@@ -1,18 +1,15 @@
 """A price for replies that are not in the format asked for."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import reward_terms
-from llm_gym.core.settings import TypedSettings
 from llm_gym.core.spaces import AnyText
+from llm_gym.wrappers.base import TextWrapper
 
 THINK = "think"
 _ASK = "Think first, between <think> and </think>, then give your reply."
@@ -31,7 +28,7 @@ def thinks_first(text: str) -> bool:
     return bool(closed and once and reply.strip()) and "think>" not in reply
 
 
-class FormatReward(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class FormatReward(TextWrapper):
     """Take something from the reward for every reply that is not in the right format.
 
     A bonus for each good reply could be farmed by playing on; a price for each bad one cannot:
@@ -68,8 +65,7 @@ class FormatReward(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstru
             raise ConfigError(
                 f"format must be 'think' or a regular expression, got {format!r} ({error})"
             ) from error
-        RecordConstructorArgs.__init__(self, format=format, penalty=penalty, ask=ask)
-        gym.Wrapper.__init__(self, env)
+        super().__init__(env)
         self.penalty = penalty
         self.ask = (_ASK if format == THINK else "") if ask is None else ask
         inner = getattr(env.observation_space, "max_length", 0)
@@ -78,12 +74,10 @@ class FormatReward(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstru
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode and ask for the format."""
         observation, info = self.env.reset(seed=seed, options=options)
         return (f"{self.ask}\n{observation}" if self.ask else observation), info
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play ``action`` and charge for its form."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         good = self._pattern.fullmatch(action) if self._pattern else thinks_first(action)
         term = 0.0 if good else -self.penalty

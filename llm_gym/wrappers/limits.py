@@ -1,7 +1,5 @@
 """Cut an episode from outside: after some turns, tokens or seconds."""
 
-from __future__ import annotations
-
 import math
 
 # The wall clock makes episodes differ, which is why lint bans it; a time limit has to read it.
@@ -10,13 +8,14 @@ from collections.abc import Callable
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.settings import check_range
+from llm_gym.wrappers.base import TextWrapper
 
 
-class EpisodeLimits(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class EpisodeLimits(TextWrapper):
     """Truncate an episode when a budget is used up, and say which one.
 
     The step that uses up a budget is played and returned with ``truncated`` and
@@ -54,18 +53,21 @@ class EpisodeLimits(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         *,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        _check(max_turns, max_tokens, count_tokens, max_seconds, clock)
-        settings = {
-            "max_turns": max_turns,
-            "max_tokens": max_tokens,
-            "count_tokens": count_tokens,
-            "max_seconds": max_seconds,
-            "clock": clock,
-        }
-        given = {name: value for name, value in settings.items() if value is not None}
-        # A tokenizer is large, and the spec needs no copy of it.
-        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **given)
-        gym.Wrapper.__init__(self, env)
+        if max_turns is None and max_tokens is None and max_seconds is None:
+            raise ConfigError("EpisodeLimits needs one of max_turns, max_tokens and max_seconds")
+        check_range("max_turns", max_turns, 1)
+        check_range("max_tokens", max_tokens, 1)
+        if max_seconds is not None and not 0 < max_seconds < math.inf:
+            raise ConfigError(f"max_seconds must be above 0, got {max_seconds!r}")
+        if (max_tokens is None) != (count_tokens is None):
+            raise ConfigError(
+                "max_tokens and count_tokens belong together; pass both, as in "
+                "EpisodeLimits(env, max_tokens=2048, count_tokens=lambda text: "
+                "len(tokenizer.encode(text)))"
+            )
+        if clock is not None and max_seconds is None:
+            raise ConfigError("clock has no effect without max_seconds")
+        super().__init__(env)
         self.max_turns, self.max_tokens, self.max_seconds = max_turns, max_tokens, max_seconds
         self._count = count_tokens or _count_nothing
         self._clock = clock or time.monotonic
@@ -75,7 +77,6 @@ class EpisodeLimits(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode with full budgets."""
         if self.max_seconds is not None:
             self._began = self._clock()
         observation, info = self.env.reset(seed=seed, options=options)
@@ -83,7 +84,6 @@ class EpisodeLimits(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         return observation, info
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play ``action``, then look at the budgets."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._turns += 1
         self._tokens += self._count(action) + self._count(observation)
@@ -99,33 +99,6 @@ class EpisodeLimits(gym.Wrapper[str, str, str, str], RecordConstructorArgs):
         if self.max_seconds is not None and self._clock() - self._began >= self.max_seconds:
             return StopReason.TIME
         return None
-
-
-def _check(
-    max_turns: Any, max_tokens: Any, count_tokens: Any, max_seconds: Any, clock: Any
-) -> None:
-    if max_turns is None and max_tokens is None and max_seconds is None:
-        raise ConfigError("EpisodeLimits needs one of max_turns, max_tokens and max_seconds")
-    for name, value in {"max_turns": max_turns, "max_tokens": max_tokens}.items():
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if value is not None and not (whole and value >= 1):
-            raise ConfigError(f"{name} must be a whole number of at least 1, got {value!r}")
-    if max_seconds is not None:
-        number = isinstance(max_seconds, (int, float)) and not isinstance(max_seconds, bool)
-        if not (number and 0 < max_seconds < math.inf):
-            raise ConfigError(f"max_seconds must be a number above 0, got {max_seconds!r}")
-    if (max_tokens is None) != (count_tokens is None):
-        raise ConfigError(
-            "max_tokens and count_tokens belong together; pass both, as in "
-            "EpisodeLimits(env, max_tokens=2048, count_tokens=lambda text: "
-            "len(tokenizer.encode(text)))"
-        )
-    if count_tokens is not None and not callable(count_tokens):
-        raise ConfigError(
-            f"count_tokens must be a function from text to a number, got {count_tokens!r}"
-        )
-    if clock is not None and max_seconds is None:
-        raise ConfigError("clock has no effect without max_seconds")
 
 
 def _count_nothing(text: str) -> int:

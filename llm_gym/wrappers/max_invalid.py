@@ -1,22 +1,20 @@
 """An end to unusable replies."""
 
-from __future__ import annotations
-
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.core.errors import ConfigError, ContractError
+from llm_gym.core.errors import ContractError
 from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason
-from llm_gym.core.settings import TypedSettings
+from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
+from llm_gym.wrappers.base import TextWrapper
 
 _NOTE_CHARS = 100
 
 
-class MaxInvalid(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class MaxInvalid(TextWrapper):
     """End the episode after some unusable replies; the player is told so at the beginning.
 
     It is a rule that the player knows, so the episode is terminated (``invalid``) and not cut. The
@@ -38,12 +36,8 @@ class MaxInvalid(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstruct
     """
 
     def __init__(self, env: gym.Env[str, str], max_invalid: int, in_a_row: bool = True) -> None:
-        if isinstance(max_invalid, bool) or not isinstance(max_invalid, int) or max_invalid < 1:
-            raise ConfigError(
-                f"max_invalid must be a whole number of at least 1, got {max_invalid!r}"
-            )
-        RecordConstructorArgs.__init__(self, max_invalid=max_invalid, in_a_row=in_a_row)
-        gym.Wrapper.__init__(self, env)
+        check_range("max_invalid", max_invalid, 1)
+        super().__init__(env)
         self.max_invalid, self.in_a_row = max_invalid, in_a_row
         self._invalid = 0
         inner = getattr(env.observation_space, "max_length", 0)
@@ -51,20 +45,17 @@ class MaxInvalid(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstruct
 
     @property
     def rule(self) -> str:
-        """What the player is told."""
         many = f"{self.max_invalid} unusable replies{' in a row' * self.in_a_row}"
         return f"The game ends after {many if self.max_invalid > 1 else 'an unusable reply'}."
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode and say what ends it."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._invalid = 0
         return f"{self.rule}\n{observation}", info
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play ``action`` and count it if it is unusable."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "valid_action" not in info:
             raise ContractError(

@@ -1,20 +1,17 @@
 """Every episode into a file, as it ends."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.settings import TypedSettings
 from llm_gym.episodes import EpisodeWriter, Trajectory
 from llm_gym.episodes.play import add_turn, begin, close_record, describe_env, open_record
+from llm_gym.wrappers.base import TextWrapper
 
 
-class RecordEpisodes(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class RecordEpisodes(TextWrapper):
     """Append every episode to a file of records as it ends; ``llm-gym replay`` reads it.
 
     An episode that is reset without a seed is given one, drawn from the environment's own
@@ -47,18 +44,15 @@ class RecordEpisodes(TypedSettings, gym.Wrapper[str, str, str, str], RecordConst
     ) -> None:
         if not str(path).endswith((".jsonl", ".jsonl.gz")):
             raise ConfigError(f"path must end in .jsonl or .jsonl.gz, got {str(path)!r}")
-        RecordConstructorArgs.__init__(
-            self, path=os.fspath(path), policy=policy, unfinished=unfinished
-        )
-        gym.Wrapper.__init__(self, env)
-        self.path, self.policy, self.unfinished = os.fspath(path), policy, unfinished
+        super().__init__(env)
+        self.path = self._saved_kwargs["path"] = os.fspath(path)
+        self.policy, self.unfinished = policy, unfinished
         self._episode: Trajectory | None = None
         self._writer: EpisodeWriter | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode and its record."""
         self._abandon()
         if seed is None:
             seed = int(self.env.unwrapped.np_random.integers(2**31))
@@ -78,7 +72,6 @@ class RecordEpisodes(TypedSettings, gym.Wrapper[str, str, str, str], RecordConst
         return step
 
     def close(self) -> None:
-        """Close the file and the environment."""
         self._abandon()
         if self._writer is not None:
             self._writer.close()

@@ -1,17 +1,14 @@
 """A number of tokens to write per episode, known to the player."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.core.settings import TypedSettings
+from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
+from llm_gym.wrappers.base import TextWrapper
 
 _NOTE_CHARS = 60
 
@@ -25,7 +22,7 @@ def about_tokens(text: str) -> int:
     return -(-len(text) // 4)
 
 
-class TokenBudget(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class TokenBudget(TextWrapper):
     """Limit what the player writes in an episode, and say how much is left of it.
 
     The step that uses up the budget is played and truncates the episode (``tokens``). Only
@@ -55,15 +52,8 @@ class TokenBudget(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstruc
         count_tokens: Callable[[str], int] | None = None,
         tell: bool = True,
     ) -> None:
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
-            raise ConfigError(
-                f"max_tokens must be a whole number of at least 1, got {max_tokens!r}"
-            )
-        given = {"count_tokens": count_tokens} if count_tokens is not None else {}
-        RecordConstructorArgs.__init__(
-            self, _disable_deepcopy=True, max_tokens=max_tokens, tell=tell, **given
-        )
-        gym.Wrapper.__init__(self, env)
+        check_range("max_tokens", max_tokens, 1)
+        super().__init__(env)
         self.max_tokens, self.tell = max_tokens, tell
         self._count = count_tokens or about_tokens
         self._left = max_tokens
@@ -73,13 +63,11 @@ class TokenBudget(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstruc
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode with a full budget."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._left = self.max_tokens
         return self._told(observation), info
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play ``action``, then look at the budget."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._left = max(0, self._left - self._count(action))
         if self._left == 0 and not (terminated or truncated):

@@ -1,28 +1,24 @@
 """Any text environment gains tools."""
 
-from __future__ import annotations
-
-import math
 from collections.abc import Iterable
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt, reward_terms
-from llm_gym.core.settings import TypedSettings
+from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
 from llm_gym.reading.calls import MAX_CALLS
 from llm_gym.reading.parsers import ActionParser, get_parser
 from llm_gym.tools.calling import Ran, check_budget, feedback, is_call, run_calls
 from llm_gym.tools.registry import ToolRegistry, ToolSource, as_registry
+from llm_gym.wrappers.base import TextWrapper
 
 MAX_TOOL_CALLS = 10
 _MARKS_CHARS = 100  # what a parser puts around a result
 
 
-class ToolUse(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class ToolUse(TextWrapper):
     r"""Let the player of a text environment call tools between its moves.
 
     A reply that calls tools is a step of its own: the observation is their result, the
@@ -72,20 +68,10 @@ class ToolUse(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorA
         describe: bool = True,
     ) -> None:
         tools = tools if isinstance(tools, ToolRegistry) else _listed(tools)
-        RecordConstructorArgs.__init__(
-            self,
-            _disable_deepcopy=True,  # a tool may hold a process or a connection
-            tools=tools,
-            parser=parser,
-            max_calls=max_calls,
-            call_cost=call_cost,
-            error_cost=error_cost,
-            describe=describe,
-        )
-        gym.Wrapper.__init__(self, env)
-        for name, cost in {"call_cost": call_cost, "error_cost": error_cost}.items():
-            if not 0.0 <= cost < math.inf:
-                raise ConfigError(f"{name} must not be negative, got {cost}")
+        super().__init__(env)
+        self._saved_kwargs["tools"] = tools
+        check_range("call_cost", call_cost, 0)
+        check_range("error_cost", error_cost, 0)
         self.registry, self.parser = as_registry(tools), get_parser(parser)
         self.max_calls = check_budget("max_calls", max_calls)
         self.call_cost, self.error_cost, self.describe = call_cost, error_cost, describe
@@ -109,7 +95,6 @@ class ToolUse(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorA
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode with a full budget and tools that remember nothing."""
         observation, info = self.env.reset(seed=seed, options=options)
         self.registry.reset()
         self._left, self._playing = self.max_calls, True
@@ -121,7 +106,6 @@ class ToolUse(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorA
         return observation, self._with_calls(info, None)
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Run the calls in ``action``, or play it."""
         if not self._playing or not isinstance(action, str):
             return self.env.step(action)  # the environment says what is wrong with that
         parsed = self.parser.parse(action)
@@ -147,7 +131,6 @@ class ToolUse(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorA
         return text, float(sum(terms.values())), False, False, self._with_calls(info, ran)
 
     def close(self) -> None:
-        """Close the tools and the environment."""
         self.registry.close()
         super().close()
 

@@ -1,20 +1,17 @@
 """The whole episode so far in every observation, for players without a memory."""
 
-from __future__ import annotations
-
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium.utils import RecordConstructorArgs
 
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.settings import TypedSettings
+from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
+from llm_gym.wrappers.base import TextWrapper
 
 MAX_CHARS = 32_768
 
 
-class TranscriptObservation(TypedSettings, gym.Wrapper[str, str, str, str], RecordConstructorArgs):
+class TranscriptObservation(TextWrapper):
     r"""Show the first observation and the turns since, actions included.
 
     The first observation holds the rules and always stays. Of the turns, those that fit are
@@ -38,11 +35,9 @@ class TranscriptObservation(TypedSettings, gym.Wrapper[str, str, str, str], Reco
     def __init__(
         self, env: gym.Env[str, str], max_turns: int | None = None, max_chars: int = MAX_CHARS
     ) -> None:
-        for name, value in {"max_turns": max_turns, "max_chars": max_chars}.items():
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        RecordConstructorArgs.__init__(self, max_turns=max_turns, max_chars=max_chars)
-        gym.Wrapper.__init__(self, env)
+        check_range("max_turns", max_turns, 1)
+        check_range("max_chars", max_chars, 1)
+        super().__init__(env)
         self.max_turns, self.max_chars = max_turns, max_chars
         inner = getattr(env.observation_space, "max_length", 0)
         action = getattr(env.action_space, "max_length", 0)
@@ -53,13 +48,11 @@ class TranscriptObservation(TypedSettings, gym.Wrapper[str, str, str, str], Reco
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode and its transcript."""
         self._first, info = self.env.reset(seed=seed, options=options)
         self._turns = []
         return self._first, info
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play ``action`` and show it with what came before."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._turns.append(f"> {action}\n{observation}")
         return self._shown(), reward, terminated, truncated, info

@@ -36,7 +36,7 @@ def test_every_setting_is_held_to_its_type(row):
     common = inspect.signature(TextEnv.__init__).parameters
     checked = 0
     for name in {*own, *common} & set(_kinds(cls)):
-        kind = str((own.get(name) or common[name]).annotation).removesuffix(" | None")
+        kind = inspect.formatannotation(_kinds(cls)[name]).removesuffix(" | None")
         for value in WRONG.get(kind, ()):
             with pytest.raises(ConfigError, match=rf"^{name} must be .*, got"):
                 cls(**{**row.kwargs, name: value})

@@ -114,7 +114,7 @@ def test_one_player_without_manners_disturbs_none_of_the_others(rude):
         home = gym.make(GAME)
         for seed, episode in enumerate(played):
             assert episode == solve(home, seed), seed
-        assert Caller(server).metric("llm_gym_steps_total") >= sum(map(len, played)) - PLAYERS
+        assert Caller(server).count("steps") >= sum(map(len, played)) - PLAYERS
 
 
 def solve(env, seed):

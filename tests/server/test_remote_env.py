@@ -95,11 +95,11 @@ def test_a_step_of_many_rows_is_one_request(server):
     caller = Caller(server)
     envs = llm_gym.make_vec("llm_gym/Remote-v0", 40, url=server.url)
     envs.reset(seed=0)
-    before = caller.metric("llm_gym_requests_total")
-    steps = caller.metric("llm_gym_steps_total")
+    before = caller.count("requests")
+    steps = caller.count("steps")
     envs.step(["x"] * 40)
-    assert caller.metric("llm_gym_requests_total") == before + 1
-    assert caller.metric("llm_gym_steps_total") == steps + 40
+    assert caller.count("requests") == before + 1
+    assert caller.count("steps") == steps + 40
     envs.close()
     stock = gym.make_vec("llm_gym/Remote-v0", 2, url=server.url)
     assert type(stock) is type(envs)
@@ -179,8 +179,8 @@ def test_the_trainers_pool_plays_all_of_its_rows_in_one_request():
     with serving("llm_gym/TextGameEasy-v0") as server:
         pool = TextEnvPool("llm_gym/Remote-v0", 8, url=server.url)
         assert pool.has_splits
-        before = Caller(server).metric("llm_gym_requests_total")
+        before = Caller(server).count("requests")
         pool.reset()
-        assert Caller(server).metric("llm_gym_requests_total") == before + 1
+        assert Caller(server).count("requests") == before + 1
         assert len(server.sessions) == 8
         pool.close()

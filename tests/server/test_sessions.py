@@ -31,7 +31,7 @@ def test_a_session_that_is_idle_is_ended_and_one_that_is_not_goes_on(sessions):
     sessions.end_idle(now=11.0)
     assert list(sessions._table) == [name(1)]
     assert told == ["ended"]
-    assert sessions.metrics.counts["sessions_closed_total", "idle"] == 1
+    assert sessions.counts["sessions idle"] == 1
     sessions.end_idle(now=15.1)
     assert len(sessions) == 0
 
@@ -99,7 +99,7 @@ def test_no_player_keeps_others_out(sessions):
     assert isinstance(ask(152, "third"), list)
     assert len(sessions) == 100
     assert name(0) not in sessions._table, "the one that was idle the longest"
-    assert sessions.metrics.counts["sessions_closed_total", "displaced"] == 51
+    assert sessions.counts["sessions displaced"] == 51
     sessions.end_all()
     assert not sessions._held
 
@@ -144,8 +144,8 @@ def test_nothing_of_a_session_stays_after_it():
         assert count(EnvSession, GuessTheNumberEnv) == before
         # A hundred and twenty times as many would be there if one object of each stayed.
         assert len(gc.get_objects()) - objects < 500
-        assert caller.metric("llm_gym_sessions_opened_total") == 2100
-        assert caller.metric("llm_gym_sessions ") == 0
+        assert caller.count("sessions opened") == 2100
+        assert caller.count("sessions") == 0
 
 
 def _play_many(caller, many):
@@ -171,7 +171,7 @@ def test_an_environment_that_hangs_loses_its_own_session_and_no_other():
         again = caller.rows(*([one, 3, "step", "on"] for one in ids))
         kinds = [one["error"] if isinstance(one, dict) else one[0] for one in again]
         assert kinds == ["on", "lost", "on", "lost", "on", "on"]
-        assert caller.metric('llm_gym_sessions_closed_total{reason="timeout"}') == 2
+        assert caller.count("sessions timeout") == 2
     Hanging.let_go.set()
 
 

@@ -32,14 +32,14 @@ def receive(plug):
 
 def test_messages_sent_at_once_are_answered_in_order_and_counted(server):
     caller = Caller(server)
-    before = caller.metric("llm_gym_requests_total"), caller.metric("llm_gym_steps_total")
+    before = caller.count("requests"), caller.count("steps")
     with talk(server) as plug:
         for text in (RESET, *[LOOK] * 10, STATE):
             plug.send(text)
         answers = [receive(plug) for _ in range(12)]
     assert [one["observation"]["info"]["turn"] for one in answers[1:11]] == [*range(1, 11)]
     assert answers[-1]["step_count"] == 10
-    after = caller.metric("llm_gym_requests_total"), caller.metric("llm_gym_steps_total")
+    after = caller.count("requests"), caller.count("steps")
     assert after == (before[0] + 12, before[1] + 10)
 
 

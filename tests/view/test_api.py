@@ -1,10 +1,9 @@
-"""Playing on by hand from a turn of a record, and an episode as a test."""
+"""Playing on by hand from a turn of a record."""
 
 import pytest
 
 from llm_gym.core.errors import RecordError
-from llm_gym.episodes import Trajectory
-from llm_gym.view.api import MAX_MOVES, as_test, play_on
+from llm_gym.view.api import MAX_MOVES, play_on
 from tests.view.records import HOSTILE, played, with_tokens
 
 
@@ -60,28 +59,3 @@ def test_code_that_a_record_names_is_not_run(tmp_path):
     assert not (tmp_path / "owned").exists()
     with pytest.raises(RecordError, match="no seed"):
         play_on(with_tokens(), 0, [])
-
-
-def run_test(source):
-    found = {}
-    exec(compile(source, "copied.py", "exec"), found)  # what a user does with it
-    next(value for name, value in found.items() if name.startswith("test_"))()
-
-
-def test_a_copied_test_passes_and_fails_when_the_game_differs():
-    episode = played(1, ["7", HOSTILE, '"""', "2"])
-    run_test(as_test(episode))
-    episode.states[2] = "something else"
-    with pytest.raises(AssertionError):
-        run_test(as_test(episode))
-
-
-def test_no_text_of_a_record_becomes_code():
-    episode = played(1)
-    episode.env_id = 'x"""\nraise SystemExit\n"""'
-    episode.options = {'"""': "\n"}
-    source = as_test(episode)
-    assert source.isascii()
-    compile(source, "copied.py", "exec")
-    assert "\nraise" not in source
-    compile(as_test(Trajectory()), "copied.py", "exec")

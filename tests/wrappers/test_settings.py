@@ -87,7 +87,7 @@ NEEDED = {
     "ToolUse": {"tools": []},
 }
 OWN = {"AsText", "EpisodeLimits"}
-"""These say more of their settings than a type does, and have tests of their own."""
+"""They need more than one setting, and have tests of their own."""
 WRONG = {
     "int": (2.5, True, "x", [3]),
     "float": (True, "x", [0.5]),
@@ -103,7 +103,8 @@ def settings():
         cls = getattr(wrappers, name)
         own = inspect.signature(cls.__init__).parameters if inspect.isclass(cls) else {}
         for parameter in own.values():
-            kind = str(parameter.annotation).removesuffix(" | None")
+            kind = inspect.formatannotation(parameter.annotation).removesuffix(" | None")
+            kind = kind.replace("collections.abc.", "")
             yield from ((name, parameter.name, value) for value in WRONG.get(kind, ()))
 
 

@@ -12,8 +12,6 @@ every value estimate, asks whether the game ended (``terminated``) or was cut (`
   ``tokens``): truncated, with that reason.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Mapping
@@ -21,12 +19,11 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.error import ResetNeeded
 
-from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
+from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.legacy.base import BaseEnvironment
-from llm_gym.core.outcome import TERMINAL, StopReason, stop_reason
+from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step, stop_reason
 from llm_gym.core.spaces import AnyText
 
 MAX_CHARS = 1_000_000
@@ -57,7 +54,6 @@ class LegacyEnv(gym.Env[str, str]):
 
     @property
     def system_prompt(self) -> str:
-        """The class's prompt prefix."""
         return self.environment.get_prompt_prefix()
 
     def reset(
@@ -77,14 +73,8 @@ class LegacyEnv(gym.Env[str, str]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Play ``action``, and count the step if the class does not."""
-        if not isinstance(action, str):
-            raise ActionTypeError(
-                f"{type(self.environment).__name__} takes a str action, got "
-                f"{type(action).__name__}; decode token ids before calling step"
-            )
-        if self._stop is not StopReason.PLAYING:
-            why = "has not begun" if self._stop is None else f"is over ({self._stop})"
-            raise ResetNeeded(f"the episode {why}; call reset() before step()")
+        if self._stop is not StopReason.PLAYING or not isinstance(action, str):
+            raise refuse_step(type(self.environment).__name__, action, self._stop)
         old = self.environment
         before = old.step_count
         old._limit_reached = False
@@ -100,15 +90,12 @@ class LegacyEnv(gym.Env[str, str]):
         return observation, reward, terminated, truncated, self._info(info, self._stop, terms)
 
     def describe(self) -> str:
-        """Return the current state, as the class describes it."""
         return self.environment.get_state_description()
 
     def render(self) -> str:
-        """Return the current state, as the class describes it."""
         return self.describe()
 
     def close(self) -> None:
-        """Close the class, if it has something to close."""
         if callable(close := getattr(self.environment, "close", None)):
             close()
 

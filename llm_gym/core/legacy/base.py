@@ -1,7 +1,5 @@
 """``BaseEnvironment``: the shape of an environment before Gymnasium, four values per step."""
 
-from __future__ import annotations
-
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A small game in the four-value shape: fetch a thing and bring it where it belongs."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 
@@ -66,7 +64,6 @@ class SimpleGameEnvironment(BaseEnvironment):
     """
 
     def reset(self) -> str:
-        """Begin an episode on a new board."""
         self.done, self.step_count = False, 0
         middle = SIZE * SIZE // 2
         squares = [square for square in range(SIZE * SIZE) if square != middle]
@@ -102,7 +99,6 @@ class SimpleGameEnvironment(BaseEnvironment):
         )
 
     def get_prompt_prefix(self) -> str:
-        """Return the rules."""
         return (
             f"You are on a board of {SIZE} by {SIZE} squares; north of (1, 1) is (1, 2), east of "
             f"it (2, 1). Bring the {ITEM} to the altar and complete the quest there, within "

@@ -1,17 +1,14 @@
 """Come closer to 21 than the dealer, without going over."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Unpack
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.memo import Memo
 
 CHANCES = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
@@ -146,24 +143,10 @@ class BlackjackEnv(TextEnv):
     observation_says_all = True
     has_splits = False
     no_difficulty = "the rules of blackjack and the cards decide how hard it is"
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        decks: int | None = None,
-        hits_soft_17: bool = False,
-        max_turns: int = 12,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.decks, self.hits_soft_17, self.max_turns = decks, hits_soft_17, max_turns
-        super().__init__(**common)
-
-    def check_settings(self) -> None:
-        if self.decks is not None and not 1 <= self.decks <= 8:
-            raise ConfigError(f"decks must be None or from 1 to 8, got {self.decks}")
-        if not 4 <= self.max_turns <= 20:
-            raise ConfigError(f"max_turns must be from 4 to 20, got {self.max_turns}")
+    decks: int | None = setting(None, 1, 8)
+    hits_soft_17: bool = setting(False)
+    max_turns: int = setting(12, 4, 20)
 
     def new_game(self, rng: np.random.Generator) -> None:
         cards = 4 + self.max_turns + _DEALERS_MOST

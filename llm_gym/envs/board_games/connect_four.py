@@ -1,16 +1,14 @@
 """Connect four against an opponent that looks ahead now and then."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs
-from llm_gym.envs.board_games.two_player import Beginner, TwoPlayerEnv, read_position
+from llm_gym.core.settings import setting
+from llm_gym.envs.board_games.two_player import TwoPlayerEnv, read_position
 from llm_gym.envs.shared.memo import Memo
 
 ROWS, COLUMNS = 6, 7
@@ -198,15 +196,7 @@ class ConnectFourEnv(TwoPlayerEnv):
     blank = ". . . . . . .\n" * ROWS + "1 2 3 4 5 6 7"
     full_answer = "Column {} is full."
 
-    def __init__(
-        self,
-        *,
-        opponent: float = 0.5,
-        begins: Beginner = "random",
-        max_turns: int = 30,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        super().__init__(opponent=opponent, begins=begins, max_turns=max_turns, **common)
+    max_turns: int = setting(30)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

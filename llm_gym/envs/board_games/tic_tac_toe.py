@@ -1,14 +1,12 @@
 """Tic-tac-toe against an opponent that plays a best move now and then."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, Unpack
+from typing import Any
 
-from llm_gym.core.env import CommonArgs
-from llm_gym.envs.board_games.two_player import Beginner, TwoPlayerEnv, read_position
+from llm_gym.core.settings import setting
+from llm_gym.envs.board_games.two_player import TwoPlayerEnv, read_position
 
 LINES = (0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100)
 FULL = 0b111111111
@@ -53,15 +51,7 @@ class TicTacToeEnv(TwoPlayerEnv):
     blank = "1 2 3\n4 5 6\n7 8 9"
     full_answer = "Square {} is taken."
 
-    def __init__(
-        self,
-        *,
-        opponent: float = 0.5,
-        begins: Beginner = "random",
-        max_turns: int = 9,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        super().__init__(opponent=opponent, begins=begins, max_turns=max_turns, **common)
+    max_turns: int = setting(9)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -5,18 +5,16 @@ A position is two sets of bits, the player's and the opponent's, one bit per squ
 says where a move lands, what a line is and which moves are good.
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal, Unpack
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.reading.moves import Named, find_numbers
 
 Beginner = Literal["player", "opponent", "random"]
@@ -73,29 +71,12 @@ class TwoPlayerEnv(TextEnv):
     full_answer: ClassVar[str]
     """Why a place cannot be used."""
 
-    def __init__(
-        self,
-        *,
-        opponent: float = 0.5,
-        begins: Beginner = "random",
-        max_turns: int,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.opponent, self.begins, self.max_turns = opponent, begins, max_turns
-        super().__init__(**common)
+    opponent: float = setting(0.5, 0, 1)
+    begins: Beginner = setting("random")
+    max_turns: int
 
     def check_settings(self) -> None:
-        if not 0.0 <= self.opponent <= 1.0:
-            raise ConfigError(f"opponent must be in [0, 1], got {self.opponent}")
-        if self.begins not in ("player", "opponent", "random"):
-            raise ConfigError(
-                f"begins must be 'player', 'opponent' or 'random', got {self.begins!r}"
-            )
-        least = (self.full.bit_count() + 1) // 2
-        if self.max_turns < least:
-            raise ConfigError(
-                f"max_turns must be at least {least}, which fill the board, got {self.max_turns}"
-            )
+        self.check_range("max_turns", (self.full.bit_count() + 1) // 2, why="which fill the board")
 
     # --- what a game says about itself -----------------------------------------------------
 

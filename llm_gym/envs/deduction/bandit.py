@@ -1,17 +1,16 @@
 """Find out which of several buttons pays most often."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.memo import Memo
 
 COLOURS = (
@@ -82,30 +81,17 @@ class BanditEnv(TextEnv):
 
     observation_says_all = True
     has_splits = False  # there are as many answers as buttons
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        arms: int = 5,
-        gap: float = 0.1,
-        summary: bool = True,
-        max_turns: int = 20,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.arms, self.gap, self.summary, self.max_turns = arms, gap, summary, max_turns
-        super().__init__(**common)
+    arms: int = setting(5, 2, len(COLOURS))
+    gap: float = setting(0.1)
+    summary: bool = setting(True)
+    max_turns: int = setting(20)
 
     def check_settings(self) -> None:
-        if not 2 <= self.arms <= len(COLOURS):
-            raise ConfigError(f"arms must be from 2 to {len(COLOURS)}, got {self.arms}")
         if not 0.0 < self.gap <= 0.8:
             raise ConfigError(f"gap must be above 0 and at most 0.8, got {self.gap}")
-        if not self.arms < self.max_turns <= _MOST_TURNS:
-            raise ConfigError(
-                f"max_turns must be at least {self.arms + 1}, one for each button and one for the "
-                f"answer, and at most {_MOST_TURNS}, got {self.max_turns}"
-            )
+        why = "one for each button and one for the answer"
+        self.check_range("max_turns", self.arms + 1, _MOST_TURNS, why)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -1,17 +1,15 @@
 """Find a hidden number from "higher" and "lower"."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.memo import Memo
 from llm_gym.reading.moves import Named, find_numbers
 
@@ -75,24 +73,13 @@ class GuessTheNumberEnv(TextEnv):
 
     has_splits = False
     move_name = "guess"
-    max_turns: int
 
-    def __init__(
-        self, *, low: int = 1, high: int = 20, max_turns: int = 5, **common: Unpack[CommonArgs]
-    ) -> None:
-        self.low, self.high, self.max_turns = low, high, max_turns
-        super().__init__(**common)
+    low: int = setting(1)
+    high: int = setting(20, -_LARGEST, _LARGEST)
+    max_turns: int = setting(5, 1)
 
     def check_settings(self) -> None:
-        if self.low >= self.high:
-            raise ConfigError(f"low must be below high, got low={self.low} and high={self.high}")
-        if not -_LARGEST <= self.low < self.high <= _LARGEST:
-            raise ConfigError(
-                f"low and high must be within {_LARGEST:,} of 0, got low={self.low} and "
-                f"high={self.high}: larger numbers could not all be drawn"
-            )
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+        self.check_range("low", -_LARGEST, self.high - 1, "below high")
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -1,18 +1,16 @@
 """Find a hidden word letter by letter before the lives run out."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_lowercase
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.word_list import LENGTHS, find_words, parse_word, words_of
 from llm_gym.reading.moves import Named
 
@@ -55,29 +53,10 @@ class HangmanEnv(TextEnv):
 
     move_name = "guess"
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        word_length: int = 5,
-        lives: int = 6,
-        max_turns: int = 20,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.word_length, self.lives, self.max_turns = word_length, lives, max_turns
-        super().__init__(**common)
-
-    def check_settings(self) -> None:
-        if self.word_length not in LENGTHS:
-            shortest, longest = LENGTHS[0], LENGTHS[-1]
-            raise ConfigError(
-                f"word_length must be from {shortest} to {longest}, got {self.word_length}"
-            )
-        if not 1 <= self.lives <= _MOST_LIVES:
-            raise ConfigError(f"lives must be from 1 to {_MOST_LIVES}, got {self.lives}")
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+    word_length: int = setting(5, LENGTHS[0], LENGTHS[-1])
+    lives: int = setting(6, 1, _MOST_LIVES)
+    max_turns: int = setting(20, 1)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -1,18 +1,16 @@
 """Find a hidden code from the pegs that each guess is answered with."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import perm
 from operator import eq
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.memo import Memo
 from llm_gym.reading.moves import Named
 
@@ -190,38 +188,20 @@ class MastermindEnv(TextEnv):
     """
 
     move_name = "guess"
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        code_length: int = 4,
-        numbers: int = 6,
-        duplicates: bool = False,
-        history: bool = True,
-        max_turns: int = 20,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.code_length, self.numbers, self.duplicates = code_length, numbers, duplicates
-        self.history, self.max_turns = history, max_turns
-        super().__init__(**common)
+    code_length: int = setting(4, 2, 8)
+    numbers: int = setting(6)
+    duplicates: bool = setting(False)
+    history: bool = setting(True)
+    max_turns: int = setting(20, 1, _MOST_TURNS)
 
     @property
     def observation_says_all(self) -> bool:
         return self.history
 
     def check_settings(self) -> None:
-        if not 2 <= self.code_length <= 8:
-            raise ConfigError(f"code_length must be from 2 to 8, got {self.code_length}")
-        if not 2 <= self.numbers <= _MOST_NUMBERS:
-            raise ConfigError(f"numbers must be from 2 to {_MOST_NUMBERS}, got {self.numbers}")
-        if not self.duplicates and self.numbers < self.code_length:
-            raise ConfigError(
-                f"numbers must be at least code_length={self.code_length} without duplicates, "
-                f"got {self.numbers}"
-            )
-        if not 1 <= self.max_turns <= _MOST_TURNS:
-            raise ConfigError(f"max_turns must be from 1 to {_MOST_TURNS}, got {self.max_turns}")
+        least = 2 if self.duplicates else self.code_length
+        self.check_range("numbers", least, _MOST_NUMBERS)
         codes = self.numbers**self.code_length
         if not self.duplicates:
             codes = perm(self.numbers, self.code_length)

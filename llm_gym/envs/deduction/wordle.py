@@ -1,19 +1,17 @@
 """Find a hidden word from the marks that the letters of each guess get."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.word_list import (
     LENGTHS,
     find_words,
@@ -87,34 +85,15 @@ class WordleEnv(TextEnv):
 
     move_name = "guess"
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        word_length: int = 5,
-        list_size: int | None = None,
-        only_words: bool = False,
-        max_turns: int = 6,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.word_length, self.list_size, self.only_words = word_length, list_size, only_words
-        self.max_turns = max_turns
-        super().__init__(**common)
+    word_length: int = setting(5, LENGTHS[0], LENGTHS[-1])
+    list_size: int | None = setting(None)
+    only_words: bool = setting(False)
+    max_turns: int = setting(6, 1, _MOST_TURNS)
 
     def check_settings(self) -> None:
-        shortest, longest = LENGTHS[0], LENGTHS[-1]
-        if self.word_length not in LENGTHS:
-            raise ConfigError(
-                f"word_length must be from {shortest} to {longest}, got {self.word_length}"
-            )
         most = len(words_of(self.word_length))
-        if self.list_size is not None and not 2 <= self.list_size <= most:
-            raise ConfigError(
-                f"list_size must be from 2 to {most} for this word_length, got {self.list_size}"
-            )
-        if not 1 <= self.max_turns <= _MOST_TURNS:
-            raise ConfigError(f"max_turns must be from 1 to {_MOST_TURNS}, got {self.max_turns}")
+        self.check_range("list_size", 2, most)
         self.has_splits = (self.list_size or most) > _TOLD
 
     @classmethod

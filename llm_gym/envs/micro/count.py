@@ -1,16 +1,14 @@
 """Count upwards, one number a turn: the smallest game that spans several turns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.reading.moves import Named, find_numbers
 
 _NUMBER = re.compile(r"(?:say )?([0-9]{1,9})\.?", re.IGNORECASE)
@@ -59,19 +57,9 @@ class CountEnv(TextEnv):
     """
 
     has_splits = False
-    max_turns: int
 
-    def __init__(
-        self, *, numbers: int = 5, max_turns: int = 3, **common: Unpack[CommonArgs]
-    ) -> None:
-        self.numbers, self.max_turns = numbers, max_turns
-        super().__init__(**common)
-
-    def check_settings(self) -> None:
-        if not 2 <= self.numbers <= 1000:
-            raise ConfigError(f"numbers must be from 2 to 1000, got {self.numbers}")
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+    numbers: int = setting(5, 2, 1000)
+    max_turns: int = setting(3, 1)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -1,16 +1,14 @@
 """Repeat the word that is shown: the smallest game that pays every turn."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 
 WORDS = (
     *("red", "blue", "green", "gold", "cat", "dog", "bird", "fish"),
@@ -63,17 +61,9 @@ class EchoEnv(TextEnv):
 
     observation_says_all = True
     has_splits = False
-    max_turns: int
 
-    def __init__(self, *, words: int = 4, max_turns: int = 4, **common: Unpack[CommonArgs]) -> None:
-        self.words, self.max_turns = words, max_turns
-        super().__init__(**common)
-
-    def check_settings(self) -> None:
-        if not 2 <= self.words <= len(WORDS):
-            raise ConfigError(f"words must be from 2 to {len(WORDS)}, got {self.words}")
-        if not 1 <= self.max_turns <= MOST_TURNS:
-            raise ConfigError(f"max_turns must be from 1 to {MOST_TURNS}, got {self.max_turns}")
+    words: int = setting(4, 2, len(WORDS))
+    max_turns: int = setting(4, 1, MOST_TURNS)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

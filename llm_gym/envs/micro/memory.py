@@ -1,7 +1,5 @@
 """Say at the end the word that was shown at the start: the smallest game of memory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
@@ -9,7 +7,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.envs.micro.echo import MOST_TURNS, WORDS, parse_word
 
@@ -52,10 +49,8 @@ class MemoryEnv(TextEnv):
         super().__init__(**common)
 
     def check_settings(self) -> None:
-        if not 2 <= self.words <= len(WORDS):
-            raise ConfigError(f"words must be from 2 to {len(WORDS)}, got {self.words}")
-        if not 1 <= self.delay <= MOST_TURNS:
-            raise ConfigError(f"delay must be from 1 to {MOST_TURNS}, got {self.delay}")
+        self.check_range("words", 2, len(WORDS))
+        self.check_range("delay", 1, MOST_TURNS)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import setting
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.solver import explore, take_notes
@@ -54,28 +53,14 @@ class CoinCollectorEnv(WorldEnv):
         **common: See ``TextEnv``.
     """
 
-    def __init__(
-        self,
-        *,
-        level: int = 5,
-        dead_ends: int = 1,
-        mode: Mode = "simple",
-        style: Style = "prose",
-        max_turns: int = 20,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.level, self.dead_ends, self.mode = level, dead_ends, mode
-        self.style, self.max_turns = style, max_turns
-        super().__init__(**common)
+    level: int = setting(5, 2, 20)
+    dead_ends: int = setting(1, 0, 2)
+    mode: Mode = setting("simple")
+    style: Style = setting("prose")
+    max_turns: int = setting(20)
 
     def check_settings(self) -> None:
-        if not 2 <= self.level <= 20:
-            raise ConfigError(f"level must be from 2 to 20, got {self.level}")
-        if not 0 <= self.dead_ends <= 2:
-            raise ConfigError(f"dead_ends must be from 0 to 2, got {self.dead_ends}")
-        if self.mode not in ("simple", "random"):
-            raise ConfigError(f"mode must be 'simple' or 'random', got {self.mode!r}")
-        self.check_style_and_turns(self.level)
+        self.check_range("max_turns", self.level)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
@@ -132,7 +117,6 @@ class Find:
     item: str
 
     def is_done(self, world: World) -> bool:
-        """Return whether the player has it."""
         return world.place[self.item] == CARRIED
 
     def ask(self, needs: Needs) -> None:

@@ -1,20 +1,19 @@
 """Cross a frozen lake without falling into a hole; the ice may be slippery."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.reading.moves import Named
 
@@ -156,35 +155,18 @@ class FrozenLakeEnv(TextEnv):
     """
 
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        size: int = 4,
-        hole_probability: float = 0.2,
-        holes: int | None = None,
-        slip: float = 0.0,
-        max_turns: int = 20,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.size, self.hole_probability, self.holes = size, hole_probability, holes
-        self.slip, self.max_turns = slip, max_turns
-        super().__init__(**common)
+    size: int = setting(4, 2, 30)
+    hole_probability: float = setting(0.2)
+    holes: int | None = setting(None)
+    slip: float = setting(0.0, 0, 1)
+    max_turns: int = setting(20)
 
     def check_settings(self) -> None:
-        if not 2 <= self.size <= 30:
-            raise ConfigError(f"size must be from 2 to 30, got {self.size}")
         if not 0.0 <= self.hole_probability < 1.0:
             raise ConfigError(f"hole_probability must be in [0, 1), got {self.hole_probability}")
-        if self.holes is not None and not 0 <= self.holes <= (self.size - 1) ** 2:
-            most = (self.size - 1) ** 2
-            raise ConfigError(f"holes must be from 0 to {most} for this size, got {self.holes}")
-        if not 0.0 <= self.slip <= 1.0:
-            raise ConfigError(f"slip must be in [0, 1], got {self.slip}")
-        least = 2 * (self.size - 1)
-        if self.max_turns < least:
-            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+        self.check_range("holes", 0, (self.size - 1) ** 2)
+        self.check_range("max_turns", 2 * (self.size - 1))
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -1,18 +1,16 @@
 """Find the exit of a maze, with a map or with a view of the nearest cells only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.navigation.frozen_lake import parse_direction
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps, waves
 from llm_gym.envs.shared.directions import find_directions
@@ -171,33 +169,17 @@ class MazeEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
-    max_turns: int
-
-    def __init__(
-        self,
-        *,
-        size: int = 5,
-        loops: float = 0.0,
-        view: int | None = None,
-        max_turns: int = 50,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.size, self.loops, self.view, self.max_turns = size, loops, view, max_turns
-        super().__init__(**common)
+    size: int = setting(5, 2, 15)
+    loops: float = setting(0.0, 0, 1)
+    view: int | None = setting(None, 1, 15)
+    max_turns: int = setting(50)
 
     @property
     def observation_says_all(self) -> bool:
         return self.view is None
 
     def check_settings(self) -> None:
-        if not 2 <= self.size <= 15:
-            raise ConfigError(f"size must be from 2 to 15, got {self.size}")
-        if not 0.0 <= self.loops <= 1.0:
-            raise ConfigError(f"loops must be in [0, 1], got {self.loops}")
-        if self.view is not None and not 1 <= self.view <= 15:
-            raise ConfigError(f"view must be None or from 1 to 15, got {self.view}")
-        if self.max_turns < 2 * self.size:
-            raise ConfigError(f"max_turns must be at least {2 * self.size}, got {self.max_turns}")
+        self.check_range("max_turns", 2 * self.size)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

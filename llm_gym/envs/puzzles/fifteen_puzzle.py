@@ -1,19 +1,18 @@
 """Slide numbered tiles through one gap until they are in order."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
 from llm_gym.reading.moves import Named
 
@@ -209,36 +208,18 @@ class FifteenPuzzleEnv(TextEnv):
     """
 
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        size: int = 4,
-        scramble: int | None = 20,
-        max_turns: int = 40,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.size, self.scramble, self.max_turns = size, scramble, max_turns
-        super().__init__(**common)
+    size: int = setting(4, 2, 6)
+    scramble: int | None = setting(20)
+    max_turns: int = setting(40)
 
     def check_settings(self) -> None:
-        if not 2 <= self.size <= 6:
-            raise ConfigError(f"size must be from 2 to 6, got {self.size}")
         if self.scramble is None and self.size not in _ENOUGH:
             raise ConfigError(f"scramble must be a number for size={self.size}, got None")
-        most = 6 if self.size == 2 else 1000
-        if self.scramble is not None and not 1 <= self.scramble <= most:
-            raise ConfigError(
-                f"scramble must be from 1 to {most} for size={self.size}, got {self.scramble}"
-            )
+        self.check_range("scramble", 1, 6 if self.size == 2 else 1000)
         self.has_splits = self.size > 2  # there are no more than 12 boards of four cells
         least = _ENOUGH[self.size] if self.scramble is None else self.scramble
-        if self.max_turns < least:
-            raise ConfigError(
-                f"max_turns must be at least {least} for size={self.size} and "
-                f"scramble={self.scramble}, got {self.max_turns}"
-            )
+        self.check_range("max_turns", least)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

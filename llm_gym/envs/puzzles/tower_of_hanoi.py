@@ -1,19 +1,18 @@
 """Move a tower of disks, one disk at a time and never a larger one onto a smaller one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import permutations
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.reading.moves import Named, apart
 
 PEGS = "ABCDEF"
@@ -175,33 +174,19 @@ class TowerOfHanoiEnv(TextEnv):
 
     observation_says_all = True
     has_splits = False
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        disks: int = 4,
-        pegs: int = 3,
-        scattered: bool = False,
-        max_turns: int = 20,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.disks, self.pegs, self.scattered, self.max_turns = disks, pegs, scattered, max_turns
-        super().__init__(**common)
+    disks: int = setting(4, 1, 9)
+    pegs: int = setting(3, 3, len(PEGS))
+    scattered: bool = setting(False)
+    max_turns: int = setting(20)
 
     def check_settings(self) -> None:
-        if not 1 <= self.disks <= 9:
-            raise ConfigError(f"disks must be from 1 to 9, got {self.disks}")
-        if not 3 <= self.pegs <= len(PEGS):
-            raise ConfigError(f"pegs must be from 3 to {len(PEGS)}, got {self.pegs}")
         if self.pegs**self.disks > _STATES:
             raise ConfigError(
                 f"pegs to the power of disks must not pass {_STATES}, got "
                 f"pegs={self.pegs} and disks={self.disks}; take fewer disks"
             )
-        least = max(distances(self.disks, self.pegs))
-        if self.max_turns < least:
-            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+        self.check_range("max_turns", max(distances(self.disks, self.pegs)))
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -1,20 +1,18 @@
 """Change one word into another, one letter at a time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.shared.word_list import find_words, parse_word, words_of
 from llm_gym.reading.moves import Named
 
@@ -165,40 +163,17 @@ class WordLadderEnv(TextEnv):
     """
 
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        word_length: int = 4,
-        min_distance: int = 5,
-        max_distance: int = 7,
-        hints: bool = False,
-        max_turns: int = 100,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.word_length, self.hints, self.max_turns = word_length, hints, max_turns
-        self.min_distance, self.max_distance = min_distance, max_distance
-        super().__init__(**common)
+    word_length: int = setting(4, min(FARTHEST), max(FARTHEST))
+    min_distance: int = setting(5)
+    max_distance: int = setting(7)
+    hints: bool = setting(False)
+    max_turns: int = setting(100)
 
     def check_settings(self) -> None:
-        if self.word_length not in FARTHEST:
-            raise ConfigError(f"word_length must be 3, 4 or 5, got {self.word_length}")
-        most = FARTHEST[self.word_length]
-        if not 1 <= self.min_distance <= most:
-            raise ConfigError(
-                f"min_distance must be from 1 to {most} for this word_length, "
-                f"got {self.min_distance}"
-            )
-        if self.max_distance < self.min_distance:
-            raise ConfigError(
-                f"max_distance must be at least min_distance={self.min_distance}, "
-                f"got {self.max_distance}"
-            )
-        if self.max_turns < self.max_distance:
-            raise ConfigError(
-                f"max_turns must be at least max_distance={self.max_distance}, got {self.max_turns}"
-            )
+        self.check_range("min_distance", 1, FARTHEST[self.word_length])
+        self.check_range("max_distance", self.min_distance)
+        self.check_range("max_turns", self.max_distance)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -1,7 +1,5 @@
 """``as_dataset_env``: whatever somebody calls a data set, as an environment."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from typing import Any

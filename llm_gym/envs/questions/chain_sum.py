@@ -1,15 +1,12 @@
 """Add and subtract a few numbers: one question, one answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import setting
 from llm_gym.envs.questions.number_question import NumberQuestion
 
 _QUESTION = re.compile(r"What is (\d+(?: [+-] \d+)+)\?")
@@ -54,30 +51,14 @@ class ChainSumEnv(NumberQuestion):
         **common: See ``TextEnv``.
     """
 
-    def __init__(
-        self,
-        *,
-        min_terms: int = 2,
-        max_terms: int = 6,
-        min_digits: int = 1,
-        max_digits: int = 4,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.min_terms, self.max_terms = min_terms, max_terms
-        self.min_digits, self.max_digits = min_digits, max_digits
-        super().__init__(**common)
+    min_terms: int = setting(2)
+    max_terms: int = setting(6, 2, 100)
+    min_digits: int = setting(1)
+    max_digits: int = setting(4, 1, 9)
 
     def check_settings(self) -> None:
-        if not 2 <= self.min_terms <= self.max_terms <= 100:
-            raise ConfigError(
-                "min_terms and max_terms must be in order and from 2 to 100, "
-                f"got {self.min_terms} and {self.max_terms}"
-            )
-        if not 1 <= self.min_digits <= self.max_digits <= 9:
-            raise ConfigError(
-                "min_digits and max_digits must be in order and from 1 to 9, "
-                f"got {self.min_digits} and {self.max_digits}"
-            )
+        self.check_range("min_terms", 2, self.max_terms)
+        self.check_range("min_digits", 1, self.max_digits)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
@@ -121,5 +102,4 @@ class ChainSumEnv(NumberQuestion):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Work it out."""
         return str(chain_value(_QUESTION.findall(observations[0])[0]))

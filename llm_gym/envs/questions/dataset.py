@@ -1,7 +1,5 @@
 """A data set of questions with answers as an environment."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Unpack
@@ -143,8 +141,7 @@ class DatasetEnv(TextEnv):
         super().__init__(**common)
 
     def check_settings(self) -> None:
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+        self.check_range("max_turns", 1)
         if not self._graded and self.max_turns > 1:
             raise ConfigError(
                 f"max_turns must be 1 where nothing is graded, got {self.max_turns} and answer=None"

@@ -1,16 +1,13 @@
 """Count a letter in a few words: one question, one answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import setting
 from llm_gym.envs.questions.number_question import NumberQuestion
 from llm_gym.envs.shared.word_list import all_words
 
@@ -45,18 +42,11 @@ class LetterCountingEnv(NumberQuestion):
         **common: See ``TextEnv``.
     """
 
-    def __init__(
-        self, *, min_words: int = 5, max_words: int = 15, **common: Unpack[CommonArgs]
-    ) -> None:
-        self.min_words, self.max_words = min_words, max_words
-        super().__init__(**common)
+    min_words: int = setting(5)
+    max_words: int = setting(15, 1, 500)
 
     def check_settings(self) -> None:
-        if not 1 <= self.min_words <= self.max_words <= 500:
-            raise ConfigError(
-                "min_words and max_words must be in order and from 1 to 500, "
-                f"got {self.min_words} and {self.max_words}"
-            )
+        self.check_range("min_words", 1, self.max_words)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
@@ -99,6 +89,5 @@ class LetterCountingEnv(NumberQuestion):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Count."""
         letter, text = _QUESTION.findall(observations[0])[0]
         return str(text.count(letter))

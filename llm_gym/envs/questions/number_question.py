@@ -1,7 +1,5 @@
 """What questions with a number for an answer have in common."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Cells count row by row. The outermost ones must be walls, so that a shifted set 
 the next row. Directions are up, right, down and left; a step is what to add to a cell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 DIRECTIONS = ("up", "right", "down", "left")

@@ -1,7 +1,5 @@
 """The ways to say a direction, alike in all games that are played with four of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

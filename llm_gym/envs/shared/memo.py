@@ -1,7 +1,5 @@
 """``Memo``: what a pure function of one argument has returned, as a dictionary."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -4,8 +4,6 @@ The list is plain text beside this file, so that the games need no network and n
 A game that draws a word tells the player how many there are to choose from.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache

@@ -4,8 +4,6 @@ Every fact has a subject, a relation and a value, and stands in the document abo
 nowhere else. A question follows a chain of relations: "the country of the birthplace of ...".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

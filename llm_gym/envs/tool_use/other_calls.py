@@ -5,8 +5,6 @@ and ``Search query: x`` all name one call plainly. Everything here is pure and b
 no call of one of the tools gives an empty text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from functools import lru_cache

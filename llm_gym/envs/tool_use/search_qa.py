@@ -1,15 +1,13 @@
 """Answer a question by searching a collection of documents, hop by hop."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, lose, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.tool_use.fact_world import (
     ask,
     document,
@@ -19,7 +17,7 @@ from llm_gym.envs.tool_use.fact_world import (
     follow,
     read_question,
 )
-from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv, parse_call
+from llm_gym.envs.tool_use.tool_env import ToolEnv, parse_call
 from llm_gym.tools.builtin.search import SearchTool, words
 from llm_gym.tools.definition import Tool
 
@@ -65,30 +63,10 @@ class SearchQAEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
-    max_turns: int
-
-    def __init__(
-        self,
-        *,
-        hops: int = 2,
-        documents: int = 40,
-        results: int = 3,
-        max_turns: int = 6,
-        **common: Unpack[ToolArgs],
-    ) -> None:
-        self.hops, self.documents, self.results = hops, documents, results
-        self.max_turns = max_turns
-        super().__init__(**common)
-
-    def check_settings(self) -> None:
-        if not 1 <= self.hops <= 6:
-            raise ConfigError(f"hops must be from 1 to 6, got {self.hops}")
-        if not 20 <= self.documents <= 400:
-            raise ConfigError(f"documents must be from 20 to 400, got {self.documents}")
-        if not 1 <= self.results <= 10:
-            raise ConfigError(f"results must be from 1 to 10, got {self.results}")
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+    hops: int = setting(2, 1, 6)
+    documents: int = setting(40, 20, 400)
+    results: int = setting(3, 1, 10)
+    max_turns: int = setting(6, 1)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

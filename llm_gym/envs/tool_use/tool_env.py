@@ -5,8 +5,6 @@ to call tools in another way can do so with ``tool_format``: their calls are mov
 are run by a ``ToolRegistry``, which is built when the first call of an episode needs it.
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator
@@ -215,7 +213,6 @@ class ToolEnv(TextEnv):
             self._registry = None
 
     def close(self) -> None:
-        """End what the tools have started."""
         self.forget()
         super().close()
 

@@ -4,8 +4,6 @@ Read ``reply`` first: ask, and where the server is busy or silent, wait and ask 
 never succeed is reported in one sentence.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -15,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_range
 from llm_gym.evaluate.endpoint.http import (
     KEY_VARIABLE,
     Backoff,
@@ -254,10 +253,8 @@ def _message(body: str, hide: Callable[[str], str]) -> str:
 
 
 def _check(max_tokens: int | None, temperature: float, top_p: float, timeout: float) -> None:
-    if max_tokens is not None and max_tokens < 1:
-        raise ConfigError(f"max_tokens must be at least 1, got {max_tokens}")
-    if not 0.0 <= temperature < float("inf"):
-        raise ConfigError(f"temperature must be at least 0, got {temperature}")
+    check_range("max_tokens", max_tokens, 1)
+    check_range("temperature", temperature, 0)
     if not 0.0 < top_p <= 1.0:
         raise ConfigError(f"top_p must be above 0 and at most 1, got {top_p}")
     if not 0.0 < timeout < float("inf"):

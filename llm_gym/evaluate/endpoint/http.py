@@ -4,8 +4,6 @@ An answer has a deadline and a largest size, whatever is wrong with it is an ``H
 API key shows in no message. ``Backoff`` says when to ask again.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import math
@@ -89,11 +87,9 @@ class JsonHTTP:
         self._closed = False
 
     def get(self, path: str, timeout: float | None = None) -> Any:
-        """Return what the server says at ``path``."""
         return self._send("GET", path, None, timeout)
 
     def post(self, path: str, body: Any, timeout: float | None = None) -> Any:
-        """Send ``body`` to ``path`` and return the answer."""
         return self._send("POST", path, body, timeout)
 
     def close(self) -> None:
@@ -131,7 +127,6 @@ class JsonHTTP:
     def _exchange(
         self, method: str, path: str, body: Any, timeout: float | None
     ) -> tuple[int, dict[str, str], str]:
-        """Return status, headers and text of the answer."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         connect = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
         limits = self._httpx.Timeout(timeout, connect=connect, pool=None)

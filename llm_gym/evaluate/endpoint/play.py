@@ -3,8 +3,6 @@
 In a conversation the environment is the user and the model the assistant.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import queue
@@ -22,6 +20,7 @@ import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.settings import check_range
 from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import EpisodeWriter, Trajectory, write_episodes
 from llm_gym.episodes.play import (
@@ -186,8 +185,8 @@ def play(
         env_kwargs: Settings of the environment, if ``env`` is an id.
         **chat: Of ``ChatClient``: ``max_tokens``, ``temperature``, ``key_env`` and so on.
     """
-    if episodes < 1 or num_envs < 1:
-        raise ConfigError(f"episodes and num_envs must be at least 1, got {episodes}, {num_envs}")
+    check_range("episodes", episodes, 1)
+    check_range("num_envs", num_envs, 1)
     client = ChatClient(url, model, **chat)
     player = ChatPlayer(client, context, system_prompt, seed)
     make = _maker(env, env_kwargs or {}, max_turns)

@@ -1,7 +1,5 @@
 """How a served model played, and what it cost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -63,7 +61,6 @@ class ServedEvaluation(Evaluation):
         return None if self.prices is None else self.prices.cost(self.usage)
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures as plain numbers."""
         usage = self.usage._asdict()
         stopped = Counter(str(episode.stop_reason) for episode in self.episodes)
         stops = {"stop_reasons": dict(sorted(stopped.items()))}

@@ -5,8 +5,6 @@ functions of a list. Sizes are checked before a result is computed, so that ever
 takes microseconds.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

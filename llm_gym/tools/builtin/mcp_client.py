@@ -97,7 +97,6 @@ class McpServer:
         return text
 
     def close(self) -> None:
-        """End the connection, and the program if there is one."""
         with suppress(RuntimeError):  # the loop has ended by itself, maybe just now
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(_END_S)

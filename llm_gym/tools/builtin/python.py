@@ -1,7 +1,5 @@
 """``python``: runs code in the sandbox."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llm_gym.tools.builtin.calculator import arithmetic

@@ -1,7 +1,5 @@
 """``search``: finds documents of a corpus by the words they share with a query (BM25)."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -5,8 +5,6 @@ has the same answer on every machine. It runs in a process of its own (``sql_wor
 process shares, keeps warm and replaces when a query kills it.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os
@@ -82,7 +80,6 @@ class SqlProcess:
         return self._process
 
     def _end(self) -> int:
-        """End the process and return its exit status."""
         process, self._process = self._process, None
         if process is None:
             return 0

@@ -5,8 +5,6 @@ Python can stop it. So it runs here, under limits that the kernel keeps. The aut
 read and nothing else. (The sandbox is Linux only, and its limit is the wall clock.)
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

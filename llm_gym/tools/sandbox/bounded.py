@@ -1,7 +1,5 @@
 """``run_bounded``: work of our own that a stranger's file decides, in a child with limits."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

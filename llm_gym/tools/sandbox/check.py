@@ -4,8 +4,6 @@ Each probe is first run without isolation. If it does not succeed there, its fai
 isolation proves nothing, and it is not counted.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal

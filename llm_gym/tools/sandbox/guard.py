@@ -6,8 +6,6 @@ line of more bytes than that ends the program, because its reader would have to 
 The parent is polled: ``PR_SET_PDEATHSIG`` fires when the *thread* that started us ends.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

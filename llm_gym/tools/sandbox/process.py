@@ -4,8 +4,6 @@ What arrives from it is untrusted: lengths are bounded, bytes that are not text 
 final message that is not as it should be counts for nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -63,7 +61,6 @@ class SandboxResult:
     seconds: float = 0.0
 
     def text(self) -> str:
-        """Return it all as one text, for a model to read."""
         parts = [self.stdout.rstrip(), self.stderr.rstrip()]
         # A traceback ends with the error, less the line, which stands above it.
         if self.error and self.error.partition(" (line ")[0] not in self.stderr:
@@ -121,7 +118,6 @@ class _Stream:
             pass
 
     def text(self, limit: int) -> tuple[str, bool]:
-        """Return the text, safe for a terminal, and whether some of it was left out."""
         text = shown(self.kept.decode("utf-8", "replace").replace("\r\n", "\n"), keep="\n\t")
         return text[:limit], self.total > len(self.kept) or len(text) > limit
 
@@ -262,7 +258,6 @@ class SandboxProcess:
         return bool(part) and len(received) <= _MESSAGE_BYTES
 
     def _read_status(self) -> None:
-        """Take the exit status from the worker."""
         try:
             status = self.signals.recv(1024).decode()
         except OSError:
@@ -273,7 +268,6 @@ class SandboxProcess:
         self.exit_code = int(status)
 
     def _outcome(self, ending: _Ending) -> tuple[int, str]:
-        """Return the exit status and the error."""
         message = ending.message
         if message is None:
             status = self.exit_code or 0

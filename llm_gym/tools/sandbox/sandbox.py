@@ -132,7 +132,6 @@ class Sandbox:
         return 0 if worker.isolation == "none" else worker.landlock
 
     def close(self) -> None:
-        """End the worker and everything in it. A later call starts a new one."""
         with self._lock:
             worker, self._worker = self._worker, None
         if worker is not None:
@@ -247,7 +246,6 @@ class SandboxSession:
         return result
 
     def close(self) -> None:
-        """End the process."""
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(SandboxError):

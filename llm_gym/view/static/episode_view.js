@@ -58,7 +58,6 @@ function episodeTools(row, lenses, paint) {
     bar.append(select("beside", [["", "the same instance…"], ...others.slice(0, 200).map((other) => [address(other),
       `${store.sources[other.source].name} ${other.label}: ${other.stop}`])], "", (key) => { if (key) location.hash = `#/compare/${address(row)}/${key}`; }));
   }
-  if (backend.test) bar.append(copyButton(row));
   return bar;
 }
 
@@ -66,23 +65,6 @@ function explain(box, lens) {
   const key = (name, text) => [h("i", { className: name }), ` ${text} `];
   box.replaceChildren(...(lens.low ? key("above", "darker is less likely")
     : [...key("below", `below ${lens.middle}`), ...key("above", `above ${lens.middle}`)]), `(${lens.about})`);
-}
-
-function copyButton(row) {
-  const button = h("button", { onclick: async () => {
-    const { source } = await backend.test(row.source, row.file, row.line);
-    let shown = button.nextElementSibling;
-    if (!shown?.matches("textarea")) button.after(shown = h("textarea", { className: "code", readOnly: true, rows: 12, "aria-label": "the test" }));
-    shown.value = source;
-    shown.select();
-    try {
-      await navigator.clipboard.writeText(source);
-      button.textContent = "copied";
-    } catch {
-      button.textContent = "select and copy";
-    }
-  } }, "copy as a test");
-  return button;
 }
 
 function conversation(record, tokens, row) {

@@ -17,7 +17,6 @@ const served = {
   episode: (source, file, line) => ask(`api/episode?${query({ source, file, line })}`),
   search: (words) => ask(`api/search?${query({ words })}`),
   suite: () => ask("api/suite"),
-  test: (source, file, line) => ask(`api/test?${query({ source, file, line })}`),
   play: (body) => ask("api/play", {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
   }),

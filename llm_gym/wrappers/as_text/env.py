@@ -1,7 +1,5 @@
 """Text environments from anything: ``ensure_text``, ``make_text``, and ``llm_gym/AsText-v0``."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping

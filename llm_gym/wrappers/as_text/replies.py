@@ -4,8 +4,6 @@ Read ``ReplyReader.read`` first: a reply may be a move just as the format asks, 
 plainly names one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 

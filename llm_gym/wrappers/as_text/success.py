@@ -1,16 +1,13 @@
 """Whether an episode of an arbitrary environment was a success."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium.error import ResetNeeded
 
-from llm_gym.core.errors import ActionTypeError, ConfigError
-from llm_gym.core.outcome import StopReason, stop_reason
+from llm_gym.core.errors import ConfigError
+from llm_gym.core.outcome import stop_reason
+from llm_gym.registry.user_code import import_object
 
 Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
 """From the sum of rewards, ``terminated``, the last reward and ``info`` to whether it was won."""
@@ -18,14 +15,8 @@ Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
 
 def load_success(success: str | Success | None) -> Success | None:
     """Return a function that may be given as ``module:function``."""
-    if isinstance(success, str):
-        module, colon, name = success.partition(":")
-        try:
-            success = getattr(import_module(module), name, None) if colon else None
-        except ImportError as error:
-            raise ConfigError(f"success={module}:{name} cannot be imported: {error}") from error
-        if success is None:
-            raise ConfigError(f"success must be a function or 'module:function', got {module!r}")
+    if isinstance(success, str) and ":" in success:
+        success = import_object(success)
     if success is not None and not callable(success):
         raise ConfigError(f"success must be a function or 'module:function', got {success!r}")
     return success
@@ -62,14 +53,3 @@ class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
                 info = {**info, "success": bool(won)}
                 info["stop_reason"] = stop_reason(terminated, truncated, info)
         return observation, reward, terminated, truncated, info
-
-
-def refusal(action: object, stop: StopReason | None) -> Exception:
-    """Return why ``action`` cannot be played: it is no text, or there is no episode."""
-    if not isinstance(action, str):
-        return ActionTypeError(
-            f"AsText takes a str action, got {type(action).__name__}; decode token ids before "
-            "calling step"
-        )
-    why = "has not begun" if stop is None else f"is over ({stop})"
-    return ResetNeeded(f"the episode {why}; call reset() before step()")

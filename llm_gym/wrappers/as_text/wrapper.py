@@ -5,8 +5,6 @@ say what it shows. The words come from a phrasebook or from the functions given.
 info are the environment's own.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable, Mapping
@@ -14,26 +12,25 @@ from typing import Any, Literal, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.infos import flag
-from llm_gym.core.outcome import StopReason, stop_reason
-from llm_gym.core.settings import get_format
+from llm_gym.core.outcome import StopReason, refuse_step, stop_reason
+from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, find_phrasebook, load_phrasebook
 from llm_gym.wrappers.as_text.phrasebooks.readers import Unusable
 from llm_gym.wrappers.as_text.replies import ParsedReply, ReplyReader
 from llm_gym.wrappers.as_text.settings import (
-    check_settings,
     of_reset,
     of_step,
     path_of,
     write_rules,
 )
-from llm_gym.wrappers.as_text.success import Success, load_success, refusal
+from llm_gym.wrappers.as_text.success import Success, load_success
+from llm_gym.wrappers.base import TextWrapper
 
 _PLAYING = StopReason.PLAYING
 _NOTHING_READ = ParsedReply(None)
@@ -46,7 +43,7 @@ _Played = tuple[str, SupportsFloat, bool, bool, dict[str, Any], dict[str, Any]]
 _Step = tuple[str, SupportsFloat, bool, bool, dict[str, Any]]
 
 
-class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
+class AsText(TextWrapper):
     r"""Play any environment in text.
 
     The spaces may be Discrete, MultiDiscrete, MultiBinary, Box, Text, and Dict and Tuple of
@@ -133,26 +130,14 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
         masked: Literal["play", "refuse"] = "play",
         max_observation_chars: int = 8192,
     ) -> None:
-        settings = {
-            "phrasebook": path_of(phrasebook),
-            "system_prompt": system_prompt,
-            "describe": describe,
-            "parse": parse,
-            "success": success,
-            "action_format": action_format,
-            "strict": strict,
-            "rules": rules,
-            "invalid": invalid,
-            "fallback": fallback,
-            "penalty": penalty,
-            "retries": retries,
-            "max_invalid": max_invalid,
-            "masked": masked,
-            "max_observation_chars": max_observation_chars,
-        }
-        check_settings(settings)
-        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **settings)
-        gym.Wrapper.__init__(self, env)
+        check_range("penalty", penalty, 0)
+        check_range("retries", retries, 0)
+        check_range("max_invalid", max_invalid, 1)
+        check_range("max_observation_chars", max_observation_chars, 200)
+        if parse is not None and masked == "refuse":
+            raise ConfigError("masked='refuse' needs no parse; return None in parse to refuse one")
+        super().__init__(env)
+        self._saved_kwargs["phrasebook"] = path_of(phrasebook)
         kind = find_phrasebook(env) if phrasebook is None else load_phrasebook(phrasebook)
         self.book = kind(env, reads_actions=parse is None)
         self._format = get_format(action_format)
@@ -204,9 +189,8 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
         return text, {**ours, **info}
 
     def step(self, action: str) -> _Step:
-        """Play the action that the move in ``action`` means."""
         if self._stop is not _PLAYING or not isinstance(action, str):
-            raise refusal(action, self._stop)
+            raise refuse_step("AsText", action, self._stop)
         reading = self._replies.read(action, self._last_info, (self._told, self._state))
         if reading.problem is not None:
             return self._answer(reading)
@@ -379,7 +363,6 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
     # --- players -------------------------------------------------------------------------
 
     def legal_actions(self) -> list[str] | None:
-        """Return every usable action in this state, or None where there are too many."""
         moves = self.book.legal_moves(self._last_info)
         return None if moves is None else [self._format.render(move) for move in moves]
 
@@ -394,7 +377,6 @@ class AsText(gym.Wrapper[str, str, Any, Any], RecordConstructorArgs):
         return self._format.pattern(pattern)
 
     def random_action(self) -> str:
-        """Return a random usable action, drawn from a generator that ``reset`` seeds."""
         if self._player_rng is None:
             entropy = None if self._player_seed is None else (self._player_seed, 1)
             self._player_rng = np.random.default_rng(entropy)

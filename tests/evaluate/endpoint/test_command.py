@@ -11,7 +11,7 @@ import pytest
 from llm_gym import cli, read_episodes
 from tests.evaluate.endpoint.stand_in import StandIn, says, solver
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GUESS = "llm_gym/GuessTheNumber-v0"
 
 

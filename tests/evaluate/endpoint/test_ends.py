@@ -12,7 +12,7 @@ from llm_gym import read_episodes
 from llm_gym.evaluate.endpoint import Backoff, ChatClient, EndpointError, Interrupted, play
 from tests.evaluate.endpoint.stand_in import StandIn, says
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 GUESS = "llm_gym/GuessTheNumber-v0"
 AT_ONCE = Backoff(tries=2, first_s=0.0)
 

@@ -14,7 +14,7 @@ from llm_gym.evaluate.endpoint import Backoff, ChatClient, EndpointError, play
 from llm_gym.evaluate.endpoint.http import Key, find_key
 from tests.evaluate.endpoint.stand_in import StandIn, says
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECRET = "sk-proj-Ab/0123456789+cdef=="
 FORMS = (
     SECRET,

@@ -8,7 +8,7 @@ from llm_gym import read_episodes
 from llm_gym.cli.evaluate import eval_parser
 from tests.evaluate.endpoint.stand_in import StandIn
 
-PAGE = (Path(__file__).parents[2] / "docs" / "evaluate.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "evaluate.md").read_text()
 
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):

@@ -244,8 +244,8 @@ def test_only_text_is_an_action_and_only_in_an_episode():
         ({"describe": "a room"}, "describe"),
         ({"system_prompt": 3}, "system_prompt"),
         ({"parse": int, "masked": "refuse"}, "parse"),
-        ({"phrasebook": "words"}, "'module:Class', got 'words'"),
-        ({"phrasebook": "nowhere:Words"}, "cannot be imported"),
+        ({"phrasebook": "words"}, "phrasebook must be .* got 'words'"),
+        ({"phrasebook": "nowhere:Words"}, "cannot import nowhere"),
         ({"phrasebook": Corridor}, "phrasebook"),
     ],
 )

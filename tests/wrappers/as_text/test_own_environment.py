@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "own_environment.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "own_environment.md").read_text()
 BLOCKS = re.findall(r"^```(?:py|python)\n(.*?)^```", PAGE, re.M | re.S)
 WAYS = {
     "class DoubleIt": "Answer with twice the number.",

@@ -1,16 +1,15 @@
 """Clear a minefield from the numbers of mines around its cells."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.deduction.minesweeper.solver import (
     MINE,
     best_cell,
@@ -103,41 +102,22 @@ class MinesweeperEnv(TextEnv):
     """
 
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        rows: int = 8,
-        cols: int = 8,
-        mines: int = 10,
-        no_guess: bool = False,
-        max_turns: int = 64,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.rows, self.cols, self.mines, self.no_guess = rows, cols, mines, no_guess
-        self.max_turns = max_turns
-        super().__init__(**common)
+    rows: int = setting(8, 4, 30)
+    cols: int = setting(8, 4, 30)
+    mines: int = setting(10)
+    no_guess: bool = setting(False)
+    max_turns: int = setting(64)
 
     def check_settings(self) -> None:
-        for name, count in (("rows", self.rows), ("cols", self.cols)):
-            if not 4 <= count <= 30:
-                raise ConfigError(f"{name} must be from 4 to 30, got {count}")
         cells = self.rows * self.cols
-        if not 1 <= self.mines <= cells - 9:
-            raise ConfigError(
-                f"mines must be from 1 to {cells - 9} on this field, got {self.mines}"
-            )
+        self.check_range("mines", 1, cells - 9)
         if self.no_guess and (max(self.rows, self.cols) > _MOST_PROVABLE or 5 * self.mines > cells):
             raise ConfigError(
                 f"no_guess needs at most {_MOST_PROVABLE} rows and columns and a mine in at most "
                 f"every fifth cell, got {self.rows} by {self.cols} cells and {self.mines} mines"
             )
-        if self.max_turns < cells - self.mines:
-            raise ConfigError(
-                f"max_turns must be at least {cells - self.mines}, the number of safe cells, "
-                f"got {self.max_turns}"
-            )
+        self.check_range("max_turns", cells - self.mines, why="the number of safe cells")
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

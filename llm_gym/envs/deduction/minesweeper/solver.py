@@ -5,8 +5,6 @@ that exactly so many of these hidden cells are mines. Every number shown is one,
 number of mines on the whole field.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,15 +1,12 @@
 """Read the recipe, collect what it asks for, cut and cook it as it says, and eat the meal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, lose
+from llm_gym.core.settings import setting
 from llm_gym.envs.navigation.cooking_world import solver
 from llm_gym.envs.navigation.cooking_world.kitchen import (
     FOODS,
@@ -72,36 +69,17 @@ class CookingWorldEnv(WorldEnv):
     verbs = KITCHEN_VERBS
     _world: Kitchen
 
-    def __init__(
-        self,
-        *,
-        rooms: int = 6,
-        ingredients: int = 3,
-        distractors: int = 4,
-        containers: int = 1,
-        cut: bool = True,
-        cook: bool = True,
-        style: Style = "prose",
-        max_turns: int = 60,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.rooms, self.ingredients, self.distractors = rooms, ingredients, distractors
-        self.containers, self.cut, self.cook = containers, cut, cook
-        self.style, self.max_turns = style, max_turns
-        super().__init__(**common)
+    rooms: int = setting(6, 1, len(words.ROOMS))
+    ingredients: int = setting(3, 1, 5)
+    distractors: int = setting(4, 0, 10)
+    containers: int = setting(1, 0, len(words.CONTAINERS))
+    cut: bool = setting(True)
+    cook: bool = setting(True)
+    style: Style = setting("prose")
+    max_turns: int = setting(60)
 
     def check_settings(self) -> None:
-        for name, least, most in (
-            ("rooms", 1, len(words.ROOMS)),
-            ("ingredients", 1, 5),
-            ("distractors", 0, 10),
-            ("containers", 0, len(words.CONTAINERS)),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise ConfigError(
-                    f"{name} must be from {least} to {most}, got {getattr(self, name)}"
-                )
-        self.check_style_and_turns(self.ingredients + 3)  # take each; read, prepare, eat
+        self.check_range("max_turns", self.ingredients + 3, why="to take each, read, prepare, eat")
         self.check_winnable()
 
     @classmethod

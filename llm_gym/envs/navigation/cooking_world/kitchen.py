@@ -88,7 +88,6 @@ class Kitchen(World):
         return next(name for name in self.place if food_in(name) == food)
 
     def is_ready(self) -> bool:
-        """Return whether the player carries all that the recipe says."""
         return all(self.place.get(name) == CARRIED for name in self.recipe)
 
     def usable(self) -> list[Command]:
@@ -254,11 +253,9 @@ class Cook:
     """Cook the meal and eat it."""
 
     def is_done(self, world: World) -> bool:
-        """Return whether the meal was eaten."""
         return world.place.get(MEAL) == EATEN
 
     def ask(self, needs: Needs) -> None:
-        """Add what brings the meal closer."""
         kitchen, chores = needs.world, needs.chores
         assert isinstance(kitchen, Kitchen)
         if MEAL in kitchen.place:

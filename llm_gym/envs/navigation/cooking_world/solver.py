@@ -4,8 +4,6 @@ Looks for the kitchen, reads the cookbook, does at once what can be done here, f
 seen, and otherwise opens and explores until everything is there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -3,8 +3,6 @@
 A game draws a ``World`` and a ``Goal`` in ``draw_world``; those that cannot be won are drawn again.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
@@ -41,13 +39,6 @@ class WorldEnv(TextEnv):
         """Hints say where to go; without them a player must remember where it was."""
         return self.hints > 0
 
-    def check_style_and_turns(self, least: int) -> None:
-        """Raise ``ConfigError`` for a style that is none or fewer turns than ``least``."""
-        if self.style not in ("prose", "terse"):
-            raise ConfigError(f"style must be 'prose' or 'terse', got {self.style!r}")
-        if self.max_turns < least:
-            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
-
     # --- worlds that can be won ----------------------------------------------------------
 
     @abstractmethod
@@ -83,7 +74,6 @@ class WorldEnv(TextEnv):
     # --- the game ------------------------------------------------------------------------
 
     def begin(self, world: World, quest: Goal) -> None:
-        """Start an episode in ``world``."""
         self._world, self._quest = world, quest
         self._start, self._way = world.clone(), 0
         self._visited = {world.here}
@@ -92,7 +82,6 @@ class WorldEnv(TextEnv):
         return ["go north", "go east", "go south", "go west", "look", "inventory"]
 
     def view(self) -> View:
-        """Return what the player sees."""
         return look(self._world, self._quest, self.hints, self.turns_left)
 
     def describe(self) -> str:

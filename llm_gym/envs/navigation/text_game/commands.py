@@ -4,8 +4,6 @@
 things that the nouns mean and says in one sentence why a command cannot be used.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet

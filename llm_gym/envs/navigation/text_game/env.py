@@ -1,14 +1,11 @@
 """A quest in a generated world of rooms, doors, containers and monsters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import setting
 from llm_gym.envs.navigation.text_game import solver, words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
@@ -65,45 +62,21 @@ class TextGameEnv(WorldEnv):
 
     _quest: Quest
 
-    def __init__(
-        self,
-        *,
-        rooms: int = 6,
-        items: int = 4,
-        quest_length: int = 5,
-        locks: int = 1,
-        hints: int = 0,
-        names: int = 24,
-        style: Style = "prose",
-        max_turns: int = 50,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.rooms, self.items, self.quest_length, self.locks = rooms, items, quest_length, locks
-        self.hints, self.names, self.style, self.max_turns = hints, names, style, max_turns
-        super().__init__(**common)
+    rooms: int = setting(6)
+    items: int = setting(4)
+    quest_length: int = setting(5)
+    locks: int = setting(1)
+    hints: int = setting(0, 0, MARK)
+    names: int = setting(24, 2, len(words.ROOMS))
+    style: Style = setting("prose")
+    max_turns: int = setting(50, 2)
 
     def check_settings(self) -> None:
         most = min(self.names, len(words.ROOMS), len(words.ITEMS))
-        if not 2 <= self.names <= len(words.ROOMS):
-            raise ConfigError(f"names must be from 2 to {len(words.ROOMS)}, got {self.names}")
-        if not 2 <= self.rooms <= most:
-            raise ConfigError(f"rooms must be from 2 to names={most}, got {self.rooms}")
-        if not 0 <= self.items < most:
-            raise ConfigError(f"items must be from 0 to {most - 1}, got {self.items}")
-        if not 0 <= self.locks <= min(len(words.METALS), self.rooms - 1):
-            raise ConfigError(
-                f"locks must be from 0 to {min(len(words.METALS), self.rooms - 1)} "
-                f"for rooms={self.rooms}, got {self.locks}"
-            )
-        least, longest = 2 + 2 * self.locks, longest_quest(self.locks)
-        if not least <= self.quest_length <= longest:
-            raise ConfigError(
-                f"quest_length must be from {least} to {longest} for locks={self.locks}, "
-                f"got {self.quest_length}"
-            )
-        if not 0 <= self.hints <= MARK:
-            raise ConfigError(f"hints must be from 0 to {MARK}, got {self.hints}")
-        self.check_style_and_turns(2)
+        self.check_range("rooms", 2, most)
+        self.check_range("items", 0, most - 1)
+        self.check_range("locks", 0, min(len(words.METALS), self.rooms - 1))
+        self.check_range("quest_length", 2 + 2 * self.locks, longest_quest(self.locks))
         self.check_winnable()
 
     @classmethod

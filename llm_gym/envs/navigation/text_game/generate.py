@@ -6,8 +6,6 @@ quest's item lies in the last region. Monsters and closed containers then bar th
 that are needed, and each weapon lies where it can be had before its monster is met.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

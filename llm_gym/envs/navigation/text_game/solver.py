@@ -5,8 +5,6 @@ has met, and otherwise walks to the nearest place that it has not seen. Its scor
 careful reader reaches within the turn limit.
 """
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ pay for every word. Both say the same, and ``parse`` reads both back into a ``Vi
 knows nothing else.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

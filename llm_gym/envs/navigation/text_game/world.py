@@ -80,7 +80,6 @@ class World:
         return held
 
     def containers_here(self) -> list[str]:
-        """Return the containers in this room."""
         return sorted(name for name, room in self.containers.items() if room == self.here)
 
     def visible_items(self) -> list[str]:
@@ -89,14 +88,12 @@ class World:
         return [item for place in places for item in self.items_in(place)]
 
     def door_between(self, room: str, other: str) -> str | None:
-        """Return the door between two neighbouring rooms, if there is one."""
         for door, ends in self.doors.items():
             if ends in ((room, other), (other, room)):
                 return door
         return None
 
     def guard(self, room: str) -> str | None:
-        """Return the monster that guards ``room``, if one does."""
         for monster, where in self.monsters.items():
             if where == room:
                 return monster
@@ -204,7 +201,6 @@ class Quest:
     room: str
 
     def is_done(self, world: World) -> bool:
-        """Return whether the thing is where it belongs."""
         return world.place[self.item] == self.target
 
     def ask(self, needs: Needs) -> None:
@@ -287,5 +283,4 @@ class Needs:
         return is_open
 
     def steps(self, room: str) -> int:
-        """Return how far ``room`` is."""
         return len(self.world.way_to(room))

@@ -1,17 +1,16 @@
 """Merge tiles until one of them is large enough."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.puzzles.game_2048.planner import (
     FOUR,
     ROW,
@@ -107,25 +106,15 @@ class Game2048Env(TextEnv):
     """
 
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self, *, target: int = 128, max_turns: int = 100, **common: Unpack[CommonArgs]
-    ) -> None:
-        self.target, self.max_turns = target, max_turns
-        super().__init__(**common)
+    target: int = setting(128)
+    max_turns: int = setting(100)
 
     def check_settings(self) -> None:
         if not 8 <= self.target <= 2048 or self.target.bit_count() != 1:
             raise ConfigError(f"target must be a power of two from 8 to 2048, got {self.target}")
-        if self.max_turns > _MOST_TURNS:
-            raise ConfigError(f"max_turns must be at most {_MOST_TURNS}, got {self.max_turns}")
-        least = turns_needed(self.target)
-        if self.max_turns < least:
-            raise ConfigError(
-                f"max_turns must be at least {least} for target={self.target}, got "
-                f"{self.max_turns}: fewer turns bring too few tiles"
-            )
+        why = "fewer turns bring too few tiles"
+        self.check_range("max_turns", turns_needed(self.target), _MOST_TURNS, why)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

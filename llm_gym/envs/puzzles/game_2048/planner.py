@@ -8,8 +8,6 @@ Where a new tile comes and which it is follows from one *draw*, a number in [0, 
 has all its draws from the start, so that a planner can know the future.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from heapq import nlargest

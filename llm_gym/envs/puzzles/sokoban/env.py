@@ -1,18 +1,16 @@
 """Push every box onto a goal; boxes cannot be pulled."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.puzzles.sokoban.levels import (
     Level,
     Room,
@@ -130,37 +128,15 @@ class SokobanEnv(TextEnv):
     """
 
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        size: int = 6,
-        boxes: int = 2,
-        min_pushes: int = 3,
-        max_turns: int = 20,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.size, self.boxes, self.min_pushes = size, boxes, min_pushes
-        self.max_turns = max_turns
-        super().__init__(**common)
+    size: int = setting(6, 5, 10)
+    boxes: int = setting(2, 1, 5)
+    min_pushes: int = setting(3)
+    max_turns: int = setting(20)
 
     def check_settings(self) -> None:
-        if not 5 <= self.size <= 10:
-            raise ConfigError(f"size must be from 5 to 10, got {self.size}")
-        if not 1 <= self.boxes <= 5:
-            raise ConfigError(f"boxes must be from 1 to 5, got {self.boxes}")
-        most = most_pushes(self.size, self.boxes)
-        if not 1 <= self.min_pushes <= most:
-            raise ConfigError(
-                f"min_pushes must be from 1 to {most} for this size and number of boxes, "
-                f"got {self.min_pushes}"
-            )
-        if self.max_turns < 5 * self.min_pushes:
-            raise ConfigError(
-                f"max_turns must be at least {5 * self.min_pushes}, 5 for each of min_pushes, "
-                f"got {self.max_turns}"
-            )
+        self.check_range("min_pushes", 1, most_pushes(self.size, self.boxes))
+        self.check_range("max_turns", 5 * self.min_pushes, why="5 for each of min_pushes")
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

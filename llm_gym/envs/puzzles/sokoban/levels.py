@@ -4,8 +4,6 @@ Pushes undo pulls, so every level has a solution whose length is known without a
 the boxes are from any goal proves from below that a level is not trivial.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from heapq import heappop, heappush

@@ -1,18 +1,17 @@
 """Fill a grid such that no row, column or box holds a digit twice."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.puzzles.sudoku.puzzles import LEAST_CLUES, draw_puzzle, layout, solution
 from llm_gym.reading.moves import Named, apart
 
@@ -142,33 +141,17 @@ class SudokuEnv(TextEnv):
     """
 
     observation_says_all = True
-    max_turns: int
 
-    def __init__(
-        self,
-        *,
-        size: int = 9,
-        clues: int = 50,
-        max_turns: int = 50,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.size, self.clues, self.max_turns = size, clues, max_turns
-        super().__init__(**common)
+    size: int = setting(9)
+    clues: int = setting(50)
+    max_turns: int = setting(50)
 
     def check_settings(self) -> None:
         if self.size not in LEAST_CLUES:
             raise ConfigError(f"size must be 4 or 9, got {self.size}")
-        least, most = LEAST_CLUES[self.size], self.size**2 - 1
-        if not least <= self.clues <= most:
-            raise ConfigError(
-                f"clues must be from {least} to {most} for size={self.size}, got {self.clues}"
-            )
-        to_fill = self.size**2 - self.clues
-        if self.max_turns < to_fill:
-            raise ConfigError(
-                f"max_turns must be at least {to_fill}, the number of cells to fill, got "
-                f"{self.max_turns}"
-            )
+        cells = self.size**2
+        self.check_range("clues", LEAST_CLUES[self.size], cells - 1)
+        self.check_range("max_turns", cells - self.clues, why="the number of cells to fill")
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

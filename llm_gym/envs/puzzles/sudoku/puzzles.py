@@ -5,8 +5,6 @@ the two directions gives a puzzle that looks new and still has one solution; so 
 that is added to it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import cache, lru_cache

@@ -4,8 +4,6 @@ An expression is read into postfix order (operands first), with a stack and no r
 a thousand brackets are no worse than one. Values are exact: whole numbers, or fractions.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction

@@ -1,18 +1,17 @@
 """Make a target number from given ones with plain arithmetic."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from operator import mul
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.questions.countdown.arithmetic import (
     Tree,
     combine,
@@ -88,43 +87,21 @@ class CountdownEnv(TextEnv):
     """
 
     observation_says_all = True
-    max_turns: int
     max_move_chars = 200
 
-    def __init__(
-        self,
-        *,
-        numbers: int = 4,
-        max_number: int = 99,
-        large: int = 0,
-        min_target: int = 10,
-        max_target: int = 99,
-        use_all: bool = True,
-        stepwise: bool = False,
-        max_turns: int = 3,
-        **common: Unpack[CommonArgs],
-    ) -> None:
-        self.numbers, self.max_number, self.large = numbers, max_number, large
-        self.min_target, self.max_target = min_target, max_target
-        self.use_all, self.stepwise, self.max_turns = use_all, stepwise, max_turns
-        super().__init__(**common)
+    numbers: int = setting(4, 2, 6)
+    max_number: int = setting(99, 1, 1000)
+    large: int = setting(0)
+    min_target: int = setting(10)
+    max_target: int = setting(99)
+    use_all: bool = setting(True)
+    stepwise: bool = setting(False)
+    max_turns: int = setting(3)
 
     def check_settings(self) -> None:
-        if not 2 <= self.numbers <= 6:
-            raise ConfigError(f"numbers must be from 2 to 6, got {self.numbers}")
-        if not 1 <= self.max_number <= 1000:
-            raise ConfigError(f"max_number must be from 1 to 1000, got {self.max_number}")
-        if not 0 <= self.large <= min(self.numbers, len(LARGE)):
-            most = min(self.numbers, len(LARGE))
-            raise ConfigError(f"large must be from 0 to {most}, got {self.large}")
-        if not 1 <= self.min_target <= self.max_target:
-            raise ConfigError(
-                "targets must be positive and min_target at most max_target, got "
-                f"min_target={self.min_target} and max_target={self.max_target}"
-            )
-        least = self.numbers - 1 if self.stepwise else 1
-        if self.max_turns < least:
-            raise ConfigError(f"max_turns must be at least {least}, got {self.max_turns}")
+        self.check_range("large", 0, min(self.numbers, len(LARGE)))
+        self.check_range("min_target", 1, self.max_target)
+        self.check_range("max_turns", self.numbers - 1 if self.stepwise else 1)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

@@ -1,17 +1,16 @@
 """Work out a number with the help of Python."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.datasets.numbers import is_bare, parse_number
 from llm_gym.envs.tool_use.math_python.problems import KINDS, Numbers
-from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv
+from llm_gym.envs.tool_use.tool_env import ToolEnv
 from llm_gym.reading.moves import find_numbers, judge
 from llm_gym.tools.builtin.python import PythonTool
 from llm_gym.tools.definition import Tool
@@ -62,32 +61,16 @@ class MathPythonEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
-    max_turns: int
-
-    def __init__(
-        self,
-        *,
-        steps: int = 4,
-        digits: int = 3,
-        kinds: Sequence[str] = tuple(KINDS),
-        stateful: bool = False,
-        timeout: float = 5.0,
-        max_turns: int = 4,
-        **common: Unpack[ToolArgs],
-    ) -> None:
-        self.steps, self.digits, self.kinds = steps, digits, tuple(kinds)
-        self.stateful, self.timeout, self.max_turns = stateful, timeout, max_turns
-        super().__init__(**common)
+    steps: int = setting(4, 1, 12)
+    digits: int = setting(3, 1, 6)
+    kinds: Sequence[str] = setting(tuple(KINDS))
+    stateful: bool = setting(False)
+    timeout: float = setting(5.0)
+    max_turns: int = setting(4, 1)
 
     def check_settings(self) -> None:
-        if not 1 <= self.steps <= 12:
-            raise ConfigError(f"steps must be from 1 to 12, got {self.steps}")
-        if not 1 <= self.digits <= 6:
-            raise ConfigError(f"digits must be from 1 to 6, got {self.digits}")
         if not self.kinds or set(self.kinds) - KINDS.keys():
             raise ConfigError(f"kinds must be some of {', '.join(KINDS)}, got {self.kinds}")
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

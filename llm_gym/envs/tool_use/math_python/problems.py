@@ -4,8 +4,6 @@ A kind draws numbers, words a question, knows the answer, and writes a line of P
 it. ``read`` gets the numbers back from the question: what a player who reads only text can do.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -1,18 +1,16 @@
 """Write the SQL that answers a question about a database."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, lose, reject, win
+from llm_gym.core.settings import setting
 from llm_gym.envs.tool_use.text_to_sql import questions as sql_questions
 from llm_gym.envs.tool_use.text_to_sql.world import TWINS, draw_schema, draw_twin, fill
-from llm_gym.envs.tool_use.tool_env import ToolArgs, ToolEnv
+from llm_gym.envs.tool_use.tool_env import ToolEnv
 from llm_gym.tools.builtin.sql import Database, SqlTool
 from llm_gym.tools.definition import Tool, ToolError
 
@@ -62,26 +60,9 @@ class TextToSQLEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
-    max_turns: int
-
-    def __init__(
-        self,
-        *,
-        tables: int = 2,
-        rows: int = 20,
-        max_turns: int = 5,
-        **common: Unpack[ToolArgs],
-    ) -> None:
-        self.tables, self.rows, self.max_turns = tables, rows, max_turns
-        super().__init__(**common)
-
-    def check_settings(self) -> None:
-        if not 1 <= self.tables <= 3:
-            raise ConfigError(f"tables must be from 1 to 3, got {self.tables}")
-        if not 4 <= self.rows <= 200:
-            raise ConfigError(f"rows must be from 4 to 200, got {self.rows}")
-        if self.max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {self.max_turns}")
+    tables: int = setting(2, 1, 3)
+    rows: int = setting(20, 4, 200)
+    max_turns: int = setting(5, 1)
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:

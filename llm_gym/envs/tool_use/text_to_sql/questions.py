@@ -1,7 +1,5 @@
 """Questions about a database, with the SQL that answers them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ A domain has two tables of things and one that links them. An episode takes some
 rows are drawn from a seed of their own, so that one question can be asked of many databases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@
 sends is trusted by the outside.
 """
 
-from __future__ import annotations
-
 import ast
 import atexit
 import contextlib

@@ -13,8 +13,6 @@ own. Without, the limits of each process stay (see ``child``)::
     └── child-N     one call or session: memory.max, pids.max
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

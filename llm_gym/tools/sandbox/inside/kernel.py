@@ -8,8 +8,6 @@ for good, and needs no rights. It does not hide names and sizes of files, nor st
 or mode: where nothing else isolates, seccomp refuses the latter.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import stat

@@ -4,8 +4,6 @@ The worker calls ``enter`` once. Each child then gets a user, mount and PID name
 from ``enter_child``, with a fresh folder that disappears with it.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterable

@@ -6,8 +6,6 @@ signal, trace or read another process. ``clone3`` hides its flags behind a point
 ENOSYS and the C library falls back to ``clone``.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from functools import cache

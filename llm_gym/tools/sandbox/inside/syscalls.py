@@ -4,8 +4,6 @@ A row is a name, its number on x86-64 and its number on aarch64; a dash means th
 architecture does not have the call. The numbers are those of the kernel's ``unistd`` headers.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from functools import cache

@@ -5,12 +5,9 @@ subclass overrides what it can say better. Its methods have the names and the me
 ``llm_gym.core.game.Game``.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -19,6 +16,7 @@ from gymnasium import spaces
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag
+from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
 from llm_gym.wrappers.as_text.phrasebooks.discover import (
     choice_names,
@@ -288,15 +286,7 @@ def find_phrasebook(env: gym.Env[Any, Any]) -> type[Phrasebook]:
 
 def load_phrasebook(book: str | type[Phrasebook]) -> type[Phrasebook]:
     """Return a phrasebook that may be given as ``module:Class``."""
-    if not isinstance(book, str):
-        return _checked(book)
-    module, colon, name = book.partition(":")
-    if not colon:
-        raise ConfigError(f"a phrasebook is given as a class or as 'module:Class', got {book!r}")
-    try:
-        return _checked(getattr(import_module(module), name, None))
-    except ImportError as error:
-        raise ConfigError(f"the phrasebook {book} cannot be imported: {error}") from error
+    return _checked(import_object(book) if isinstance(book, str) and ":" in book else book)
 
 
 def _checked(book: Any) -> type[Phrasebook]:

@@ -1,7 +1,5 @@
 """Phrasebooks of Gymnasium's classic control tasks and of LunarLander."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ Attributes follow habits: ``get_action_meanings``, an ``Enum`` of actions, ``max
 not found is not said; nothing here can fail on somebody's docstring.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -1,7 +1,5 @@
 """The phrasebook of highway-env: who is who, and how far a number is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Words for MiniGrid and BabyAI: the mission, what is seen, and a picture of the view."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any

@@ -5,8 +5,6 @@ pictures and boards a coarse grid. Values outside their space, NaN and infinity 
 told as they are: describing never raises on what an environment returned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ text, and refuses what it cannot use with ``Unusable``, whose sentence is for th
 ``action_readers.make_reader`` finds the reader of a space.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

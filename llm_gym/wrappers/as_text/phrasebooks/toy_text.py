@@ -1,7 +1,5 @@
 """Phrasebooks of Gymnasium's FrozenLake, CliffWalking, Taxi and Blackjack."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

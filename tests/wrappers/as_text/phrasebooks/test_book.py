@@ -53,13 +53,13 @@ def test_an_id_comes_before_its_class_and_without_a_version_stands_for_all():
 
 @pytest.mark.parametrize(("env", "book"), [(Corridor, Corridor), ("", Words), (3, Words)])
 def test_what_is_no_phrasebook_or_for_nothing_is_refused(env, book):
-    with pytest.raises(ConfigError, match="a phrasebook is"):
+    with pytest.raises(ConfigError, match="phrasebook"):
         register_phrasebook(env, book)
 
 
 def test_a_phrasebook_by_a_name_that_leads_nowhere_is_told_when_it_is_needed():
     register_phrasebook(Corridor, "words")
-    with pytest.raises(ConfigError, match="'module:Class', got 'words'"):
+    with pytest.raises(ConfigError, match=r"phrasebook must be .* got 'words'"):
         find_phrasebook(Corridor())
 
 

@@ -1,0 +1,20 @@
+"""``TextWrapper``: checks the settings of a wrapper, and keeps them in its spec as given."""
+
+from typing import Any, Self
+
+import gymnasium as gym
+from gymnasium.utils import RecordConstructorArgs
+
+from llm_gym.core.settings import TypedSettings, named_settings, plain
+
+
+class TextWrapper(TypedSettings, gym.Wrapper[Any, str, Any, Any], RecordConstructorArgs):
+    """Base class of the wrappers."""
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Check the settings and note them; they may be large, so they are not copied."""
+        made = super().__new__(cls, *args, **settings)
+        given = {**named_settings(cls, args), **settings}
+        given = {name: plain(value) for name, value in given.items() if name != "env"}
+        RecordConstructorArgs.__init__(made, _disable_deepcopy=True, **given)
+        return made
