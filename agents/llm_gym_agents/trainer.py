@@ -31,7 +31,7 @@ from llm_gym_agents.distributed.launch import build_players, play_ahead, rank_co
 from llm_gym_agents.distributed.run_folder import WARM_START, RunFolder
 from llm_gym_agents.learn.iteration import BatchCollector, IterationRunner
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.schedule import Curriculum, EarlyStop, Schedule
+from llm_gym_agents.learn.schedule import EarlyStop, Schedule
 from llm_gym_agents.learn.warm_start import MEASURED, WarmStart, warm_start_success
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
 from llm_gym_agents.rollouts.tasks import EpisodeSelection
@@ -102,8 +102,7 @@ class PPOTrainer:
             self._solver_imitated_at,
             lambda: self.last_rate,
         )
-        self.curriculum = Curriculum(config.environment.curriculum)
-        play_ahead(self.sampler, lambda i: self.schedule.tasks_ahead(i, self.curriculum.difficulty))
+        play_ahead(self.sampler, self.schedule.tasks_ahead)
         self._reset_progress()
         self.files = RunFolder(config, self.context, self.tokenizer)
         self.folder, self.checkpoints = self.files.path, self.files.checkpoints
@@ -112,7 +111,6 @@ class PPOTrainer:
         )
         self._runner = IterationRunner(
             schedule=self.schedule,
-            curriculum=self.curriculum,
             collector=collector,
             learner=self.learner,
             publisher=self.publisher,
@@ -354,8 +352,8 @@ class PPOTrainer:
         """Resume from the checkpoint in the folder ``path``."""
         state = self._load_learner(path)
         run = state.parts["run"].values
-        self.curriculum.difficulty, self.elapsed_s = run["difficulty"], run["elapsed_s"]
-        self.warm_start, self.last_rate = run["warm_start"], run["last_rate"]
+        self.elapsed_s, self.last_rate = run["elapsed_s"], run["last_rate"]
+        self.warm_start = run["warm_start"]
         self.early_stop.load_state(run["early_stop"])
         self.iteration, self.ended_with_best = state.iteration, False
         set_rng_state(state.parts["rng"])
@@ -373,7 +371,6 @@ class PPOTrainer:
     def _state(self) -> TrainerState:
         """Return everything that decides how the run continues, besides its language model."""
         run = {
-            "difficulty": self.curriculum.difficulty,
             "elapsed_s": self.elapsed_s,
             "last_rate": self.last_rate,
             "unsaved_args": self.unsaved_args,

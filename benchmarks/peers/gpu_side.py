@@ -47,7 +47,7 @@ def settings(args: argparse.Namespace) -> ConfigStore:
     made.training.lr_schedule, made.warm_start.player = "constant", "none"
     made.training.num_epochs, made.training.num_iters_per_epoch = 1, 10_000
     made.environment.eval_interval = made.checkpoint.save_interval = 0
-    made.checkpoint.record_every, made.checkpoint.save_best = 0, False
+    made.checkpoint.record_every = 0
     return made
 
 

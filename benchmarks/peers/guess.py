@@ -20,7 +20,7 @@ from llm_gym_agents import ConfigStore, LLMPolicy, PPOTrainer, rollout
 from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.text.chat import ChatFormat
 
@@ -38,7 +38,6 @@ def config(seed: int) -> ConfigStore:
     made.inference.system_prompt = ""
     made.training.seed, made.training.batch_size = seed, BATCH
     made.checkpoint.record_every = made.checkpoint.save_interval = 0
-    made.checkpoint.save_best = False
     return made
 
 

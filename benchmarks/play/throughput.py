@@ -36,7 +36,7 @@ from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym.core.spaces import AnyText
 from llm_gym_agents.engines.base import Engine, Request, Sampling
 from llm_gym_agents.engines.load import load_engine
-from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector

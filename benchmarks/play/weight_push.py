@@ -29,7 +29,7 @@ from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
-from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.weights import served_weights
 
 ENV = "llm_gym/TextGameEasy-v0"

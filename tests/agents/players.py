@@ -12,8 +12,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.core.env import TextEnv
 from llm_gym_agents.learn.imitation import DialogueEncoder, imitate, play_demonstrations
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import word_tokenizer
 

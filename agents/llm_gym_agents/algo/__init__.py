@@ -15,16 +15,11 @@ from llm_gym_agents.algo.losses.aggregate import (
     aggregate_loss,
     token_weights,
 )
-from llm_gym_agents.algo.losses.controllers import (
+from llm_gym_agents.algo.losses.kl import (
     KLController,
     KLControllerState,
-)
-from llm_gym_agents.algo.losses.kl import (
-    KL_KINDS,
-    KLKind,
-    full_vocabulary_kl,
-    kl_estimate,
     kl_in_rewards,
+    kl_loss,
 )
 from llm_gym_agents.algo.losses.mismatch import (
     IMPORTANCE_CAP,
@@ -36,6 +31,7 @@ from llm_gym_agents.algo.losses.objective import (
     TokenDistribution,
     TokenObjective,
     make_clip_ppo_loss,
+    value_loss,
 )
 from llm_gym_agents.algo.losses.policy_loss import (
     POLICY_LOSSES,
@@ -47,7 +43,6 @@ from llm_gym_agents.algo.losses.policy_loss import (
     get_policy_loss,
     register_policy_loss,
 )
-from llm_gym_agents.algo.losses.value_loss import value_loss
 from llm_gym_agents.algo.padded import (
     PaddedRows,
     apply_kl_penalty,
@@ -64,20 +59,13 @@ from llm_gym_agents.algo.registry import (
     get_advantage,
     register_advantage,
 )
-from llm_gym_agents.algo.stream import TokenStream, turn_ends
-from llm_gym_agents.algo.tensor_ops import (
-    StreamError,
-    masked_mean,
-    masked_sum,
-    masked_var,
-    masked_whiten,
-)
+from llm_gym_agents.algo.stream import TokenStream
+from llm_gym_agents.algo.tensor_ops import StreamError
 
 __all__ = [
     "ADVANTAGES",
     "AGGREGATIONS",
     "IMPORTANCE_CAP",
-    "KL_KINDS",
     "POLICY_LOSSES",
     "AdvantageSpec",
     "Advantages",
@@ -88,7 +76,6 @@ __all__ = [
     "Discount",
     "KLController",
     "KLControllerState",
-    "KLKind",
     "PaddedRows",
     "PolicyInputs",
     "PolicyLossSpec",
@@ -105,25 +92,19 @@ __all__ = [
     "compute_grpo_advantage",
     "compute_policy_loss",
     "compute_value_loss",
-    "full_vocabulary_kl",
     "gae",
     "gae_turn",
     "get_advantage",
     "get_policy_loss",
     "group_ids",
     "importance_weights",
-    "kl_estimate",
     "kl_in_rewards",
+    "kl_loss",
     "make_clip_ppo_loss",
-    "masked_mean",
-    "masked_sum",
-    "masked_var",
-    "masked_whiten",
     "mismatch_metrics",
     "register_advantage",
     "register_policy_loss",
     "rewards_to_go",
     "token_weights",
-    "turn_ends",
     "value_loss",
 ]

@@ -19,16 +19,15 @@ from torch import Tensor
 
 from llm_gym_agents.algo.advantages.gae import Discount
 from llm_gym_agents.algo.advantages.groups import group_ids
-from llm_gym_agents.algo.losses.aggregate import Aggregation, BatchCounts, aggregate_loss
-from llm_gym_agents.algo.losses.kl import KLKind, kl_in_rewards
-from llm_gym_agents.algo.losses.mismatch import IMPORTANCE_CAP, importance_weights, mismatch_metrics
+from llm_gym_agents.algo.losses.aggregate import Aggregation, aggregate_loss
+from llm_gym_agents.algo.losses.kl import kl_in_rewards
+from llm_gym_agents.algo.losses.objective import value_loss
 from llm_gym_agents.algo.losses.policy_loss import (
     ClipRatio,
     PolicyInputs,
     TokenLoss,
     get_policy_loss,
 )
-from llm_gym_agents.algo.losses.value_loss import value_loss
 from llm_gym_agents.algo.registry import get_advantage
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import StreamError
@@ -42,7 +41,6 @@ def compute_advantage(
     values: Tensor | None = None,
     index: Tensor | Iterable[Hashable] | None = None,
     bootstrap: Tensor | None = None,
-    greedy_scores: Tensor | None = None,
     **settings: Any,
 ) -> tuple[Tensor, Tensor]:
     """Advantages and returns of padded rows with the estimator called ``name``.
@@ -55,7 +53,6 @@ def compute_advantage(
         index: A label per row, equal for rows of one start.
         bootstrap: ``[E]``, the value after the final observation of a truncated row, 0 for a
             row that terminated. None means that all terminated.
-        greedy_scores: ``[E]``, the score of a greedy episode from the same start.
         **settings: The estimator's own settings; an unknown one raises.
     """
     rows = PaddedRows(response_mask)
@@ -67,7 +64,6 @@ def compute_advantage(
         terminated_E=None if bootstrap is None else torch.zeros_like(bootstrap, dtype=torch.bool),
         bootstrap_E=bootstrap,
         group_E=None if index is None else group_ids(index, device=response_mask.device),
-        greedy_scores_E=greedy_scores,
     )
     advantages_T, returns_T = get_advantage(name)(stream, **settings)
     return rows.unpack(advantages_T), rows.unpack(returns_T)
@@ -125,11 +121,7 @@ def compute_policy_loss(
     clip_ratio: ClipRatio | None = None,
     *,
     policy_loss: str = "ppo",
-    sampler_log_probs: Tensor | None = None,
-    importance_cap: float | None = IMPORTANCE_CAP,
     aggregation: Aggregation = "token-mean",
-    counts: BatchCounts | None = None,
-    norm_length: float | None = None,
     **settings: Any,
 ) -> tuple[Tensor, dict[str, float]]:
     """The policy loss of padded rows and its metrics.
@@ -141,34 +133,19 @@ def compute_policy_loss(
         response_mask: ``[E, L]``, 1 on sampled tokens.
         clip_ratio: One number, or ``(low, high)``; None is the loss's own default.
         policy_loss: A registered policy loss.
-        sampler_log_probs: ``[E, L]``, recorded by the engine. Given, each token's loss is
-            weighted by min(exp(old - sampler), ``importance_cap``).
-        importance_cap: None turns the weights off and keeps the mismatch metrics.
-        aggregation: See ``token_weights``; ``norm_length`` is the row length unless given.
-        counts: Of the whole optimizer step, if these rows are a micro-batch of it.
-        norm_length: For ``seq-mean-token-sum-norm``.
+        aggregation: See ``token_weights``; ``norm_length`` is the row length.
         **settings: The loss's own settings, such as ``dual_clip``; an unknown one raises.
     """
     rows = PaddedRows(response_mask)
     if clip_ratio is not None:
         settings["clip_ratio"] = clip_ratio
-    old_T = rows.pack("old_log_probs", old_log_probs)
     inputs = PolicyInputs(
         log_prob_T=rows.pack("log_probs", log_probs),
-        old_log_prob_T=old_T,
+        old_log_prob_T=rows.pack("old_log_probs", old_log_probs),
         advantages_T=rows.pack("advantages", advantages),
         lengths_E=rows.lengths_E,
     )
-    policy = get_policy_loss(policy_loss)(inputs, **settings)
-    gap: dict[str, Tensor] = {}
-    if sampler_log_probs is not None:
-        sampler_T = rows.pack("sampler_log_probs", sampler_log_probs)
-        gap = mismatch_metrics(old_T, sampler_T, cap=importance_cap or IMPORTANCE_CAP)
-        if importance_cap is not None:
-            weights_T = importance_weights(old_T, sampler_T, cap=importance_cap)
-            policy = policy._replace(loss_T=policy.loss_T * weights_T)
-    loss, metrics = _reduce(policy, rows, aggregation, counts, norm_length)
-    return loss, metrics | {name: value.item() for name, value in gap.items()}
+    return _reduce(get_policy_loss(policy_loss)(inputs, **settings), rows, aggregation)
 
 
 def compute_value_loss(
@@ -179,8 +156,6 @@ def compute_value_loss(
     cliprange_value: float | None = 0.5,
     *,
     aggregation: Aggregation = "token-mean",
-    counts: BatchCounts | None = None,
-    norm_length: float | None = None,
 ) -> tuple[Tensor, dict[str, float]]:
     """The critic's loss of padded rows and its metrics; see ``value_loss``."""
     rows = PaddedRows(response_mask)
@@ -190,7 +165,7 @@ def compute_value_loss(
         rows.pack("old_values", old_values),
         cliprange_value=cliprange_value,
     )
-    return _reduce(value, rows, aggregation, counts, norm_length)
+    return _reduce(value, rows, aggregation)
 
 
 def apply_kl_penalty(
@@ -199,8 +174,6 @@ def apply_kl_penalty(
     ref_log_probs: Tensor,
     response_mask: Tensor,
     kl_coef: float,
-    *,
-    kind: KLKind = "k1",
 ) -> tuple[Tensor, float]:
     """Rewards of padded rows minus ``kl_coef`` times the KL, and the mean KL of a row."""
     rows = PaddedRows(response_mask)
@@ -210,29 +183,17 @@ def apply_kl_penalty(
         rows.pack("ref_log_probs", ref_log_probs),
         rows.lengths_E,
         kl_coef=kl_coef,
-        kind=kind,
     )
     return rows.unpack(reward_T), mean_kl.item()
 
 
 def _reduce(
-    terms: TokenLoss,
-    rows: PaddedRows,
-    aggregation: Aggregation,
-    counts: BatchCounts | None,
-    norm_length: float | None,
+    terms: TokenLoss, rows: PaddedRows, aggregation: Aggregation
 ) -> tuple[Tensor, dict[str, float]]:
-    if aggregation == "seq-mean-token-sum-norm" and norm_length is None:
-        norm_length = rows.mask_EL.shape[1]
-    counts = counts or BatchCounts.of(rows.lengths_E)
-    loss = aggregate_loss(
-        terms.loss_T, rows.lengths_E, aggregation, counts=counts, norm_length=norm_length
-    )
-    metrics = {
-        name: (value_T.sum() / max(counts.tokens, 1)).item()
-        for name, value_T in terms.metrics_T.items()
-    }
-    return loss, metrics
+    norm_length = rows.mask_EL.shape[1] if aggregation == "seq-mean-token-sum-norm" else None
+    loss = aggregate_loss(terms.loss_T, rows.lengths_E, aggregation, norm_length=norm_length)
+    tokens = max(int(rows.lengths_E.sum()), 1)
+    return loss, {name: (each_T.sum() / tokens).item() for name, each_T in terms.metrics_T.items()}
 
 
 # --- rows and stream ------------------------------------------------------------------
@@ -254,7 +215,6 @@ class PaddedRows:
 
     @property
     def lengths_E(self) -> Tensor:
-        """Sampled tokens of each row."""
         return self.mask_EL.bool().sum(1)
 
     @property

@@ -1,7 +1,7 @@
 """Estimators and policy losses by name, each saying what it needs.
 
 ``config.training.adv_estimator = "grpo"`` becomes ``get_advantage("grpo")``. The trainer asks
-the answer what to collect (values, groups, greedy episodes) and which of its settings to pass;
+the answer what to collect (values, groups) and which of its settings to pass;
 a setting that an estimator does not have is an error, never silently dropped. ``module:function``
 names one of your own, registered or not.
 
@@ -78,8 +78,6 @@ class AdvantageSpec(Spec):
     """Reads ``value_T``, and ``bootstrap_E`` of truncated episodes."""
     needs_groups: bool = False
     """Reads ``group_E``: several episodes must start from one prompt or seed."""
-    needs_greedy_rollout: bool = False
-    """Reads ``greedy_scores_E``: one greedy episode must be played per start."""
 
     def __call__(self, stream: TokenStream, **settings: Any) -> Advantages:
         """The advantages of ``stream``; raises when it lacks what the estimator reads."""
@@ -87,7 +85,6 @@ class AdvantageSpec(Spec):
         for needed, name, what in (
             (self.needs_critic, "value_T", "the critic's value before each token"),
             (self.needs_groups, "group_E", "one id per start, shared by its episodes"),
-            (self.needs_greedy_rollout, "greedy_scores_E", "the score of a greedy episode"),
         ):
             if needed and getattr(stream, name) is None:
                 raise StreamError(
@@ -141,7 +138,6 @@ class Registry(Generic[SpecT]):
         return self._specs[name]
 
     def names(self) -> tuple[str, ...]:
-        """Every registered name, in alphabetical order."""
         return tuple(sorted(self._specs))
 
 
@@ -155,7 +151,6 @@ def register_advantage(
     *,
     needs_critic: bool = False,
     needs_groups: bool = False,
-    needs_greedy_rollout: bool = False,
 ) -> Callable[[EstimatorT], EstimatorT]:
     """Register ``function(stream, *, setting=default, ...) -> Advantages`` under ``name``.
 
@@ -175,7 +170,6 @@ def register_advantage(
                 function=function,
                 needs_critic=needs_critic,
                 needs_groups=needs_groups,
-                needs_greedy_rollout=needs_greedy_rollout,
             )
         )
         return function

@@ -45,8 +45,6 @@ class TokenStream:
     """V after the final observation. Read only where ``terminated_E`` is false."""
     group_E: Tensor | None = None
     """Equal for episodes that started from the same prompt or seed."""
-    greedy_scores_E: Tensor | None = None
-    """Score of a greedy episode from the same start."""
 
     def __post_init__(self) -> None:
         _check_shapes(self)
@@ -68,14 +66,12 @@ class TokenStream:
 
     @cached_property
     def turn_lengths_K(self) -> Tensor:
-        """Sampled tokens of each turn."""
         ends_K = self.turn_ends_T.nonzero().squeeze(-1)
         before_first = ends_K.new_full((min(1, ends_K.numel()),), -1)
         return ends_K.diff(prepend=before_first)
 
     @cached_property
     def turns_E(self) -> Tensor:
-        """Turns of each episode."""
         return segment_sum(self.turn_ends_T.long(), self.lengths_E)
 
     @cached_property
@@ -91,18 +87,6 @@ class TokenStream:
     def on_tokens(self, values_E: Tensor) -> Tensor:
         """Each episode's value on every one of its tokens."""
         return spread(values_E, self.lengths_E)
-
-
-def turn_ends(turn_ids_T: Tensor, lengths_E: Tensor) -> Tensor:
-    """True where the next token belongs to another turn or another episode.
-
-    >>> turn_ends(torch.tensor([0, 0, 1, 0]), torch.tensor([3, 1]))
-    tensor([False,  True,  True,  True])
-    """
-    episodes_T = segment_ids(lengths_E)
-    ends_T = torch.ones_like(turn_ids_T, dtype=torch.bool)
-    ends_T[:-1] = (turn_ids_T[1:] != turn_ids_T[:-1]) | (episodes_T[1:] != episodes_T[:-1])
-    return ends_T
 
 
 def _check_shapes(stream: TokenStream) -> None:

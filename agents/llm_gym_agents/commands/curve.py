@@ -35,14 +35,7 @@ def draw_curve(
     references: Mapping[str, float] | None = None,
     before: Mapping[str, float] | None = None,
 ) -> Path:
-    """Draw success and return of a run over iterations and time; return the picture's path.
-
-    Args:
-        folder: The run's folder, with its metrics.
-        title: Above the picture.
-        references: Success of other players, drawn as lines: ``{"chance": 0.07}``.
-        before: Metrics before the first iteration.
-    """
+    """Draw success and return of a run over iterations and time; return the picture's path."""
     from matplotlib.figure import Figure
 
     rows = read_metrics(folder)

@@ -27,11 +27,6 @@ def find_model(
     """Return the model in ``place``, a run's folder or a model's, and how it was trained to play.
 
     Of a run it is what it ended with, or else the best that was kept, or the newest.
-
-    Args:
-        place: A folder, or the name of a model of the hub.
-        env: The environment that the user has named, if any.
-        modules: Those that the user has named.
     """
     folder = Path(place)
     if not _is_run(folder):

@@ -22,8 +22,7 @@ from llm_gym_agents.config.profile import (
 )
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.distributed.build import tiny_tokenizer
-from llm_gym_agents.model.load import count_weights
-from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.load import count_weights, tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.files import write_atomically
 

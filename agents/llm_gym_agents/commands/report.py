@@ -49,7 +49,6 @@ class RunReport:
         self._advice: list[str] = []
 
     def say(self, text: str) -> None:
-        """Print ``text``."""
         say(self.console, text)
 
     def advise(self, sentence: str) -> None:

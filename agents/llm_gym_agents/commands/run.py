@@ -21,7 +21,7 @@ from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.config.trust import named_code
 from llm_gym_agents.distributed.build import is_embedded, load_lm
 from llm_gym_agents.distributed.context import is_main
-from llm_gym_agents.distributed.memory_plan import plan_distributed
+from llm_gym_agents.distributed.memory_plan import check_distributed
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.model.load import limit_threads
@@ -124,9 +124,7 @@ def train(
         with progress:
             latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
             done = 0 if latest is None else int(latest.name.rpartition("-")[2])
-            progress.start(
-                trainer.schedule.iterations, done, trainer.config.environment.eval_interval
-            )
+            progress.start(trainer.schedule.iterations, done)
             trainer.fit()
         if trainer.stopped:
             report.on_sigterm(before)
@@ -187,8 +185,9 @@ def _introduce(
     for sentence in config.unused_settings():
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow")
-    roles = None if is_embedded(config) else plan_distributed(config)
-    for line in (*few_choices(choices), *(roles.lines() if roles else ())):
+    if not is_embedded(config):
+        check_distributed(config)
+    for line in few_choices(choices):
         say(console, line)
     if recipe.expected:
         say(console, f"{recipe.name}: {recipe.about}\nexpected: {recipe.expected}")

@@ -19,12 +19,7 @@ from llm_gym_agents.recipes import Recipe, find_recipe
 
 
 def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | None]:
-    """Return the recipe, and which settings it chose; None where it is complete as it is.
-
-    Args:
-        target: A recipe's name, a registered id or a config file.
-        modules: Those that were imported first.
-    """
+    """Return the recipe, and which settings it chose; None where it is complete as it is."""
     found = find_recipe(target)
     if found is not None:
         return found, None

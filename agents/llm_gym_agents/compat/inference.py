@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, sample_requests
+from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, request_seed
 from llm_gym_agents.engines.load import load_engine
 
 
@@ -46,12 +46,7 @@ class InferenceOutput:
 
 
 class BaseInferenceEngine:
-    """Text convenience over an engine.
-
-    Args:
-        engine: Samples.
-        tokenizer: Of the engine's model.
-    """
+    """Text convenience over an engine."""
 
     def __init__(self, engine: Engine, tokenizer: PreTrainedTokenizerBase) -> None:
         self.engine, self.tokenizer = engine, tokenizer
@@ -66,6 +61,8 @@ class BaseInferenceEngine:
         stop: Sequence[str] = (),
         n: int = 1,
         seed: int | None = None,
+        batch_size: int | None = None,
+        progress: bool = False,
     ) -> InferenceOutput:
         """Return a reply to each prompt.
 
@@ -78,32 +75,28 @@ class BaseInferenceEngine:
             n: Replies to each prompt, one after another in the output.
             seed: The same seed gives the same replies, however the prompts are batched; None
                 draws one.
+            batch_size: Most replies that are handed to the engine at once; None for all.
+            progress: Whether to show a progress bar.
         """
-        requests = self.requests(prompts, max_tokens, temperature, top_p, stop=stop, n=n, seed=seed)
-        return self.output(self.engine.generate(requests))
-
-    def requests(
-        self,
-        prompts: Sequence[str],
-        max_tokens: int = 256,
-        temperature: float = 0.7,
-        top_p: float = 0.9,
-        *,
-        stop: Sequence[str] = (),
-        n: int = 1,
-        seed: int | None = None,
-    ) -> list[Request]:
-        """Return the engine requests that ``generate`` makes of the same arguments."""
         if isinstance(prompts, str):
             raise ConfigError("prompts must be a list of texts, got one text; put it into a list")
+        if n < 1:
+            raise ConfigError(f"n must be at least 1, got {n}")
         strings = (stop,) if isinstance(stop, str) else tuple(stop)
         sampling = Sampling(max_tokens, temperature, top_p, stop_strings=strings)
         run = secrets.randbits(63) if seed is None else seed
-        return [
-            request
+        requests = [
+            Request(ids, sampling, request_seed(run, at, 0, sample))
             for at, ids in enumerate(map(self._encode, prompts))
-            for request in sample_requests(ids, n, sampling, run=run, episode=at)
+            for sample in range(n)
         ]
+        size, done = batch_size or len(requests) or 1, list[Completion]()
+        with Progress(disable=not progress) as bar:
+            task = bar.add_task("Generating", total=len(requests))
+            for first in range(0, len(requests), size):
+                done += self.engine.generate(requests[first : first + size])
+                bar.update(task, completed=len(done))
+        return self._output(done)
 
     def compute_log_probs(
         self, prompts: Sequence[str], responses: Sequence[str] | Sequence[Sequence[int]]
@@ -131,8 +124,7 @@ class BaseInferenceEngine:
         ]
         return torch.tensor(sums, dtype=torch.float32)
 
-    def output(self, completions: Sequence[Completion]) -> InferenceOutput:
-        """Return completions as text and padded arrays."""
+    def _output(self, completions: Sequence[Completion]) -> InferenceOutput:
         lengths = np.array([len(done.ids) for done in completions], dtype=np.int64)
         shape = (len(completions), int(lengths.max(initial=0)))
         ends = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
@@ -149,7 +141,6 @@ class BaseInferenceEngine:
         return InferenceOutput(texts, tokens, log_probs, lengths, finishes)
 
     def close(self) -> None:
-        """Free the engine's memory and processes."""
         self.engine.close()
 
     def _encode(self, prompt: str) -> list[int]:
@@ -193,15 +184,7 @@ def create_inference_engine(
 
 
 class BatchInferenceManager:
-    """Replies to many prompts, a bounded number at a time, with a progress bar.
-
-    A new prompt starts whenever a reply has finished.
-
-    Args:
-        engine: Samples.
-        batch_size: Most replies in work at once.
-        progress: Whether to show the bar.
-    """
+    """Replies to many prompts, a bounded number at a time, with a progress bar."""
 
     def __init__(
         self, engine: BaseInferenceEngine, batch_size: int = 32, *, progress: bool = True
@@ -214,22 +197,6 @@ class BatchInferenceManager:
         self, prompts: Sequence[str], *arguments: Any, **settings: Any
     ) -> InferenceOutput:
         """Return what ``BaseInferenceEngine.generate`` returns for the same arguments."""
-        requests = self.engine.requests(prompts, *arguments, **settings)
-        engine, done, begun = self.engine.engine, dict[Any, Completion](), 0
-        if engine.running:
-            raise ConfigError(f"generate_batch needs an idle engine, got {engine.running} running")
-        with Progress(disable=not self.progress) as bar:
-            task = bar.add_task("Generating", total=len(requests))
-            try:
-                while len(done) < len(requests):
-                    new = requests[begun : begun + self.batch_size - engine.running]
-                    keyed = [replace(each, key=begun + at) for at, each in enumerate(new)]
-                    engine.submit(keyed)
-                    begun += len(new)
-                    for completion in engine.poll():
-                        done[completion.key] = completion
-                        bar.advance(task)
-            except BaseException:  # an interrupt must leave a usable engine
-                engine.cancel()
-                raise
-        return self.engine.output([done[at] for at in range(len(requests))])
+        return self.engine.generate(
+            prompts, *arguments, **settings, batch_size=self.batch_size, progress=self.progress
+        )

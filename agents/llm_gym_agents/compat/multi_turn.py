@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from contextlib import closing
-from typing import Any, Protocol
+from contextlib import ExitStack, closing
+from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -34,18 +34,6 @@ from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 
 MAX_TURNS = 5
-
-
-class ToolManager(Protocol):
-    """Runs the tools that replies call; ``MultiTurnManager`` is one."""
-
-    def step(self, model_output: str, observation: str) -> Any:
-        """Run the tools called in ``model_output``, a reply to ``observation``.
-
-        The result has ``tool_call``: None, or an object with ``result``. ``step``, ``answer`` and
-        ``done`` of ``llm_gym.tools.ToolTurn`` are used where they are there.
-        """
-        ...
 
 
 class MultiTurnInferenceEngine:
@@ -72,7 +60,7 @@ class MultiTurnInferenceEngine:
         engine: BaseInferenceEngine,
         max_turns: int = MAX_TURNS,
         system_prompt: str = "",
-        tool_manager: ToolManager | None = None,
+        tool_manager: MultiTurnManager | None = None,
         enable_tools: bool = False,
         *,
         seed: int | None = None,
@@ -81,7 +69,7 @@ class MultiTurnInferenceEngine:
             raise ConfigError("enable_tools=True needs a tool_manager, got None")
         self.engine, self.max_turns = engine, _check_turns(max_turns)
         self.system_prompt, self.tool_manager = system_prompt, tool_manager
-        self.enable_tools = enable_tools
+        self._tools = tool_manager if enable_tools else None
         self.chat = ChatFormat.from_tokenizer(engine.tokenizer)
         self.seed = secrets.randbits(63) if seed is None else seed
         self._conversation: TokenConversation | None = None
@@ -90,7 +78,6 @@ class MultiTurnInferenceEngine:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The conversation so far, as roles and contents."""
         self._need_conversation()
         return self._messages
 
@@ -101,7 +88,8 @@ class MultiTurnInferenceEngine:
         self._messages = [_message("system", self.system_prompt)] if self.system_prompt else []
         self._messages.append(_message("user", prompt))
         self._count += 1
-        self._reset_tools()
+        if self._tools is not None:
+            self._tools.reset()
 
     def observe(self, text: str) -> None:
         """Append what the model reads before its next reply."""
@@ -128,12 +116,12 @@ class MultiTurnInferenceEngine:
         conversation.add_reply(done.ids)
         before, reply = self._messages[-1]["content"], self.chat.text_of(done.ids)
         self._messages.append(_message("assistant", reply))
-        if self.enable_tools and self.tool_manager is not None:
-            if getattr(self.tool_manager, "done", False):
-                self._reset_tools()  # the user has asked something new since
-            turn = self.tool_manager.step(reply, before)
-            if turn.tool_call is not None and not getattr(turn, "done", False):
-                self.observe(str(turn.tool_call.result))
+        if self._tools is not None:
+            if self._tools.done:
+                self._tools.reset()  # the user has asked something new since
+            turn = self._tools.step(reply, before)
+            if turn.tool_call is not None and not turn.done:
+                self.observe(turn.tool_call.result)
         return reply
 
     def format_conversation(self) -> str:
@@ -166,25 +154,18 @@ class MultiTurnInferenceEngine:
             top_p: Of the sampling.
             seed: Of the environment; None draws one.
         """
-        env, owned = _make_env(environment)
-        self._reset_tools(env)
-        tools = self.tool_manager if self.enable_tools else None
-        played = env if tools is None else _ToolEnv(env, tools)
+        played = _made_env(environment, self.system_prompt, initial_prompt, self._tools)
         record = _play(
             self.engine,
-            [_PromptedEnv(played, self.system_prompt, initial_prompt, owned=owned)],
+            [played],
             max_turns=self.max_turns if max_turns is None else _check_turns(max_turns),
             sampling=Sampling(max_tokens, temperature, top_p),
             seed=secrets.randbits(31) if seed is None else seed,
             run_seed=self.seed,
         )[0]
-        if isinstance(tools, MultiTurnManager):
-            record.extra = {"tools": tools.episode_summary()}
+        if self._tools is not None:
+            record.extra = {"tools": self._tools.episode_summary()}
         return record
-
-    def _reset_tools(self, *env: gym.Env[str, str]) -> None:
-        if self.enable_tools and isinstance(self.tool_manager, MultiTurnManager):
-            self.tool_manager.reset(*env)
 
     def _need_conversation(self) -> TokenConversation:
         if self._conversation is None:
@@ -229,24 +210,20 @@ class MultiTurnChatHarness:
 
     def run_episode(self, initial_prompt: str) -> dict[str, Any]:
         """Play one episode, in the environment itself if it was given as an object."""
-        env, owned = _make_env(self.environment)
-        return self._run([_PromptedEnv(env, self.system_prompt, initial_prompt, owned=owned)])[0]
+        return self._run([_made_env(self.environment, self.system_prompt, initial_prompt)])[0]
 
     def run_batch(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
         """Play an episode for each prompt, all at once, each in an environment of its own."""
         source = env_source(self.environment)
-        envs: list[_PromptedEnv] = []
-        try:
+        with ExitStack() as undo:
+            envs = []
             for prompt in prompts:
-                made = make_text(source)
-                envs.append(_PromptedEnv(made, self.system_prompt, prompt, owned=True))
-        except BaseException:
-            for env in envs:
-                env.close()
-            raise
+                envs.append(_made_env(source, self.system_prompt, prompt))
+                undo.callback(envs[-1].close)
+            undo.pop_all()
         return self._run(envs)
 
-    def _run(self, envs: Sequence[_PromptedEnv]) -> list[dict[str, Any]]:
+    def _run(self, envs: Sequence[_PlayedEnv]) -> list[dict[str, Any]]:
         seed = secrets.randbits(31) if self.seed is None else self.seed
         records = _play(
             self.engine,
@@ -266,74 +243,59 @@ class MultiTurnChatHarness:
         ]
 
 
-class _SameSpec(gym.Wrapper[str, str, str, str]):
-    """A wrapper with the spec of its environment: records name what was played."""
+class _PlayedEnv(gym.Wrapper[str, str, str, str]):
+    """Says prompts before an episode; with tools, a reply that calls one is not played."""
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        system_prompt: str,
+        prompt: str,
+        tools: MultiTurnManager | None,
+        *,
+        owned: bool,
+    ) -> None:
+        super().__init__(env)
+        self.own_prompt, self.prompt, self.tools, self.owned = system_prompt, prompt, tools, owned
+        self.first = self._seen = ""
+        """The first observation, without the prompt."""
 
     @property
     def spec(self) -> EnvSpec | None:  # type: ignore[override]  # as gym.Wrapper does
-        return self.env.spec
-
-
-class _PromptedEnv(_SameSpec):
-    """Says a prompt before the rules and one before the first observation."""
-
-    def __init__(
-        self, env: gym.Env[str, str], system_prompt: str, prompt: str, *, owned: bool
-    ) -> None:
-        super().__init__(env)
-        self.own_prompt, self.prompt, self.owned = system_prompt, prompt, owned
-        self.first = ""
-        """The first observation, without the prompt."""
+        return self.env.spec  # records name what was played
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
         self.first, info = self.env.reset(seed=seed, options=options)
+        self._seen = self.first
         system = _join(self.own_prompt, find_system_prompt(self.env, info))
         return _join(self.prompt, self.first), {**info, "system_prompt": system}
+
+    def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
+        if self.tools is None:
+            return self.env.step(action)
+        turn = self.tools.step(action, self._seen)  # it plays moves in the same environment
+        assert turn.tool_call is not None
+        self._seen = turn.tool_call.result
+        calls = {"tool_calls": [call.to_dict() for call in turn.tool_calls]}
+        reward, terminated, truncated = 0.0, False, False
+        info: dict[str, Any] = {"tool_call": True, **calls}
+        if turn.step is not None:
+            _, reward, terminated, truncated, info = turn.step
+            info = {**info, **calls} if turn.tool_calls else info
+        if turn.done and not (terminated or truncated):  # the manager has limits of its own
+            truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
+        return self._seen, reward, terminated, truncated, info
 
     def close(self) -> None:
         if self.owned:  # an environment that the caller passed in stays open
             super().close()
 
 
-class _ToolEnv(_SameSpec):
-    """Passes every reply to a tool manager; a reply that calls a tool is not played."""
-
-    def __init__(self, env: gym.Env[str, str], tools: ToolManager) -> None:
-        super().__init__(env)
-        self.tools = tools
-        self._observation = ""
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
-        self._observation, info = self.env.reset(seed=seed, options=options)
-        return self._observation, info
-
-    def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
-        turn = self.tools.step(action, self._observation)
-        self._observation, reward, terminated, truncated, info = self._play(action, turn)
-        if not (terminated or truncated) and getattr(turn, "done", False):
-            # The manager has limits of its own.
-            truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
-        return self._observation, reward, terminated, truncated, info
-
-    def _play(self, reply: str, turn: Any) -> tuple[str, Any, bool, bool, dict[str, Any]]:
-        step, answer = getattr(turn, "step", None), getattr(turn, "answer", None)
-        if turn.tool_call is None or (step is None and answer is not None):
-            return self.env.step(answer or reply)
-        result = str(turn.tool_call.result)
-        calls = {"tool_calls": [call.to_dict() for call in getattr(turn, "tool_calls", [])]}
-        if step is None:
-            return result, 0.0, False, False, {"tool_call": True, **calls}
-        _, reward, terminated, truncated, info = step
-        return result, reward, terminated, truncated, {**info, **calls}
-
-
 def _play(
     engine: BaseInferenceEngine,
-    envs: Sequence[_PromptedEnv],
+    envs: Sequence[_PlayedEnv],
     *,
     max_turns: int,
     sampling: Sampling,
@@ -361,11 +323,15 @@ def _play(
     return rollout.all_episodes
 
 
-def _make_env(environment: EnvSource) -> tuple[gym.Env[str, str], bool]:
-    """Return an environment, and whether it was made here."""
-    if isinstance(environment, gym.Env | BaseEnvironment):
-        return ensure_text(environment), False
-    return make_text(environment), True
+def _made_env(
+    environment: EnvSource, system_prompt: str, prompt: str, tools: MultiTurnManager | None = None
+) -> _PlayedEnv:
+    """Return an environment to play in: the one that is given, or a new one."""
+    owned = not isinstance(environment, gym.Env | BaseEnvironment)
+    env = make_text(environment) if owned else ensure_text(environment)
+    if tools is not None:
+        tools.reset(env)
+    return _PlayedEnv(env, system_prompt, prompt, tools, owned=owned)
 
 
 def _check_turns(turns: int) -> int:

@@ -1,7 +1,7 @@
 """Configs in JSON and YAML files.
 
-PyYAML reads ``1e-5`` as text and drops the first of two equal keys; both are mended here. Size and
-depth are bounded, and YAML aliases are refused: with them a few lines stand for gigabytes.
+PyYAML reads ``1e-5`` as text and drops the first of two equal keys; both are mended here. The
+size is bounded, and YAML aliases are refused: with them a few lines stand for gigabytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from llm_gym_agents.run.files import write_atomically
 
 _YAML = (".yaml", ".yml")
 MAX_BYTES = 1 << 20
-MAX_DEPTH = 50
 _SHOWN = 300
 
 
@@ -70,17 +69,10 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader with YAML 1.2's floats, which refuses a key that is there twice."""
 
-    _depth = 0
-
     def compose_node(self, parent: yaml.Node, index: int) -> yaml.Node:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("a config may not have aliases (*name)")
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise yaml.YAMLError(f"a config is nested at most {MAX_DEPTH} deep")
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         _no_twins([(str(key.value), None) for key, _ in node.value])

@@ -68,10 +68,10 @@ def _json(value: Any) -> Any:
 
 # Copies of the names in ``algo``, which needs torch; a test holds them equal.
 ESTIMATORS = (
-    *("dr_grpo", "gae", "gae_turn", "gpg", "grpo", "grpo_passk", "opo", "reinforce_plus_plus"),
-    *("reinforce_plus_plus_baseline", "remax", "rloo"),
+    *("dr_grpo", "gae", "gae_turn", "grpo", "reinforce_plus_plus"),
+    *("reinforce_plus_plus_baseline", "rloo"),
 )
-LOSSES = ("cispo", "gpg", "gspo", "ppo")
+LOSSES = ("cispo", "gspo", "ppo")
 
 
 def _registered(registry: str, built_in: Sequence[str]) -> Callable[[str], str]:
@@ -181,8 +181,6 @@ class ModelConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the arithmetic and of frozen weights; auto is bfloat16 on a GPU and float32 on a
     CPU. Weights that are trained are kept in float32."""
-    logprob_kernel: Literal["auto", "chunked", "liger"] = "auto"
-    """What computes log-probs: plain torch in chunks, or Liger; auto measures both on a GPU."""
     device: Device = "auto"
     """cpu, cuda, cuda:1 or mps; auto takes the best there is."""
     trust_remote_code: bool = False
@@ -195,9 +193,6 @@ class ModelConfig(Section):
     """Scale of the adapters, divided by their rank."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
-    cuda_graphs: bool | None = None
-    """Replay a GPU's passes as CUDA graphs; None does so for models below a billion weights that
-    are trained whole, on one card with room for the engine as well."""
 
 
 class InferenceConfig(Section):
@@ -209,9 +204,6 @@ class InferenceConfig(Section):
     """Inference engine: transformers, vllm, sglang, or module:Class for one of your own."""
     engine: JSONDict = {}
     """Settings of that engine, such as gpu_memory_utilization or tensor_parallel_size for vllm."""
-    sync_replies: bool | None = None
-    """Wait for every reply before any environment moves, for runs that are equal to the bit; None
-    does so with transformers only."""
     num_envs: PositiveInt = 32
     """Episodes played side by side, by each player."""
     isolated_batch_size: PositiveInt | None = None
@@ -287,33 +279,29 @@ class TrainingConfig(Section):
 
     # --- advantages -----------------------------------------------------------------------
     adv_estimator: Annotated[str, AfterValidator(_registered("ADVANTAGES", ESTIMATORS))] = "gae"
-    """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus, remax, ...; or
-    module:function."""
+    """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus,
+    reinforce_plus_plus_baseline; or module:function."""
     estimator_settings: JSONDict = {}
-    """Further settings of the estimator, such as norm_by_std=false for grpo."""
+    """Further settings of the estimator, such as norm_by_std=false for grpo; for gae
+    discount=token, where gamma and gae_lambda count tokens and not turns, or whiten=false."""
     gamma: Fraction = 1.0
-    """Discount of one step."""
+    """Discount of one turn."""
     gae_lambda: Fraction = 0.95
-    """Lambda of generalised advantage estimation, of one step."""
-    discount: Literal["token", "turn"] = "turn"
-    """What a step is. With turn a longer reply is not discounted more."""
+    """Lambda of generalised advantage estimation, of one turn."""
     group_credit: Literal["episode", "turn"] = "episode"
     """What grpo, dr_grpo and rloo compare: whole episodes, or the reward to come of each turn."""
-    whiten_advantages: bool = True
-    """Scale advantages to mean 0 and variance 1 over the tokens of a batch."""
     reward_mode: Literal["replace", "add"] = "replace"
     """Whether a reward function replaces the environment's rewards or adds to them."""
 
     # --- losses ---------------------------------------------------------------------------
     policy_loss: Annotated[str, AfterValidator(_registered("POLICY_LOSSES", LOSSES))] = "ppo"
-    """Policy loss: ppo, gspo, cispo, gpg, or module:function."""
+    """Policy loss: ppo, gspo, cispo, or module:function."""
     loss_settings: JSONDict = {}
-    """Further settings of the policy loss, such as dual_clip=2 for ppo."""
+    """Further settings of the policy loss, such as dual_clip=2 for ppo, or clip_ratio=[0.2,0.28] to
+    clip less where the ratio rises."""
     clip_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
     """How far the ratio of new to old policy may fall below 1 and rise above it; None for the
     range of the loss's authors, which is 0.2 for ppo."""
-    clip_ratio_high: PositiveFloat | None = None
-    """How far it may rise, if not as far as clip_ratio says."""
     loss_agg: Aggregation | None = None
     """How token losses become one number; None for what the policy loss's authors use."""
     importance_cap: PositiveFloat | None = 2.0
@@ -412,9 +400,6 @@ class EnvConfig(Section):
     stop_at_success: Fraction | None = None
     """End the run once the lower end of an evaluation's 95 % interval reaches this success; None
     for the full length."""
-    curriculum: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Success in training above which the difficulty rises; below half of it, it falls. None for no
-    curriculum."""
 
     def __getattr__(self, name: str) -> Any:
         # A BaseEnvironment is given this section as its config, and looks in it for parameters

@@ -30,7 +30,6 @@ def _is_word(value: str) -> bool:
 _JUDGES: Mapping[str, Callable[[Any], bool]] = {
     "model.device": _any,  # its type has a list
     "model.trust_remote_code": lambda value: not value,
-    "model.tensor_parallel_size": _at_most(64),
     "model.lora_rank": _at_most(4096),
     "inference.backend": lambda value: value in ("transformers", "vllm", "sglang"),
     "inference.template_options": _any,  # its template is rendered within limits

@@ -23,13 +23,7 @@ class _Unused(NamedTuple):
 ESTIMATOR_SETTINGS = {
     "gamma": "gamma",
     "gae_lambda": "lam",
-    "discount": "discount",
-    "whiten_advantages": "whiten",
     "group_credit": "credit",
-}
-LOSS_SETTINGS = {
-    "clip_ratio": "clip_ratio",
-    "clip_ratio_high": "clip_ratio",
 }
 _CRITIC_SETTINGS = (
     "model.critic",
@@ -77,10 +71,10 @@ def _algorithm(config: Settings) -> Iterator[_Unused]:
         yield _Unused(("training.gamma",), f"{cause} and training.group_credit='episode'")
     if not estimator.needs_critic:
         yield _Unused((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
-    loss = get_policy_loss(training.policy_loss)
-    missing = [ours for ours, its in LOSS_SETTINGS.items() if its not in loss.settings]
-    names = tuple(f"training.{name}" for name in missing)
-    yield _Unused(names, f"training.policy_loss={training.policy_loss!r}")
+    if "clip_ratio" not in get_policy_loss(training.policy_loss).settings:
+        yield _Unused(("training.clip_ratio",), f"training.policy_loss={training.policy_loss!r}")
+    if "clip_ratio" in training.loss_settings:
+        yield _Unused(("training.clip_ratio",), "training.loss_settings")
 
 
 def _switches(config: Settings) -> Iterator[_Unused]:

@@ -28,9 +28,14 @@ from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine, settings_of
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.lean_layers import recompute_contexts
-from llm_gym_agents.model.load import load_config, load_model, load_tokenizer
+from llm_gym_agents.model.load import (
+    TINY_SPREAD,
+    load_config,
+    load_model,
+    load_tokenizer,
+    tiny_llama,
+)
 from llm_gym_agents.model.precision import compute_dtype, keep_trained_in_float32, without_dropout
-from llm_gym_agents.model.tiny import TINY_SPREAD, tiny_llama
 from llm_gym_agents.model.weights import is_sharded
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
@@ -326,7 +331,5 @@ def build_policy(
         context=settings.context,
         system_prompt=settings.system_prompt,
         run_seed=config.training.seed,
-        sync_replies=settings.backend == "transformers"
-        if settings.sync_replies is None
-        else settings.sync_replies,
+        sync_replies=settings.backend == "transformers",
     )

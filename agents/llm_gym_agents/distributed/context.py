@@ -15,14 +15,12 @@ from llm_gym.episodes import Trajectory
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.iteration import Settle
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
-from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.run.checkpoints import (
     Checkpoints,
     TrainerState,
     load_checkpoint,
     save_checkpoint,
 )
-from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
 from llm_gym_agents.run.process import SigtermListener
 
@@ -41,37 +39,24 @@ class RankContext:
         return self.ranks.is_main
 
     def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:
-        """Return the checkpoints in ``folder``."""
         return Checkpoints(folder, **options)
 
     def save(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
-        """Write one checkpoint."""
         return save_checkpoint(folder, state, **model)
 
     def load(self, folder: str | Path, learner: Learner) -> TrainerState:
-        """Read a checkpoint for ``learner``."""
         return load_checkpoint(folder)
 
     def score(self, episodes: list[Trajectory], settle: Settle) -> dict[str, float]:
         """Let ``settle`` set the rewards of ``episodes``; return its metrics."""
         return settle(episodes)
 
-    def recorder(self, *args: Any) -> RolloutRecorder:
-        """Return the writer of training records."""
-        return RolloutRecorder(*args)
-
     def log(self, folder: Path, **options: Any) -> MetricsLog:
-        """Return the writer of metrics."""
         folder.mkdir(parents=True, exist_ok=True)
         return MetricsLog(folder, **options)
 
     def stop(self) -> SigtermListener:
-        """Return the listener to SIGTERM."""
         return SigtermListener()
-
-    def take(self, lock: RunLock) -> None:
-        """Lock the folder of the run."""
-        lock.acquire()
 
     def watching(self) -> AbstractContextManager[None]:
         """Within this block the loss of another process raises one clear sentence."""

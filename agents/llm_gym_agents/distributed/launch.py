@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from transformers import PreTrainedTokenizerBase
 
@@ -16,12 +15,9 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import build_sampler
 from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.publish import Publisher
+from llm_gym_agents.learn.publish import Publisher, WeightPublisher
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask
-
-if TYPE_CHECKING:
-    from llm_gym_agents.distributed.ray.sampler import RayPublisher
 
 
 def rank_context(config: ConfigStore) -> RankContext:
@@ -56,11 +52,11 @@ def build_players(
     tokenizer: PreTrainedTokenizerBase,
     env: EnvSource,
     held_out: EnvSource | None = None,
-) -> tuple[Player, Publisher | RayPublisher]:
+) -> tuple[Player, WeightPublisher]:
     """Return what plays, with the present weights of ``learner``, and what updates its weights."""
     ranks = learner.ranks
     sampler: Player
-    publisher: Publisher | RayPublisher
+    publisher: WeightPublisher
     if config.ray.use_ray:
         from llm_gym_agents.distributed.ray.sampler import ray_players
 
@@ -77,7 +73,7 @@ def build_players(
             assert isinstance(ranks, ProcessGroup)
             sampler = RankSampler(own, ranks)
     try:
-        learner.use_cuda_graphs(config.model.cuda_graphs, engine_sleeps=sleeps)
+        learner.use_cuda_graphs(engine_sleeps=sleeps)
         publisher.publish(0)
     except BaseException:
         sampler.close()

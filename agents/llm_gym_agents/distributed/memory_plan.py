@@ -5,11 +5,9 @@ activations; the engine sleeps if there is no room for both. While the engine ge
 and activations are gone, and the GPU holds weights and optimizer state beside the engine's weights
 and KV cache. An engine that cannot sleep is there in both.
 
-``plan_memory`` adds this up for one GPU, ``plan_run`` does so for a config. ``plan_roles`` spreads
-a run over several GPUs. Its roles are those of other trainers: actor, critic, reference, rollout
-and reward. Actor, critic and reference share a process, because one pass serves all three. The
-rollout runs beside them or, with ``ray.use_ray``, on GPUs of its own. A reward function runs on the
-CPU of the process that played the episode.
+``plan_memory`` adds this up for one GPU, ``plan_run`` does so for a config, ``plan_distributed``
+for a run over several GPUs. Policy, critic and reference share a process, because one pass serves
+all three. The engine runs beside them or, with ``ray.use_ray``, on GPUs of its own.
 """
 
 from __future__ import annotations
@@ -227,93 +225,20 @@ def vllm_memory_settings(config: ConfigStore, lm: PreTrainedModel) -> dict[str, 
 # --- over several GPUs ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Role:
-    """One part of a run."""
-
-    name: str
-    where: str
-    bytes: int
-    """On each of its GPUs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResourcePlan:
-    """The roles of a run and their memory."""
-
-    roles: tuple[Role, ...]
-    learner: MemoryPlan
-    """Of a GPU of the learner."""
-    player: MemoryPlan | None
-    """Of a GPU of a separate actor; None if the rollout shares the learner's GPUs."""
-
-    def lines(self) -> list[str]:
-        """Return the plan as a table."""
-        width = max(len(role.name) for role in self.roles)
-        place = max(len(role.where) for role in self.roles)
-        return ["roles (GiB of each card):"] + [
-            f"  {role.name:<{width}}  {role.where:<{place}}  {role.bytes / GIB:6.1f}"
-            for role in self.roles
-        ]
-
-    def check(self, total: int) -> None:
-        """Raise ``ConfigError`` unless every role fits into GPUs of ``total`` bytes."""
-        for who, made in (("the learner", self.learner), ("a player", self.player)):
-            if made is None:
-                continue
-            try:
-                made.check(total)
-            except ConfigError as error:
-                raise ConfigError(f"{who} does not fit: {error}") from error
-
-
-def plan_roles(
+def plan_distributed(
     config: ConfigStore, shape: ModelShape, one_card: MemoryPlan, *, world: int = 1
-) -> ResourcePlan:
-    """Return the plan of a run.
-
-    Args:
-        config: Of the run.
-        shape: Of its model.
-        one_card: What it would take of a single card (``build.plan_run``).
-        world: Processes of the learner, a card each.
-    """
-    mode, apart = config.parallel.mode, config.ray.use_ray
-    held = _with_critic(config, one_card)
-    if mode == "fsdp":
-        held = _spread(held, shape, world)
-    player = None
-    if apart:
-        player = replace(one_card, weights=0, gradients=0, optimizer=0, reference=0, activations=0)
-        held = replace(held, engine=0)
-    cards = f"{world} cards" if world > 1 else "one card"
-    learners = {"none": "one card", "ddp": f"all of it on each of {cards}"}
-    where = learners.get(mode, f"spread over {cards}")
-    learning = held.weights + held.gradients + held.optimizer + held.activations
-    roles = [Role(name="actor", where=where, bytes=learning)]
-    critic = config.model.critic
-    if critic == "separate":
-        roles.append(Role(name="critic", where="with the actor, a trunk of its own", bytes=0))
-    if held.reference:
-        roles.append(Role(name="reference", where="with the actor", bytes=held.reference))
-    playing = f"{config.ray.num_actors} actors, apart" if apart else "with the actor, in turn"
-    engine = one_card.engine
-    roles.append(Role(name="rollout", where=playing, bytes=engine))
-    roles.append(Role(name="reward", where="the CPU of whoever played", bytes=0))
-    return ResourcePlan(roles=tuple(roles), learner=held, player=player)
-
-
-def _with_critic(config: ConfigStore, made: MemoryPlan) -> MemoryPlan:
-    """Return the plan with a separate critic, which takes as much again."""
-    if config.model.critic != "separate":
-        return made
-    return replace(
-        made,
-        weights=2 * made.weights,
-        gradients=2 * made.gradients,
-        optimizer=2 * made.optimizer,
-        activations=2 * made.activations,
-    )
+) -> dict[str, MemoryPlan]:
+    """Return the plan of a GPU of the learner and, with Ray, of one of a player."""
+    learner = one_card
+    if config.model.critic == "separate":  # it takes as much again
+        twice = ("weights", "gradients", "optimizer", "activations")
+        learner = replace(learner, **{name: 2 * getattr(learner, name) for name in twice})
+    if config.parallel.mode == "fsdp":
+        learner = _spread(learner, shape, world)
+    if not config.ray.use_ray:
+        return {"the learner": learner}
+    player = replace(one_card, weights=0, gradients=0, optimizer=0, reference=0, activations=0)
+    return {"the learner": replace(learner, engine=0), "a player": player}
 
 
 def _spread(made: MemoryPlan, shape: ModelShape, world: int) -> MemoryPlan:
@@ -325,32 +250,27 @@ def _spread(made: MemoryPlan, shape: ModelShape, world: int) -> MemoryPlan:
     layer = shape.hidden * (2 * shape.hidden + 2 * shape.kv_width + 3 * shape.mlp)
     gathered = 2 * 2 * 2 * layer + 2 * 4 * 2 * shape.vocabulary * shape.hidden
 
-    def part(size: int) -> int:
-        return -(-size // world)
-
-    return replace(
-        made,
-        weights=part(made.weights),
-        gradients=part(made.gradients),
-        optimizer=part(made.optimizer),
-        reference=part(made.reference),
-        activations=made.activations + gathered,
-    )
+    shards = {
+        name: -(-getattr(made, name) // world)
+        for name in ("weights", "gradients", "optimizer", "reference")
+    }
+    return replace(made, **shards, activations=made.activations + gathered)
 
 
-def plan_distributed(config: ConfigStore) -> ResourcePlan | None:
-    """Return the plan of a run over several processes; raise if it cannot fit.
-
-    None for a run in one process.
-    """
+def check_distributed(config: ConfigStore) -> None:
+    """Raise ``ConfigError`` if a run over several processes cannot fit into GPUs like this."""
     if config.parallel.mode == "none" and not config.ray.use_ray:
-        return None
-    path = config.model.model_name
+        return
     trust = config.model.trust_remote_code
-    own = load_config(path, trust_remote_code=trust)
+    own = load_config(config.model.model_name, trust_remote_code=trust)
     world = int(os.environ.get("WORLD_SIZE", "1")) if config.parallel.mode != "none" else 1
     shape = ModelShape.of(own, trust_remote_code=trust)
-    made = plan_roles(config, shape, plan_run(config, own), world=world)
-    if torch.cuda.is_available() and config.model.device != "cpu":
-        made.check(gpu_memory(torch.device("cuda", torch.cuda.current_device())))
-    return made
+    plans = plan_distributed(config, shape, plan_run(config, own), world=world)
+    if not torch.cuda.is_available() or config.model.device == "cpu":
+        return
+    total = gpu_memory(torch.device("cuda", torch.cuda.current_device()))
+    for who, made in plans.items():
+        try:
+            made.check(total)
+        except ConfigError as error:
+            raise ConfigError(f"{who} does not fit: {error}") from error

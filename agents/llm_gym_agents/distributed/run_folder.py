@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.learn.schedule import HeldOutSuccess
+from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.run.checkpoints import standing
 from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import MetricsLog
@@ -48,18 +49,21 @@ class RunFolder:
             self.path / "checkpoints",
             keep_last_n=settings.keep_last_n,
         )
-        self.recorder = context.recorder(
-            self.path, settings.record_every, RECORDED_EPISODES, TokenTexts(tokenizer)
+        self.recorder = RolloutRecorder(
+            self.path,
+            settings.record_every,
+            RECORDED_EPISODES,
+            TokenTexts(tokenizer),
+            writes=context.is_main,
         )
         self._lock = RunLock(self.path)
         self._is_own = settings.resume
 
     def lock(self) -> None:
-        """Keep other runs out until ``release``."""
-        self._context.take(self._lock)
+        if self._context.is_main:
+            self._lock.acquire()
 
     def release(self) -> None:
-        """Release the lock. Safe to call twice."""
         self._lock.release()
 
     def resumed_from(self, checkpoint: str | Path) -> None:

@@ -8,8 +8,10 @@ its own seed, so what is sampled does not depend on what else is in the batch or
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -110,27 +112,6 @@ def request_seed(run: int, episode: int, turn: int, sample: int = 0) -> int:
     True
     """
     return stable_hash(f"{run}/{episode}/{turn}/{sample}")
-
-
-def sample_requests(
-    prompt: Sequence[int],
-    n: int,
-    sampling: Sampling,
-    *,
-    run: int = 0,
-    episode: int = 0,
-    turn: int = 0,
-    key: object = None,
-) -> list[Request]:
-    """Return ``n`` requests for different replies to one prompt.
-
-    >>> first, second = sample_requests([1, 2, 3], 2, Sampling())
-    >>> first.seed == request_seed(0, 0, 0, sample=0) != second.seed
-    True
-    """
-    _need(n >= 1, f"n must be at least 1, got {n}")
-    seeds = (request_seed(run, episode, turn, sample) for sample in range(n))
-    return [Request(prompt, sampling, seed, key) for seed in seeds]
 
 
 class Engine(ABC):
@@ -254,6 +235,17 @@ class Engine(ABC):
                 requests, (found[at] for at in range(len(tagged))), strict=True
             )
         ]
+
+
+@contextmanager
+def restored_environ() -> Iterator[None]:
+    """Undo changes of the environment variables at the end of this block."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _need(held: bool, sentence: str) -> None:

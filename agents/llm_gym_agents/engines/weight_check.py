@@ -35,18 +35,13 @@ def cast_and_sum(
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield weights in the types that the engine keeps, and add each to ``sums``."""
     for name, tensor in named_tensors:
-        own = tensor.detach()
-        cast = own.to(dtype_of(name) or tensor.dtype)
-        sums.add(name, cast, stays=cast is not own)  # nobody else writes to a copy
+        cast = tensor.detach().to(dtype_of(name) or tensor.dtype)
+        sums.add(name, cast)
         yield name, cast
 
 
 class WeightCheck:
-    """Compares what was pushed to one engine with what it holds.
-
-    Args:
-        packed_weights: Layers that the engine keeps as one, see ``Engine.packed_weights``.
-    """
+    """Compares what was pushed to one engine with what it holds."""
 
     def __init__(self, packed_weights: Mapping[str, Sequence[str]]) -> None:
         self._packed_weights = packed_weights

@@ -5,11 +5,7 @@ depend on their order, so the parts of a fused layer add up to the whole, and ro
 engine has put at the end add nothing. ``order`` weighs each hash with its place, and notices two
 parts that were swapped. One bit that differs anywhere changes both.
 
-A model has hundreds of weights, and a GPU that is handed them one by one waits for the CPU. So
-they are put behind one another and hashed together; running totals, read where each weight
-ends, are the sums of all of them.
-
-Shapes: N elements of a weight, or of several; W weights.
+Shapes: N elements of a weight.
 """
 
 from __future__ import annotations
@@ -22,9 +18,6 @@ from torch import Tensor
 
 PIECE = 1 << 24
 """Elements hashed at a time: a hash takes eight bytes for each."""
-TOGETHER = {"cuda": PIECE, "cpu": 1 << 12}
-"""Most elements of a weight that is hashed with others. A CPU has nothing to wait for, and running
-totals cost it more than a sum."""
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _FIRST, _SECOND = 0x9E3779B97F4A7C15 - (1 << 64), 0x2545F4914F6CDD1D
 
@@ -58,83 +51,31 @@ class PendingSums:
     def __init__(self) -> None:
         self._names: list[str] = []
         self._sizes: list[int] = []
-        self._pairs_W2: list[Tensor] = []
-        self._row: _Row | None = None
+        self._sums: list[Tensor] = []
 
-    def add(self, name: str, tensor: Tensor, *, stays: bool = False) -> None:
-        """Take the sum of a weight; the tensor may change afterwards, unless it ``stays``."""
-        size = tensor.numel()
-        self._names.append(name)
-        self._sizes.append(size)
+    def add(self, name: str, tensor: Tensor) -> None:
+        """Take the sum of a weight."""
         bits_N = tensor.detach().contiguous().view(-1).view(_BITS[tensor.element_size()])
-        if self._row is not None and not self._row.takes(bits_N, size):
-            self._close()
-        if size <= min(TOGETHER.get(tensor.device.type, 0), PIECE):
-            self._row = self._row or _Row()
-            self._row.add(bits_N if stays else bits_N.clone(), size)
-        else:
-            self._close()
-            self._pairs_W2.append(_sum(bits_N).unsqueeze(0))
+        self._names.append(name)
+        self._sizes.append(tensor.numel())
+        self._sums.append(_sum(bits_N))
 
     def read(self) -> dict[str, WeightSum]:
-        """Return the sums so far."""
-        self._close()
         if not self._names:
             return {}
-        home = self._pairs_W2[0].device
-        pairs = torch.cat([each.to(home) for each in self._pairs_W2]).tolist()
+        home = self._sums[0].device
+        pairs = torch.stack([each.to(home) for each in self._sums]).tolist()
         return {
             name: WeightSum(content, order, size)
             for name, (content, order), size in zip(self._names, pairs, self._sizes, strict=True)
         }
-
-    def _close(self) -> None:
-        """Sum up what waits to be summed together."""
-        if self._row is not None:
-            self._pairs_W2.append(self._row.sums())
-            self._row = None
-
-
-class _Row:
-    """Weights that are hashed together, all with elements alike."""
-
-    def __init__(self) -> None:
-        self._parts: list[Tensor] = []
-        self._ends: list[int] = [0]
-
-    def takes(self, bits_N: Tensor, size: int) -> bool:
-        """Whether there is room for such a weight."""
-        first = self._parts[0]
-        alike = bits_N.dtype == first.dtype and bits_N.device == first.device
-        return alike and self._ends[-1] + size <= PIECE
-
-    def add(self, bits_N: Tensor, size: int) -> None:
-        """Take a weight, which stays as it is."""
-        self._ends.append(self._ends[-1] + size)
-        self._parts.append(bits_N)
-
-    def sums(self) -> Tensor:
-        """Return content and order of each, W by 2, on the device."""
-        hash_N = _hash(torch.cat(self._parts))
-        marks = torch.tensor(self._ends).to(hash_N.device, non_blocking=True)
-        content_W = _between(hash_N, marks)
-        hash_N.mul_(torch.arange(1, 1 + len(hash_N), device=hash_N.device))
-        # Places were counted from the begin of the row.
-        order_W = _between(hash_N, marks) - marks[:-1] * content_W
-        return torch.stack([content_W, order_W], dim=1)
-
-
-def _between(numbers_N: Tensor, marks: Tensor) -> Tensor:
-    """Return the totals of ``numbers_N`` between one mark and the next."""
-    totals = torch.cat([numbers_N.new_zeros(1), numbers_N]).cumsum_(0)
-    return totals[marks].diff()
 
 
 def weight_sums(named_tensors: Iterable[tuple[str, Tensor]]) -> dict[str, WeightSum]:
     """Return the sum of each weight."""
     sums = PendingSums()
     for name, tensor in named_tensors:
-        sums.add(name, tensor, stays=True)
+        sums.add(name, tensor)
     return sums.read()
 
 

@@ -28,10 +28,6 @@ Message = dict[str, Any]
 class EpisodeChat:
     """An environment as a chat partner; close it, or use it in a ``with`` statement.
 
-    Args:
-        env_id: A registered id.
-        **kwargs: Settings of the environment.
-
     >>> chat = EpisodeChat("llm_gym/GuessTheNumber-v0")
     >>> [message["role"] for message in chat.begin(seed=3)]
     ['user']
@@ -77,7 +73,6 @@ class EpisodeChat:
 
     @property
     def success(self) -> bool:
-        """Whether the episode was won."""
         return self.stop is StopReason.WON
 
 
@@ -172,11 +167,6 @@ class TokenEpisode:
     """An episode as a prompt and a completion of replies and observations.
 
     Sampled ids are never tokenised again.
-
-    Args:
-        chat: The environment.
-        chat_format: The model's chat format.
-        seed: Of the episode, which begins here.
     """
 
     def __init__(self, chat: EpisodeChat, chat_format: ChatFormat, seed: int) -> None:

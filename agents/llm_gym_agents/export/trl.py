@@ -24,11 +24,6 @@ class TRLGame:
     seed, replies and observations in turn, with ``env_mask`` 1 where the model wrote. What the
     model sampled is never tokenised again. An episode is cut after the turn that reaches TRL's
     ``max_completion_length``, so it may be a reply and an observation longer than that.
-
-    Args:
-        env_id: A registered id.
-        max_turns: Replies of an episode; what is not over by then is cut.
-        **kwargs: Settings of the environment.
     """
 
     def __init__(self, env_id: str, *, max_turns: int = 16, **kwargs: Any) -> None:

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import TokenStream, get_advantage
@@ -26,16 +24,15 @@ from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import estimator_settings
 from llm_gym_agents.learn.publish import WeightPublisher
-from llm_gym_agents.learn.schedule import Curriculum, Schedule
+from llm_gym_agents.learn.schedule import Schedule
 from llm_gym_agents.learn.stabilizers import NonFiniteError
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Player
-from llm_gym_agents.rollouts.tasks import EpisodeTask, greedy_tasks, resample_zero_variance_groups
-from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout, why_unplayed
-from llm_gym_agents.run import metrics
+from llm_gym_agents.rollouts.tasks import EpisodeTask, resample_zero_variance_groups
+from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout
 from llm_gym_agents.run.process import SigtermListener
 from llm_gym_agents.run.timing import GpuMonitor, timing
 
@@ -47,20 +44,9 @@ FLAT = 1e-6
 
 @dataclass(kw_only=True)
 class IterationRunner:
-    """Runs the iterations of a run.
-
-    Args:
-        schedule: Chooses the episodes and the learning rate of an iteration.
-        curriculum: Moves the difficulty.
-        collector: Plays the episodes.
-        learner: Trains on them.
-        publisher: Sends the new weights to the sampler.
-        recorder: Writes some of the episodes.
-        folder: A batch with a loss that is not finite is saved here.
-    """
+    """Runs the iterations of a run."""
 
     schedule: Schedule
-    curriculum: Curriculum
     collector: BatchCollector
     learner: Learner
     publisher: WeightPublisher
@@ -78,13 +64,13 @@ class IterationRunner:
         monitor = GpuMonitor(self.learner.device)
         self.publisher.publish_if_outdated()
         # Chosen before play, so that neither speed nor failures decide what is trained on.
-        tasks = self.schedule.tasks(iteration, self.curriculum.difficulty)
+        tasks = self.schedule.tasks(iteration)
         batch = self.collector.collect_batch(iteration, tasks, self.publisher.version, stop)
         data = assemble(batch.rollout.ending_after(self.schedule.turn_limit))
         played = time.perf_counter()
         self.publisher.sleep_until_published()  # on a shared GPU the update needs the memory
         recorded = self.recorder.is_due(iteration + 1)
-        learned = self._update(iteration, data, batch.greedy_E, recorded=recorded)
+        learned = self._update(iteration, data, recorded=recorded)
         updated = time.perf_counter()
         published = self.publisher.publish(iteration + 1)
         if recorded:
@@ -96,20 +82,13 @@ class IterationRunner:
             row["group/zero_variance"] = len(flat) / len(data.group_E.unique())
         read = data.ids_S.numel()
         row |= monitor.metrics(self.learner.model, read, learned, updated - played)
-        if self.curriculum.target is not None:
-            row["env/difficulty"] = self.curriculum.difficulty
-            self.curriculum.update(row[metrics.TRAIN_SUCCESS])
         moments, all_s = (start, played, updated, end), elapsed_s + (end - start)
         return row | timing(*moments, sampled=data.tokens, read=read, all_s=all_s)
 
-    def _update(
-        self, iteration: int, data: RolloutData, greedy_E: Tensor | None, *, recorded: bool
-    ) -> dict[str, float]:
+    def _update(self, iteration: int, data: RolloutData, *, recorded: bool) -> dict[str, float]:
         settings = self.schedule.update_settings(iteration)
         try:
-            return self.learner.ppo.update(
-                data, **settings, greedy_scores_E=greedy_E, recorded=recorded
-            )
+            return self.learner.ppo.update(data, **settings, recorded=recorded)
         except NonFiniteError as error:
             place = self.folder / f"not-finite-{iteration:06d}.safetensors"
             raise error.saved(place) from error
@@ -127,7 +106,7 @@ def flat_groups(
     """
     spec = get_advantage(training.adv_estimator)
     settings = estimator_settings(spec, training)
-    if not spec.needs_groups or spec.needs_critic or spec.needs_greedy_rollout:
+    if not spec.needs_groups or spec.needs_critic:
         spec, settings = get_advantage("dr_grpo"), {}
     if "whiten" in spec.settings:  # it would move zeros
         settings["whiten"] = False
@@ -150,8 +129,6 @@ class CollectedBatch(NamedTuple):
 
     rollout: Rollout
     """Their rewards are final."""
-    greedy_E: Tensor | None
-    """Score of greedy play from each start, for estimators that compare with it."""
     metrics: dict[str, float]
 
 
@@ -159,13 +136,6 @@ class BatchCollector:
     """Plays the episodes that a run trains on and settles their rewards.
 
     Episodes whose environment failed are dropped. Groups without variance may be resampled.
-
-    Args:
-        training: The ``training`` section of a config.
-        sampler: Plays.
-        reward_fn: Rewards episodes instead of their environment, or in addition.
-        environment: Passed to ``reward_fn``.
-        over: Calls a function that settles rewards, perhaps split over processes.
     """
 
     def __init__(
@@ -209,27 +179,7 @@ class BatchCollector:
                 rollout, tasks, play_more, find_flat, run=self._training.seed, tries=tries
             )
             found |= replaced
-        rollout, greedy_E = self._greedy_scores(iteration, rollout, version)
-        return CollectedBatch(rollout, greedy_E, found)
-
-    def _greedy_scores(
-        self, iteration: int, rollout: Rollout, version: int
-    ) -> tuple[Rollout, Tensor | None]:
-        """Play every start once more, greedily, if the estimator compares with that.
-
-        Episodes whose greedy episode failed are dropped.
-        """
-        if not get_advantage(self._training.adv_estimator).needs_greedy_rollout:
-            return rollout, None
-        everything = self._sampler.play(greedy_tasks(rollout.episodes), version, greedy=True)
-        greedy = everything.without_failed()
-        self._settle(greedy.episodes)
-        score = {episode.seed: episode.total_reward for episode in greedy.episodes}
-        rollout = rollout.where(lambda episode: episode.seed in score)
-        if not rollout.episodes:
-            why = why_unplayed(everything)
-            raise ConfigError(f"no start of iteration {iteration} could be played greedily: {why}")
-        return rollout, torch.tensor([score[episode.seed] for episode in rollout.episodes])
+        return CollectedBatch(rollout, found)
 
     def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
         mode = self._training.reward_mode

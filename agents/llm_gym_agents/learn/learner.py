@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from llm_gym.core.errors import ConfigError
 from llm_gym_agents import algo
 from llm_gym_agents.config import ConfigStore, ModelConfig, TrainingConfig
 from llm_gym_agents.learn.ppo import PPO
@@ -72,7 +71,6 @@ class Learner:
             critic=model.critic if self.estimator.needs_critic else "none",
             temperature=temperature,
             compute_dtype=compute_dtype(model.dtype, lm.device),
-            kernel=model.logprob_kernel,
         )
         without_dropout(self.model)
         check_packed_reading(lm, self.model.compute_dtype)
@@ -95,7 +93,6 @@ class Learner:
     def from_config(
         cls, config: ConfigStore, lm: PreTrainedModel, ranks: SingleProcess = SINGLE_PROCESS
     ) -> Learner:
-        """Return the learner of a run."""
         return cls(
             lm,
             config.training,
@@ -107,20 +104,12 @@ class Learner:
 
     @property
     def device(self) -> torch.device:
-        """The device of the policy."""
         return self.model.device
 
-    def use_cuda_graphs(self, wanted: bool | None, *, engine_sleeps: bool = False) -> None:
-        """Use CUDA graphs if ``wanted``; with None, where they pay and fit."""
+    def use_cuda_graphs(self, *, engine_sleeps: bool = False) -> None:
+        """Use CUDA graphs where they pay and fit: an engine that sleeps needs their memory."""
         can = can_capture(self.model, self.model.compute_dtype)
-        if wanted is None:  # an engine that sleeps needs the memory that graphs keep
-            wanted = can and is_launch_bound(self.lm) and not engine_sleeps
-        if wanted and not can:
-            raise ConfigError(
-                "model.cuda_graphs needs every weight on one GPU, bfloat16 arithmetic, no adapters "
-                "and no gradient checkpointing; leave it None to use graphs where that holds"
-            )
-        if wanted:
+        if can and is_launch_bound(self.lm) and not engine_sleeps:
             self.model.use_cuda_graphs()
 
     @torch.no_grad()
@@ -158,7 +147,6 @@ class Learner:
             each.copy_(wanted.get(name, each))
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the weights under the names that a serving engine knows."""
         return served_weights(self.lm)
 
     def state(self) -> dict[str, Part]:
@@ -227,5 +215,4 @@ def _frozen_copy(model: PolicyValueModel) -> PolicyValueModel:
         critic="none",
         temperature=model.temperature,
         compute_dtype=model.compute_dtype,
-        kernel=model.kernel,
     ).eval()

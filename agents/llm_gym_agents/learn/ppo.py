@@ -92,7 +92,6 @@ class PPO:
             critic(model),
             policy_loss=config.policy_loss,
             policy_settings=policy_settings(config),
-            cliprange_value=None,
             value_coef=config.value_coef,
             entropy_coef=config.entropy_coef,
             kl_coef=config.kl_coef if config.kl == "loss" else 0.0,
@@ -113,7 +112,6 @@ class PPO:
         *,
         rate: float = 1.0,
         critic_only: bool = False,
-        greedy_scores_E: Tensor | None = None,
         recorded: bool = False,
     ) -> Metrics:
         """Train on ``data`` and return metrics.
@@ -122,7 +120,6 @@ class PPO:
             data: Complete episodes.
             rate: Factor on the learning rates, from a schedule.
             critic_only: Do not change the policy, while a fresh critic warms up.
-            greedy_scores_E: Score of a greedy episode per start, for ``remax``.
             recorded: Whether the batch is recorded; then the entropy of each token is scored.
         """
         packer = Packer(data.to("cpu"))
@@ -136,7 +133,7 @@ class PPO:
         scores = self.stabilizers.unscale(scores)
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
-        stream = token_stream(data, reward_T, scores, greedy_scores_E)
+        stream = token_stream(data, reward_T, scores)
         advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
         self.stabilizers.before_update(data, scores, advantages)
         batch = self._batch(data, scores, advantages)
@@ -374,17 +371,13 @@ class _Clock:
 
 
 def policy_settings(config: TrainingConfig) -> dict[str, Any]:
-    """Return the settings of the policy loss; ends of the clip that are unset are its own."""
-    takes = algo.get_policy_loss(config.policy_loss).settings
-    settings: dict[str, Any] = dict(config.loss_settings)
-    if "clip_ratio" in takes:
-        low, high = algo.ClipRange.of(takes["clip_ratio"])
-        if config.clip_ratio is not None:
-            low = high = config.clip_ratio
-        if config.clip_ratio_high is not None:
-            high = config.clip_ratio_high
-        settings["clip_ratio"] = (low, high)
-    return settings
+    """Return the settings of the policy loss."""
+    own: dict[str, Any] = {}
+    if config.clip_ratio is not None and "clip_ratio" in (
+        algo.get_policy_loss(config.policy_loss).settings
+    ):
+        own["clip_ratio"] = config.clip_ratio
+    return own | config.loss_settings
 
 
 def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict[str, Any]:
@@ -392,8 +385,7 @@ def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict
     known = {
         "gamma": config.gamma,
         "lam": config.gae_lambda,
-        "discount": config.discount,
-        "whiten": config.whiten_advantages,
+        "discount": "turn",
         "credit": config.group_credit,
     }
     own = {name: value for name, value in known.items() if name in spec.settings}
@@ -423,9 +415,7 @@ def critic(model: PolicyValueModel) -> TensorDictModule | None:
     return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])
 
 
-def token_stream(
-    data: RolloutData, reward_T: Tensor, scores: Scores, greedy_scores_E: Tensor | None
-) -> algo.TokenStream:
+def token_stream(data: RolloutData, reward_T: Tensor, scores: Scores) -> algo.TokenStream:
     """Return the input of the advantage estimator."""
     has_critic = scores.value_T is not None
     return algo.TokenStream(
@@ -436,5 +426,4 @@ def token_stream(
         terminated_E=data.terminated_E if has_critic else None,
         bootstrap_E=scores.bootstrap_E,
         group_E=data.group_E,
-        greedy_scores_E=None if greedy_scores_E is None else greedy_scores_E.to(reward_T.device),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from transformers import PreTrainedModel
 
@@ -19,24 +19,43 @@ PROBED_FIRST, PROBED_EVERY = 4, 8
 """The first pushes are probed, then one in so many; all of them where checksums cannot be read."""
 
 
-class WeightPublisher(Protocol):
+class WeightPublisher(ABC):
     """Keeps an engine, or many actors, on the trained weights."""
 
-    @property
-    def version(self) -> int:
-        """Version of the weights that they have."""
-
-    def publish_if_outdated(self) -> None:
-        """Publish if an interrupted or failed update left the weights changed."""
+    version = 0
+    """Version of the weights that they have."""
+    _outdated = False
+    _pushes = 0
 
     def sleep_until_published(self) -> None:
         """Called before the weights change."""
+        self._outdated = True
+
+    def publish_if_outdated(self) -> None:
+        """Publish if an interrupted or failed update left the weights changed."""
+        if self._outdated:
+            self.publish(self.version)
 
     def publish(self, version: int) -> dict[str, float]:
         """Publish the current weights; return metrics."""
+        found = self._publish(version)
+        self.version, self._outdated = version, False
+        return found
+
+    @abstractmethod
+    def _publish(self, version: int) -> dict[str, float]: ...
+
+    @abstractmethod
+    def empty_cache(self) -> None:
+        """Empty prefix caches, so that a resumed run computes the same bits."""
+
+    def _probe_is_due(self, proven: bool) -> bool:
+        """Whether this push is probed, which takes longer than the push."""
+        self._pushes += 1
+        return self._pushes <= PROBED_FIRST or self._pushes % PROBED_EVERY == 0 or not proven
 
 
-class Publisher:
+class Publisher(WeightPublisher):
     """Keeps one engine on the trained weights."""
 
     def __init__(self, engine: Engine, lm: PreTrainedModel) -> None:
@@ -46,48 +65,28 @@ class Publisher:
         # A sharded model can be read only through its learner.
         self._probe = None if engine.shares_model or spread else Probe(lm)
         self._check = WeightCheck(engine.packed_weights)
-        self._outdated = False
-        self._pushes = 0
         self.version = engine.version
-        """Version of the weights that the engine has."""
 
     def sleep_until_published(self) -> None:
         """Let the engine sleep while the weights change."""
-        self._outdated = True
+        super().sleep_until_published()
         self.engine.sleep()
 
-    def publish_if_outdated(self) -> None:
-        """Publish if an interrupted or failed update left the weights changed."""
-        if self._outdated:
-            self.publish(self.version)
-
-    def publish(self, version: int) -> dict[str, float]:
-        """Push the current weights to the engine; return metrics."""
+    def _publish(self, version: int) -> dict[str, float]:
         start = time.perf_counter()
         self.engine.wake()
         found: dict[str, float] = {}
         if self._shares:
             self.engine.update_weights(self.lm.named_parameters(), version)
-        else:
-            checked = self._check.push(self.engine, served_weights(self.lm), version)
-            if not self.engine.shares_model:
-                found[CHECKED] = checked
-            self._pushes += 1
-            if self._probe is not None and probe_is_due(self._pushes, self._check.proven):
-                found[PROBE_GAP] = self._probe.check(self.engine)
-            found[PUBLISH_SECONDS] = time.perf_counter() - start
-        self.version, self._outdated = version, False
+            return found
+        checked = self._check.push(self.engine, served_weights(self.lm), version)
+        if not self.engine.shares_model:
+            found[CHECKED] = checked
+        if self._probe_is_due(self._check.proven) and self._probe is not None:
+            found[PROBE_GAP] = self._probe.check(self.engine)
+        found[PUBLISH_SECONDS] = time.perf_counter() - start
         return found
 
     def empty_cache(self) -> None:
-        """Empty the engine's caches, so that a resumed run computes the same bits.
-
-        Only an engine that shares the trainer's model is held to that.
-        """
-        if self.engine.shares_model:
+        if self.engine.shares_model:  # only such an engine is held to the same bits
             self.publish(self.version)
-
-
-def probe_is_due(pushes: int, proven: bool) -> bool:
-    """Whether push number ``pushes`` is probed, which takes longer than the push."""
-    return pushes <= PROBED_FIRST or pushes % PROBED_EVERY == 0 or not proven

@@ -1,4 +1,4 @@
-"""What changes over a run: episodes, learning rate, difficulty; when it is evaluated and stopped.
+"""What changes over a run: episodes, learning rate; when it is evaluated and stopped.
 
 All of it depends on the iteration and a few numbers only, so a resumed run goes on where it was.
 """
@@ -46,37 +46,6 @@ def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> 
     raise ConfigError(f"lr_schedule must be constant, linear or cosine, got {kind!r}")
 
 
-@dataclass(slots=True)
-class Curriculum:
-    """Raises the difficulty when a batch is mostly won and lowers it when it is mostly lost.
-
-    Args:
-        target: Success to hold; None leaves the difficulty alone.
-        step: Largest change per batch.
-        difficulty: The first.
-    """
-
-    target: float | None = None
-    step: float = 0.05
-    difficulty: float = 0.0
-
-    def update(self, success: float) -> float:
-        """Return the difficulty of the next batch after one with this success.
-
-        >>> Curriculum(target=0.5, step=0.1).update(0.9)
-        0.1
-        """
-        move = 0.0
-        if self.target is None:
-            return self.difficulty
-        if success > self.target:
-            move = self.step
-        elif success < self.target / 2:
-            move = -self.step
-        self.difficulty = min(1.0, max(0.0, self.difficulty + move))
-        return self.difficulty
-
-
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """What each iteration does, by the config.
@@ -95,7 +64,6 @@ class Schedule:
 
     @property
     def iterations(self) -> int:
-        """Iterations of the whole run."""
         return self.config.training.num_epochs * self.config.training.num_iters_per_epoch
 
     @property
@@ -106,25 +74,24 @@ class Schedule:
             return None
         return settings.max_turns
 
-    def tasks(self, iteration: int, difficulty: float) -> list[EpisodeTask]:
-        """Return the episodes of ``iteration``."""
+    def tasks(self, iteration: int) -> list[EpisodeTask]:
         settings = self.config.training
         return training_tasks(
             settings.seed,
             iteration,
             batch_size=settings.batch_size,
             group_size=settings.group_size,
-            options=self._options(self.config.environment.train_split, difficulty),
+            options=self._options(self.config.environment.train_split),
         )
 
-    def tasks_ahead(self, iteration: int, difficulty: float) -> list[EpisodeTask]:
+    def tasks_ahead(self, iteration: int) -> list[EpisodeTask]:
         """Return the episodes of a later iteration; none after the last."""
-        return self.tasks(iteration, difficulty) if iteration < self.iterations else []
+        return self.tasks(iteration) if iteration < self.iterations else []
 
     def held_out_tasks(self, which: EpisodeSelection = None) -> list[EpisodeTask]:
-        """Return the episodes of an evaluation: the same ones every time, at full difficulty."""
+        """Return the episodes of an evaluation: the same ones every time."""
         settings = self.config.environment
-        options = self._options(settings.eval_split, 1.0)
+        options = self._options(settings.eval_split)
         numbers = which if isinstance(which, range) else range(which or settings.eval_episodes)
         return held_out_tasks(numbers, options)
 
@@ -137,13 +104,8 @@ class Schedule:
         seen = self.config.environment.eval_episodes
         return range(seen, 2 * seen)
 
-    def _options(self, split: str | None, difficulty: float) -> dict[str, Any] | None:
-        options: dict[str, Any] = {}
-        if split and self.has_splits:
-            options["split"] = split
-        if self.config.environment.curriculum is not None:
-            options["difficulty"] = difficulty
-        return options or None
+    def _options(self, split: str | None) -> dict[str, Any] | None:
+        return {"split": split} if split and self.has_splits else None
 
     def update_settings(self, iteration: int) -> dict[str, Any]:
         """Return the arguments of the update of ``iteration``."""
@@ -166,12 +128,10 @@ class Schedule:
         return quarter <= done < self.iterations and self.evaluates_after(done) and not before
 
     def evaluates_after(self, done: int) -> bool:
-        """Whether to evaluate after ``done`` iterations."""
         every = self.config.environment.eval_interval
         return bool(every) and (done % every == 0 or done == self.iterations)
 
     def saves_after(self, done: int) -> bool:
-        """Whether to save after ``done`` iterations."""
         every = self.config.checkpoint.save_interval * self.config.training.num_iters_per_epoch
         return (bool(every) and done % every == 0) or done == self.iterations
 
@@ -193,7 +153,6 @@ class HeldOutSuccess(NamedTuple):
 
     @classmethod
     def of(cls, result: Evaluation) -> HeldOutSuccess:
-        """Return the success of an evaluation."""
         return cls(result.success, *result.interval)
 
 
@@ -242,7 +201,6 @@ class EarlyStop:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the run may end here."""
         return self.why is not None
 
     @property
@@ -263,11 +221,9 @@ class EarlyStop:
         self.now, self.best, self.falls = None, start, 0
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
         return {"now": self.now, "best": self.best, "falls": self.falls}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from ``state``."""
         self.now, self.best = (
             None if state[name] is None else HeldOutSuccess(*state[name])
             for name in ("now", "best")

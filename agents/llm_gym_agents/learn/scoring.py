@@ -35,15 +35,7 @@ class Scores(NamedTuple):
 
 
 class BatchScorer:
-    """Scores the tokens of a batch of episodes.
-
-    Args:
-        model: The policy and its critic.
-        budget: Most ids of a pack (``training.micro_batch_tokens``).
-        reference: Scores the tokens as well, if given.
-        ranks: The processes that read together.
-        whole: Whether an episode must be in one pack.
-    """
+    """Scores the tokens of a batch of episodes."""
 
     def __init__(
         self,

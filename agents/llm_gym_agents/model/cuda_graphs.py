@@ -61,12 +61,7 @@ def is_launch_bound(model: nn.Module) -> bool:
 
 
 class GraphCache:
-    """The captured passes of one trunk.
-
-    Args:
-        trunk: In bfloat16 on a GPU.
-        read: Its pass over a packed batch.
-    """
+    """The captured passes of one trunk."""
 
     def __init__(self, trunk: nn.Module, read: Read) -> None:
         self._trunk, self._read = trunk, read
@@ -242,7 +237,7 @@ class _Replay(torch.autograd.Function):
         if ctx.passes != captured.shared.passes:
             raise RuntimeError(
                 "a captured pass must run backward before the next forward, got one whose memory "
-                "was reused; set model.cuda_graphs=False to run several forward passes first"
+                "was reused"
             )
         return None, *captured.backward(grads[0])
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from llm_gym_agents.model import kernels
-from llm_gym_agents.model.kernels import HeadShape, Kernel, KernelName, kernel_for
+from llm_gym_agents.model.kernels import HeadShape, Kernel, fused_kernel
 
 Entropy = Literal["none", "metric", "each", "gradient"]
 """How the entropy is computed: not at all, as a mean for the log, per token for the log, or with a
@@ -48,7 +48,6 @@ class Head(NamedTuple):
         return cls(weight, bias, *logit_scaling(lm.config.get_text_config()))
 
     def logits(self, hidden_TC: Tensor) -> Tensor:
-        """Return the logits ``[T, V]`` in float32."""
         logits_TV = F.linear(hidden_TC.to(self.weight.dtype), self.weight, self.bias).float()
         return scale_logits(logits_TV, self.scale, self.softcap)
 
@@ -69,7 +68,7 @@ def token_log_probs(
     *,
     temperature: float = 1.0,
     entropy: Entropy = "none",
-    kernel: KernelName = "auto",
+    fused: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the log-prob of each token at the hidden state before it, and entropies or None.
 
@@ -80,15 +79,15 @@ def token_log_probs(
         temperature: Log-probs are those of ``softmax(logits / temperature)``.
         entropy: Of each distribution. ``metric`` has no gradient, and beside a fused kernel is
             estimated from some tokens; ``each`` is exact.
-        kernel: The fused kernel; ``auto`` measures which is the fastest here.
+        fused: Whether a fused kernel may be used where it is faster.
     """
     # Fused kernels wait for the GPU to count tokens and take seconds to tune: not worth it where
     # all logits are one chunk.
-    few = kernel == "auto" and hidden_TC.is_cuda and len(token_T) <= _rows_held(head, "cuda")
-    _, fused = ("", None) if few else kernel_for(kernel, head.shape())
-    if fused is None or entropy == "gradient" or not len(token_T):
+    few = len(token_T) <= _rows_held(head, "cuda") if hidden_TC.is_cuda else not len(token_T)
+    kernel = fused_kernel(head.shape()) if fused and not few and entropy != "gradient" else None
+    if kernel is None:
         return _chunked(head, hidden_TC, token_T, temperature, entropy)
-    log_prob_T = _fused(fused, head, hidden_TC, token_T, temperature)
+    log_prob_T = _fused(kernel, head, hidden_TC, token_T, temperature)
     if entropy == "none":
         return log_prob_T, None
     step = 1 if entropy == "each" else -(-len(token_T) // ENTROPY_TOKENS)

@@ -14,16 +14,13 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from llm_gym.core.errors import ConfigError, install_command
-
-KernelName = Literal["auto", "chunked", "liger"]
 Kernel = Callable[[Tensor, Tensor, Tensor | None, Tensor, float | None], Tensor]
 """``(hidden_TC, weight_VC, bias_V, token_T, cap)`` to ``-log softmax`` of each token, float32."""
 TOKENS, REPEATS = 1024, 3
@@ -68,25 +65,11 @@ class HeadShape(NamedTuple):
     """Whether the head's weight has a gradient."""
 
 
-def kernel_for(name: KernelName, shape: HeadShape) -> tuple[str, Kernel | None]:
-    """Return the name of the kernel to use, and the kernel; None is chunked plain torch."""
-    asked = name
-    if name == "auto":
-        name = measured(shape)[0] if shape.device.type == "cuda" else "chunked"
-    if name == "chunked":
-        return name, None
-    if not _has_liger():
-        raise ConfigError(
-            "model.logprob_kernel='liger' needs liger-kernel. Install it with: "
-            + install_command("gpu")
-        )
+def fused_kernel(shape: HeadShape) -> Kernel | None:
+    """Return Liger's kernel where it is exact and faster; None is chunked plain torch."""
     if shape.device.type != "cuda":
-        raise ConfigError(
-            f"model.logprob_kernel='liger' cannot compute on {shape.device.type}; choose 'auto'"
-        )
-    if asked != "auto":
-        _warn_if_inexact(shape)
-    return name, liger_loss
+        return None
+    return liger_loss if measured(shape)[0] == "liger" else None
 
 
 def _has_liger() -> bool:
@@ -94,7 +77,7 @@ def _has_liger() -> bool:
 
 
 @functools.lru_cache(None)
-def measured(shape: HeadShape) -> tuple[KernelName, dict[str, float]]:
+def measured(shape: HeadShape) -> tuple[str, dict[str, float]]:
     """Return the faster kernel, and the milliseconds of each exact one."""
     # The first caller may be scoring without gradients, under autocast.
     with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
@@ -103,24 +86,11 @@ def measured(shape: HeadShape) -> tuple[KernelName, dict[str, float]]:
         times = {"chunked": _milliseconds(plain, given)}
         if _has_liger():
             if fault := _fault(shape, given):
-                # Only "info": nobody asked for this kernel, and plain torch does its work.
                 _log.info("Liger's kernel is not used: %s", fault)
             else:
                 fused = functools.partial(liger_loss, *given, shape.cap)
                 times["liger"] = _milliseconds(fused, given)
-    best: Any = min(times, key=times.__getitem__)
-    return best, times
-
-
-@functools.lru_cache(None)
-def _warn_if_inexact(shape: HeadShape) -> None:
-    """Warn once if Liger was asked for and is less exact than plain torch."""
-    with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
-        fault = _fault(shape, _example(shape))
-    if fault:
-        _log.warning(
-            "model.logprob_kernel='liger' is used as asked, but 'auto' would not: %s", fault
-        )
+    return min(times, key=times.__getitem__), times
 
 
 def _fault(shape: HeadShape, given: tuple[Any, ...]) -> str | None:

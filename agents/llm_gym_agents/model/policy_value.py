@@ -21,7 +21,6 @@ from transformers import PreTrainedModel
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model.cuda_graphs import GraphCache
 from llm_gym_agents.model.head import Entropy, Head, token_log_probs
-from llm_gym_agents.model.kernels import KernelName
 from llm_gym_agents.model.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.model.lean_layers import lean_layers
 from llm_gym_agents.model.packed_attention import Packing, packed
@@ -53,7 +52,6 @@ class PolicyValueModel(nn.Module):
             critic.
         temperature: That of the sampler; log-probs are those of ``softmax(logits / temperature)``.
         compute_dtype: What to compute in, whatever the dtype of the weights.
-        kernel: The fused kernel of the head; ``auto`` measures which is fastest.
     """
 
     def __init__(
@@ -63,7 +61,6 @@ class PolicyValueModel(nn.Module):
         critic: CriticKind = "shared",
         temperature: float = 1.0,
         compute_dtype: torch.dtype = torch.float32,
-        kernel: KernelName = "auto",
     ) -> None:
         super().__init__()
         if critic not in get_args(CriticKind):
@@ -74,7 +71,7 @@ class PolicyValueModel(nn.Module):
                 "log-probs to learn from"
             )
         self.lm, self.temperature = lm, temperature
-        self.compute_dtype, self.kernel, self.critic = compute_dtype, kernel, critic
+        self.compute_dtype, self.critic = compute_dtype, critic
         self.critic_lm = copy.deepcopy(lm.base_model) if critic == "separate" else None
         self.graph_caches: dict[str, GraphCache] = {}
         """CUDA graphs of policy and critic, if used."""
@@ -88,7 +85,6 @@ class PolicyValueModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """The device of the policy."""
         found: torch.device = self.lm.device
         return found
 
@@ -133,7 +129,6 @@ class PolicyValueModel(nn.Module):
                 token_T,
                 temperature=self.temperature,
                 entropy=entropy,
-                kernel=self.kernel,
             )
             if self.critic_lm is not None:
                 hidden_PC = self._read(self.critic_lm, "critic", *packed_ids, asked_P)

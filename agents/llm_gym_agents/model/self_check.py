@@ -88,7 +88,7 @@ def _packed(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
     states = [part[:-1] for part in hidden_SC.split(lengths.tolist())]
     told_T = torch.cat([row[1:] for row in rows])
     head = Head.of(lm)
-    return token_log_probs(head, torch.cat(states), told_T, entropy="none", kernel="chunked")[0]
+    return token_log_probs(head, torch.cat(states), told_T, entropy="none", fused=False)[0]
 
 
 def logits_agree(gap: float, spread: float, dtype: torch.dtype) -> bool:

@@ -38,7 +38,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym_agents.algo.losses.objective import TokenDistribution
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.recipes.recipe import Recipe
+from llm_gym_agents.recipes import Recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -62,7 +62,6 @@ def text_game_easy() -> Recipe:
                 "lr_schedule": "linear",  # at a constant rate what is found is lost again
                 "gamma": 0.9,
                 "gae_lambda": 0.9,
-                "discount": "turn",
                 "entropy_coef": 0.01,
                 "max_grad_norm": 0.5,
             },
@@ -84,7 +83,7 @@ def prepare(
 
     In a hurry its tokenizer has read little, to try out everything that comes after.
     """
-    from llm_gym_agents.model.tiny import TINY_SPREAD, tiny_llama
+    from llm_gym_agents.model.load import TINY_SPREAD, tiny_llama
     from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 
     tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=20 if hurry else 200))

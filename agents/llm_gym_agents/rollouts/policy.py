@@ -56,7 +56,6 @@ class WeightSwapLock:
 
     @property
     def requested(self) -> bool:
-        """Whether an update waits."""
         return self._waiting
 
     @contextmanager
@@ -90,7 +89,6 @@ class WeightSwapLock:
             self._waiting, self._inside = False, True
 
     def release(self) -> None:
-        """Let play continue. Safe to call twice."""
         with self._changed:
             self._inside = False
             self._changed.notify_all()

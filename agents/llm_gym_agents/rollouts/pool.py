@@ -62,7 +62,6 @@ class ObjectTable(Generic[T]):
         self._empty = empty
 
     def add(self, entry: T) -> int:
-        """Return a new handle for ``entry``."""
         self._entries.append(entry)
         return self._first + len(self._entries) - 1
 

@@ -26,6 +26,7 @@ class RolloutRecorder:
         every: Iterations from one file to the next, starting with the first; 0 for none.
         episodes: Most episodes of a file.
         pieces: Returns the text of each token; None writes the ids alone.
+        writes: Whether this process writes; the others only know when a record is due.
     """
 
     def __init__(
@@ -34,7 +35,10 @@ class RolloutRecorder:
         every: int,
         episodes: int,
         pieces: Callable[[Sequence[int]], list[str]] | None = None,
+        *,
+        writes: bool = True,
     ) -> None:
+        self.writes = writes
         self.folder, self.every, self.episodes, self.pieces = folder, every, episodes, pieces
         self._thread: ThreadPoolExecutor | None = None
         self._written: Future[None] | None = None
@@ -48,6 +52,8 @@ class RolloutRecorder:
 
         ``trained`` has one number per sampled token of the batch in each column.
         """
+        if not self.writes:
+            return
         self.wait()
         some = rollout._replace(
             episodes=rollout.episodes[: self.episodes], turns=rollout.turns[: self.episodes]

@@ -341,7 +341,6 @@ class RewardManager:
         return terms
 
     def compute_trajectory_reward(self, trajectory: Trajectory | Mapping[str, Any]) -> float:
-        """Return the reward of one episode."""
         return float(sum(self(trajectory).values()))
 
     def compute_batch_rewards(

@@ -56,7 +56,6 @@ class RolloutData(TensorClass):
 
     @property
     def tokens(self) -> int:
-        """Sampled tokens."""
         return self.token_T.numel()
 
     @classmethod
@@ -201,7 +200,6 @@ class SequencePacker:
         self.read(ids)
 
     def inputs(self) -> PackedInputs:
-        """Return the packed tensors."""
         lists = (self.ids, self.lengths, self.positions, self.tokens)
         return PackedInputs(*map(int_tensor, lists))
 

@@ -9,7 +9,7 @@ rows of the pool; idle rows and rows without a reply yet are dropped here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import Protocol
 
 from tensordict import TensorDictBase
@@ -30,13 +30,7 @@ TURNS_PER_POLL = 4
 
 
 class EpisodeCollector:
-    """Plays named episodes of a pool.
-
-    Args:
-        pool: The environments.
-        policy: The model; it gets the pool's table of texts.
-        on_end: Called now and then with the number of finished episodes.
-    """
+    """Plays named episodes of a pool."""
 
     def __init__(
         self,
@@ -131,7 +125,6 @@ class EpisodeCollector:
             turns[turn.episode].append(turn)
 
     def close(self) -> None:
-        """Close the collector, the pool and its workers."""
         self._collector.shutdown()
 
 
@@ -149,7 +142,6 @@ class Player(Protocol):
         tasks: Sequence[EpisodeTask],
         version: int | None = None,
         *,
-        greedy: bool = False,
         held_out: bool = False,
     ) -> Rollout: ...
     def close(self) -> None: ...
@@ -192,12 +184,10 @@ class Sampler:
 
     @property
     def engine(self) -> Engine:
-        """The policy's engine."""
         return self.policy.engine
 
     @property
     def env_id(self) -> str | None:
-        """Id of the environment, if it is registered."""
         return self.collector.pool.env_id
 
     @property
@@ -210,7 +200,6 @@ class Sampler:
         tasks: Sequence[EpisodeTask],
         version: int | None = None,
         *,
-        greedy: bool = False,
         held_out: bool = False,
     ) -> Rollout:
         """Play ``tasks`` to their ends.
@@ -218,15 +207,13 @@ class Sampler:
         Args:
             tasks: Which episodes.
             version: Required version of the weights; None accepts any.
-            greedy: Take the most likely token each time.
             held_out: Play in the held-out environments.
         """
         require_version(version, self.engine.version)
         collector = self.held_out if held_out else self.collector
-        with self.policy.sampling_with(temperature=0.0) if greedy else nullcontext():
-            return join_rollouts(
-                [self._play(collector, one) for one in split_tasks(tasks, self.isolated_batch_size)]
-            )
+        return join_rollouts(
+            [self._play(collector, one) for one in split_tasks(tasks, self.isolated_batch_size)]
+        )
 
     def _play(self, collector: EpisodeCollector, shard: list[EpisodeTask]) -> Rollout:
         if self.isolated_batch_size is not None:
@@ -234,7 +221,6 @@ class Sampler:
         return collector.collect(shard)
 
     def close(self) -> None:
-        """Close environments and engine. Safe to call twice."""
         with ExitStack() as ends:
             ends.callback(self.engine.close)
             for collector in dict.fromkeys((self.collector, self.held_out)):

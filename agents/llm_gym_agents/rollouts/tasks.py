@@ -45,8 +45,8 @@ def episode_seed(run: int, group: int) -> int:
     return stable_hash(f"episode {run}/{group}")
 
 
-EVAL_IDS, GREEDY_IDS = 2**40, 2**41
-"""First ids of held-out and of greedy episodes."""
+EVAL_IDS = 2**40
+"""First id of held-out episodes."""
 RESAMPLE_IDS, TRY_IDS = 2**42, 2**36
 """First id and group of resampled episodes, and the distance from one attempt to the next."""
 
@@ -86,15 +86,6 @@ def resample_tasks(tasks: Sequence[EpisodeTask], run: int, attempt: int) -> list
 def held_out_tasks(numbers: Iterable[int], options: dict[str, Any] | None) -> list[EpisodeTask]:
     """Return held-out episodes by number; the same ones every time."""
     return [EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options) for at in numbers]
-
-
-def greedy_tasks(episodes: Sequence[Trajectory]) -> list[EpisodeTask]:
-    """Return one episode for each start of ``episodes``, to be played greedily."""
-    starts = {episode.seed: episode for episode in episodes}
-    return [
-        EpisodeTask(GREEDY_IDS + at, episode.seed or 0, at, episode.options)
-        for at, episode in enumerate(starts.values())
-    ]
 
 
 def split_tasks(tasks: Sequence[EpisodeTask], size: int | None) -> list[list[EpisodeTask]]:

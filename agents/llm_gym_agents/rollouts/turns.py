@@ -89,7 +89,6 @@ class Rollout(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Sampled tokens."""
         return sum(len(turn.reply_ids) for own in self.turns for turn in own)
 
 

@@ -159,17 +159,12 @@ class Checkpoints:
 
     The best is a folder of its own, named anew each time: so there is always one that is whole.
     Its files are hard links where the disk has them and cost nothing.
-
-    Args:
-        folder: Where they lie. One run at a time may write there.
-        keep_last_n: How many are kept besides the best.
-        save_best: Whether the one with the highest success is kept.
     """
 
-    def __init__(self, folder: str | Path, *, keep_last_n: int = 3, save_best: bool = True) -> None:
+    def __init__(self, folder: str | Path, *, keep_last_n: int = 3) -> None:
         if keep_last_n < 1:
             raise ConfigError(f"keep_last_n must be at least 1, got {keep_last_n}")
-        self.folder, self.keep_last_n, self.save_best = Path(folder), keep_last_n, save_best
+        self.folder, self.keep_last_n = Path(folder), keep_last_n
 
     def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
         """Write a checkpoint of ``state.iteration``, and remove those that are not kept."""
@@ -177,7 +172,7 @@ class Checkpoints:
             sweep(self.folder, f"{kind}-*")
         place = self._write(self._place(state), state, lm=lm, tokenizer=tokenizer)
         best = self.best()
-        if self.save_best and best is not None and best.name.startswith("iteration"):
+        if best is not None and best.name.startswith("iteration"):
             _link(best, self.folder / f"best-{number(best):06d}")
         for old in self._places("best")[:-1]:
             remove(old)
@@ -192,7 +187,6 @@ class Checkpoints:
         return save_checkpoint(place, state, **model)
 
     def latest(self) -> Path | None:
-        """Return the newest checkpoint, or None."""
         return next(reversed(self._places("iteration")), None)
 
     def best(self) -> Path | None:

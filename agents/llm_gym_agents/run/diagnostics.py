@@ -182,11 +182,7 @@ def _of_episodes() -> tuple[Symptom, ...]:
 
 
 class RunDiagnostics:
-    """Finds symptoms in the rows of a run. Each is reported once.
-
-    Args:
-        vocabulary: Tokens of the model, which bound its entropy; None if unknown.
-    """
+    """Finds symptoms in the rows of a run. Each is reported once."""
 
     def __init__(self, vocabulary: int | None = None) -> None:
         self._symptoms = symptoms(vocabulary)
@@ -246,14 +242,7 @@ def final_diagnosis(
     *,
     embedded: bool = False,
 ) -> str | None:
-    """Return a sentence about a run that gained little; None if it gained enough.
-
-    Args:
-        before: Held-out episodes before the first iteration.
-        after: The same episodes after the last iteration.
-        rows: The metrics of every iteration.
-        embedded: Whether the model is the built-in one.
-    """
+    """Return a sentence about a run that gained little; None if it gained enough."""
     gain = after.success - before.success
     if gain >= GAINED or after.success >= GOOD or _earns_more(before, after):
         return None

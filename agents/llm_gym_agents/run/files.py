@@ -145,7 +145,6 @@ class RunLock:
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Release the lock. Safe to call twice."""
         if self._let_go is not None:
             self._let_go()
             self._let_go = None

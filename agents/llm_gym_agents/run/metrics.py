@@ -98,7 +98,6 @@ class MetricsLog:
             self._sinks += (WandbSink(wandb_project, self.folder, config or {}),)
 
     def log(self, iteration: int, metrics: Mapping[str, Any]) -> None:
-        """Write one row. Iterations only grow, and a row is never changed."""
         last = int(self.rows[-1][ITERATION]) if self.rows else -1
         if iteration <= last:
             raise ConfigError(
@@ -112,7 +111,6 @@ class MetricsLog:
             sink.log(iteration, values)
 
     def close(self) -> None:
-        """Close TensorBoard and Weights & Biases. Safe to call twice."""
         for sink in self._sinks:
             sink.close()
         self._sinks = ()
@@ -138,13 +136,11 @@ class TensorBoardSink:
         self._board = SummaryWriter(str(folder), purge_step=purge)
 
     def log(self, iteration: int, row: Row) -> None:
-        """Write one row."""
         for name, value in row.items():
             self._board.add_scalar(name, value, iteration)
         self._board.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self._board.close()
 
 
@@ -170,11 +166,9 @@ class WandbSink:
         )
 
     def log(self, iteration: int, row: Row) -> None:
-        """Send one row."""
         self._run.log(dict(row), step=iteration)
 
     def close(self) -> None:
-        """Send what is left and end the run."""
         self._run.finish()
 
 

@@ -73,17 +73,7 @@ def timing(
     read: int,
     all_s: float,
 ) -> Row:
-    """Return the time metrics of an iteration.
-
-    Args:
-        start: When it began.
-        played: When its episodes were done.
-        updated: When the update was done.
-        end: When the weights were published.
-        sampled: Sampled tokens.
-        read: Tokens of the update, prompts included.
-        all_s: Seconds of the whole run so far.
-    """
+    """Return the time metrics of an iteration."""
     return {
         "time/collect_s": played - start,
         "time/update_s": end - played,

@@ -350,7 +350,6 @@ class TokenConversation:
         return read
 
     def add_reply(self, reply_ids: list[int]) -> None:
-        """Append a sampled reply."""
         if not self.grows:
             self._said.append((self._heard, self.chat.answer_of(reply_ids)))
         self.ids = self.ids + reply_ids

@@ -115,7 +115,6 @@ class Writer:
         return len(self._piece)
 
     def write(self, *contents: str) -> list[int]:
-        """Return the ids for contents."""
         trimmed = [trim(text) for trim, text in zip(self._piece.trims, contents, strict=True)]
         ids = self._codec.encode(self._join(trimmed))
         unknown = self._codec.unknown

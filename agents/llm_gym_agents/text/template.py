@@ -18,7 +18,6 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.tools.sandbox.bounded import EndlessError, run_bounded
 
 _PAD = "\t\n\t"  # no template writes this itself, so a missing one was trimmed
 _THOUGHT = "<think>\nZqT\n</think>\n\n"
@@ -112,6 +111,8 @@ class Renderer:
     time: datetime = field(default_factory=datetime.now)
 
     def __call__(self, messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
+        from llm_gym.tools.sandbox.bounded import run_bounded
+
         def write() -> str:
             text = self.tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
@@ -149,6 +150,8 @@ def cut_template(render: Renderer) -> Template:
 
 @contextmanager
 def _coming_to_an_end() -> Iterator[None]:
+    from llm_gym.tools.sandbox.bounded import EndlessError
+
     try:
         yield
     except EndlessError as error:

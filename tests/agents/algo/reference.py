@@ -42,7 +42,6 @@ def group_scores(
 ) -> list[float]:
     """The advantage of each episode; empty episodes are in no group."""
     played = [e for e in range(len(scores)) if lengths[e] > 0]
-    nonzero = sum(scores[e] != 0 for e in played)
     result = []
     for episode, score in enumerate(scores):
         mates = [e for e in played if groups[e] == groups[episode]]
@@ -56,20 +55,9 @@ def group_scores(
             result.append((score - mean) / (std + 1e-6))
         elif name == "dr_grpo":
             result.append(score - mean)
-        elif name == "rloo":
+        else:
             others = [scores[e] for e in mates if e != episode]
             result.append(score - math.fsum(others) / len(others) if others else 0.0)
-        elif name == "opo":
-            weight = sum(lengths[e] for e in mates)
-            weighted = math.fsum(lengths[e] * scores[e] for e in mates) / weight
-            result.append(0.0 if alone else score - weighted)
-        elif name == "gpg":
-            result.append(len(played) / max(nonzero, 1) * (score - mean))
-        else:
-            ranked = sorted((scores[e] for e in mates), reverse=True)
-            best = min(e for e in mates if scores[e] == ranked[0])
-            lead = (ranked[0] - ranked[1]) / (std + 1e-6)
-            result.append(lead if episode == best else 0.0)
     return result
 
 

@@ -16,19 +16,14 @@ FRACTIONS = st.sampled_from([0.0, 0.3, 0.95, 1.0])
 
 
 @st.composite
-def streams(
-    draw: st.DrawFn, *, max_episodes: int = 5, max_length: int = 40, min_group: int = 1
-) -> TokenStream:
+def streams(draw: st.DrawFn, *, max_episodes: int = 5, max_length: int = 40) -> TokenStream:
     """A stream of episodes of very different lengths, empty ones included, in float64."""
     lengths = draw(st.lists(st.integers(0, max_length), min_size=1, max_size=max_episodes))
-    if min_group > 1:
-        lengths = [length + 1 for length in lengths for _ in range(min_group)]
     tokens, episodes = sum(lengths), len(lengths)
     lengths_E = torch.tensor(lengths)
     ends_T = torch.tensor(draw(st.lists(st.booleans(), min_size=tokens, max_size=tokens)))
     ends_T = ends_T.bool()
     ends_T[(lengths_E.cumsum(0) - 1)[lengths_E > 0]] = True
-    groups = st.integers(0, 2) if min_group == 1 else st.just(0)
 
     def numbers(count: int) -> torch.Tensor:
         drawn = draw(st.lists(NUMBERS, min_size=count, max_size=count))
@@ -43,6 +38,7 @@ def streams(
             draw(st.lists(st.booleans(), min_size=episodes, max_size=episodes))
         ),
         bootstrap_E=numbers(episodes),
-        group_E=torch.tensor(draw(st.lists(groups, min_size=episodes, max_size=episodes))),
-        greedy_scores_E=numbers(episodes),
+        group_E=torch.tensor(
+            draw(st.lists(st.integers(0, 2), min_size=episodes, max_size=episodes))
+        ),
     )

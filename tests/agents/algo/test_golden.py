@@ -17,7 +17,7 @@ from llm_gym_agents.algo import (
     compute_grpo_advantage,
     compute_policy_loss,
     compute_value_loss,
-    kl_estimate,
+    kl_loss,
 )
 
 MASK_A = torch.tensor([[1, 1, 0, 0, 1, 1, 0, 0], [1, 1, 1, 0, 0, 1, 0, 0]])
@@ -110,8 +110,6 @@ def test_reinforce_plus_plus() -> None:
         ("dr_grpo", [0.375, -0.375, 0.0]),
         # verl gives a group of one its score, but for one of its two RLOOs: 0, as here.
         ("rloo", [0.75, -0.75, 0.0]),
-        ("opo", [0.1875, -0.5625, 0.0]),
-        ("gpg", [0.375, -0.375, 0.0]),
         ("reinforce_plus_plus_baseline", [0.944911, -1.700840, -0.377964]),
     ],
 )
@@ -126,19 +124,6 @@ def test_the_grpo_function_of_the_documents() -> None:
     assert_golden(advantages, [[0.707105] * 4, [-0.707105] * 4, [0.0] * 4], MASK_B)
     advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B, norm_by_std=False)
     assert_golden(advantages, [[0.375] * 4, [-0.375] * 4, [0.0] * 4], MASK_B)
-
-
-def test_remax() -> None:
-    advantages, _ = compute_advantage(
-        "remax", REWARDS_B, MASK_B, greedy_scores=torch.tensor([0.3, 0.3, 0.1])
-    )
-    # verl keeps 1.0 at the masked third position of the first row; here it is 0.
-    assert_golden(advantages, [[0.7, 0.7, 1.0, 0.7], [-0.05, 0, 0, 0], [0.4, 0.4, 0.4, 0]], MASK_B)
-
-
-def test_pass_at_k() -> None:
-    advantages, _ = compute_advantage("grpo_passk", REWARDS_B[:2], MASK_B[:2], index=GROUPS_B[:2])
-    assert_golden(advantages, [[1.414211] * 4, [0.0] * 4], MASK_B[:2])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +150,6 @@ def test_policy_loss(aggregation: str, expected: float) -> None:
     [
         ("gspo", {"clip_ratio": (0.2, 0.28)}, 0.186118, 0.062445),
         ("cispo", {"clip_ratio": (0.2, 0.28)}, 0.064212, 0.165498),
-        ("gpg", {}, 0.124286, 0.241111),
     ],
 )
 def test_other_policy_losses(
@@ -197,21 +181,13 @@ def test_value_loss(cliprange: float, expected: float) -> None:
     assert metrics["value/clip_fraction"] == pytest.approx(0.142857, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("kind", "values", "gradients"),
-    [
-        ("k1", [0.2, -0.5, 0, 29], [1, 1, 1, 1]),
-        ("k2", [0.02, 0.125, 0, 420.5], [0.2, -0.5, 0, 29]),
-        ("k3", [0.018731, 0.148721, 0, 10.0], [0.181269, -0.648721, 0, 0]),
-        ("k3+", [0.018731, 0.148721, 0, 10.0], [0.2, -0.5, 0, 29]),
-    ],
-)
-def test_kl_estimates(kind: str, values: list[float], gradients: list[float]) -> None:
+def test_kl_loss() -> None:
     log_probs = torch.tensor([-0.5, -2.5, -1, -1], requires_grad=True)
-    estimate = kl_estimate(log_probs, torch.tensor([-0.7, -2, -1, -30]), kind)
+    estimate = kl_loss(log_probs, torch.tensor([-0.7, -2, -1, -30]))
+    values, gradients = [0.018731, 0.148721, 0, 10.0], [0.2, -0.5, 0, 29.0]
     torch.testing.assert_close(estimate, torch.tensor(values), rtol=0, atol=2e-6)
     estimate.sum().backward()
-    torch.testing.assert_close(log_probs.grad, torch.tensor(gradients).float(), rtol=0, atol=2e-6)
+    torch.testing.assert_close(log_probs.grad, torch.tensor(gradients), rtol=0, atol=2e-6)
 
 
 def test_adaptive_kl_controller() -> None:
@@ -221,16 +197,16 @@ def test_adaptive_kl_controller() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "alone", "two_processes"),
+    ("mode", "alone", "half"),
     [
-        ("token-mean", 3.333333, 2.0),
-        ("token-sum", 10.0, 20.0),
-        ("seq-mean-token-sum", 5.0, 5.0),
-        ("seq-mean-token-mean", 4.25, 4.25),
-        ("seq-mean-token-sum-norm", 1.666667, 1.666667),
+        ("token-mean", 3.333333, 1.0),
+        ("token-sum", 10.0, 10.0),
+        ("seq-mean-token-sum", 5.0, 2.5),
+        ("seq-mean-token-mean", 4.25, 2.125),
+        ("seq-mean-token-sum-norm", 1.666667, 0.833333),
     ],
 )
-def test_aggregation(mode: str, alone: float, two_processes: float) -> None:
+def test_aggregation(mode: str, alone: float, half: float) -> None:
     rows = PaddedRows(torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0]]))
     loss_T = rows.pack("loss", torch.arange(1.0, 10.0).view(3, 3))
     norm_length = 3 if mode.endswith("norm") else None
@@ -242,9 +218,8 @@ def test_aggregation(mode: str, alone: float, two_processes: float) -> None:
         mode,
         norm_length=norm_length,
         counts=BatchCounts(tokens=10, episodes=4),
-        world_size=2,
     )
-    assert loss.item() == pytest.approx(two_processes, abs=1e-6)
+    assert loss.item() == pytest.approx(half, abs=1e-6)
 
 
 # --- where other trainers go another way ------------------------------------------------------

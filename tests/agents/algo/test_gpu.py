@@ -18,7 +18,6 @@ from llm_gym_agents.algo import (
     TokenStream,
     compute_advantage,
     compute_policy_loss,
-    full_vocabulary_kl,
     get_advantage,
     get_policy_loss,
     importance_weights,
@@ -50,7 +49,6 @@ def stream() -> TokenStream:
         terminated_E=torch.rand(6) < 0.5,
         bootstrap_E=torch.randn(6),
         group_E=torch.tensor([0, 0, 0, 1, 2, 2]),
-        greedy_scores_E=torch.randn(6),
     )
 
 
@@ -94,10 +92,9 @@ def test_padded_rows_weights_and_mismatch() -> None:
     calls = (
         lambda *x: compute_advantage("gae", x[0] * x[4], x[4], values=x[1])[0],
         lambda *x: compute_advantage("grpo", x[0] * x[4], x[4], index=["a", "a", "b", "b"])[0],
-        lambda *x: compute_policy_loss(x[2], x[3], x[0], x[4], sampler_log_probs=x[3])[0],
+        lambda *x: compute_policy_loss(x[2], x[3], x[0], x[4])[0],
         lambda *x: importance_weights(x[2], x[3]),
         lambda *x: mismatch_metrics(x[2], x[3])["mismatch/kl"],
-        lambda *x: full_vocabulary_kl(x[2], x[3]),
         lambda *x: token_weights(x[4].sum(1), "seq-mean-token-mean"),
     )
     here: tuple[Tensor, ...] = (rewards, values, old, new, mask)

@@ -35,22 +35,21 @@ def _own_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_promised_estimator_says_what_it_needs() -> None:
-    groups = {"grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline", "opo", "gpg", "grpo_passk"}
+    groups = {"grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline"}
     specs = {name: get_advantage(name) for name in built_in(ADVANTAGES)}
     assert {name for name, spec in specs.items() if spec.needs_critic} == {"gae", "gae_turn"}
     assert {name for name, spec in specs.items() if spec.needs_groups} == groups
-    assert {name for name, spec in specs.items() if spec.needs_greedy_rollout} == {"remax"}
-    assert specs.keys() - groups == {"gae", "gae_turn", "remax", "reinforce_plus_plus"}
+    assert specs.keys() - groups == {"gae", "gae_turn", "reinforce_plus_plus"}
 
 
 def test_every_promised_policy_loss_is_there() -> None:
-    assert set(POLICY_LOSSES.names()) >= {"ppo", "gspo", "cispo", "gpg"}
+    assert set(POLICY_LOSSES.names()) >= {"ppo", "gspo", "cispo"}
     assert get_policy_loss("gspo").needs_whole_episodes
     assert get_policy_loss("gspo").aggregation == "seq-mean-token-mean"
     assert not get_policy_loss("ppo").needs_whole_episodes
 
 
-@pytest.mark.parametrize("name", ["gae", "gae_turn", "grpo", "rloo", "remax"])
+@pytest.mark.parametrize("name", ["gae", "gae_turn", "grpo", "rloo"])
 def test_a_stream_that_lacks_what_is_needed_is_refused(name: str) -> None:
     with pytest.raises(StreamError, match=name):
         get_advantage(name)(STREAM)
@@ -67,7 +66,7 @@ def test_a_setting_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ConfigError, match="'gamma'"):
         get_advantage("reinforce_plus_plus")(STREAM, gama=0.9)
     with pytest.raises(ConfigError, match="'lam'"):
-        get_advantage("opo")(STREAM, lam=0.9)
+        get_advantage("grpo")(STREAM, lam=0.9)
 
 
 def test_users_register_their_own() -> None:

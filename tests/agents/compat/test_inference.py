@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError, MissingExtraError
-from llm_gym_agents.compat import inference
 from llm_gym_agents.compat.inference import (
     BaseInferenceEngine,
     BatchInferenceManager,
@@ -153,22 +152,18 @@ def test_batches_of_any_size_give_the_same_replies(engine, batch_size, capsys):
     assert "Generating" in capsys.readouterr().out
 
 
-def test_no_more_than_a_batch_is_in_work(engine, monkeypatch):
-    most = []
+def test_no_more_than_a_batch_is_in_work_and_an_interrupt_leaves_an_engine_that_works(
+    engine, monkeypatch
+):
+    manager, most = BatchInferenceManager(engine, batch_size=6, progress=False), []
     poll = TransformersEngine.poll
-    monkeypatch.setattr(
-        TransformersEngine, "poll", lambda self: most.append(self.running) or poll(self)
-    )
-    manager = BatchInferenceManager(engine, batch_size=6, progress=False)
-    manager.generate_batch([f"prompt {at}" for at in range(25)], max_tokens=10)
-    assert max(most) == 6
-    assert most.count(6) >= 4  # all but the last
-
-
-def test_an_interrupted_batch_leaves_an_engine_that_works(engine, monkeypatch):
-    manager = BatchInferenceManager(engine, batch_size=4, progress=False)
     with monkeypatch.context() as patch:
-        patch.setattr(inference.Progress, "advance", lambda *args: 1 / 0)
+        patch.setattr(
+            TransformersEngine, "poll", lambda self: most.append(self.running) or poll(self)
+        )
+        manager.generate_batch([f"prompt {at}" for at in range(25)], max_tokens=10)
+        assert max(most) == 6
+        patch.setattr(TransformersEngine, "poll", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             manager.generate_batch(PROMPTS * 3, max_tokens=4)
     assert engine.engine.running == 0

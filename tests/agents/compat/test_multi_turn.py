@@ -1,11 +1,10 @@
 """One conversation, and one episode, without a trainer."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
+from llm_gym.tools import MultiTurnManager, ToolRegistry
 from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
@@ -59,25 +58,14 @@ def test_a_conversation_that_is_out_of_order_says_what_to_do(engine):
         MultiTurnInferenceEngine(engine, max_turns=0)
 
 
-class Abacus:
-    """A tool manager: every reply calls a tool until the third."""
-
-    def __init__(self):
-        self.seen = []
-
-    def step(self, model_output, observation):
-        self.seen.append((model_output, observation))
-        call = SimpleNamespace(result=f"result {len(self.seen)}")
-        return SimpleNamespace(tool_call=call if len(self.seen) < 3 else None)
-
-
-def test_tools_need_a_manager(engine):
+def test_tools_need_a_manager_and_are_used_only_if_enabled(engine):
     with pytest.raises(ConfigError, match="tool_manager"):
         MultiTurnInferenceEngine(engine, enable_tools=True)
-    idle = MultiTurnInferenceEngine(engine, tool_manager=Abacus())
+    manager = MultiTurnManager(ToolRegistry([]), "json")
+    idle = MultiTurnInferenceEngine(engine, tool_manager=manager)
     idle.start_conversation("Hi")
     idle.step(max_tokens=2)
-    assert idle.tool_manager.seen == []
+    assert manager.history == []
 
 
 # --- one episode --------------------------------------------------------------------------

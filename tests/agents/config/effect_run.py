@@ -64,9 +64,9 @@ def play(given, folder, reward_fn=None):
     episodes, evaluated, calls = [], [], []
     play = trainer.sampler.play
 
-    def watch(tasks, version=None, *, greedy=False, held_out=False):
-        rollout = play(tasks, version, greedy=greedy, held_out=held_out)
-        (evaluated if held_out or greedy else episodes).extend(rollout.episodes)
+    def watch(tasks, version=None, *, held_out=False):
+        rollout = play(tasks, version, held_out=held_out)
+        (evaluated if held_out else episodes).extend(rollout.episodes)
         return rollout
 
     trainer.sampler.play = watch

@@ -53,8 +53,8 @@ def test_the_defaults_can_be_trained_with_and_all_have_an_effect():
         *(("training.kl_coef", value) for value in (float("nan"), float("inf"))),
         *(("training.batch_size", value) for value in (2.0, True, np.True_, 0)),
         ("training.gamma", 1.5),
-        ("environment.curriculum", 1),
-        ("training.whiten_advantages", 1),
+        ("environment.stop_at_success", 1.5),
+        ("training.normalise_values", 1),
         ("model.device", "gpu"),
         *(("model.model_name", value) for value in ("  ", 3)),
         *(("environment.env_kwargs", value) for value in ([1], {"a": {1}}, {1: 2})),
@@ -75,7 +75,7 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(name, value):
 @pytest.mark.parametrize(
     ("name", "value", "meant"),
     [
-        ("training.discount", "turns", "'turn'"),
+        ("training.group_credit", "turns", "'turn'"),
         ("training.adv_estimator", "grop", "'grpo'"),
         ("training.policy_loss", "pppo", "'ppo'"),
         ("model.dtype", "float23", "'float32'"),
@@ -92,11 +92,11 @@ def test_what_means_the_same_is_taken_as_the_type_of_the_setting():
     config.training.gamma = 1
     config.training.learning_rate = np.float32(0.5)
     config.training.batch_size = np.int64(8)
-    config.training.whiten_advantages = np.False_
+    config.training.normalise_values = np.False_
     config.checkpoint.output_dir = Path("runs") / "a"
     training = config.training
     taken = (training.gamma, training.learning_rate, training.batch_size)
-    taken += (training.whiten_advantages, config.checkpoint.output_dir)
+    taken += (training.normalise_values, config.checkpoint.output_dir)
     assert taken == (1.0, 0.5, 8, False, "runs/a")
     assert [type(value) for value in taken] == [float, float, int, bool, str]
 
@@ -226,7 +226,7 @@ def test_the_page_of_settings_is_current_and_each_has_a_meaning_and_a_user():
     for section, name in SETTINGS:
         assert SECTIONS[section].model_fields[name].description, f"{section}.{name}"
         assert draw.users_of(section, name), f"{section}.{name}"
-    assert 60 < len(SETTINGS) <= 101
+    assert 60 < len(SETTINGS) <= 87
 
 
 def test_a_config_needs_no_torch():

@@ -37,10 +37,6 @@ def given(words):
         ),
         ("training.policy_loss=gspo training.clip_ratio=0.1", "training.clip_ratio"),
         ("training.policy_loss=gspo training.clip_ratio=0.2", "training.clip_ratio"),
-        (
-            "training.policy_loss=gspo training.clip_ratio=0.0003 training.clip_ratio_high=0.4",
-            "training.clip_ratio",
-        ),
         ("training.loss_agg=seq-mean-token-sum-norm", "inference.max_turns"),
         ("environment.workers=33", "environment.workers"),
         ("environment.timeout=3", "environment.timeout"),
@@ -48,7 +44,6 @@ def given(words):
             "ray.use_ray=true ray.staleness=1 training.importance_cap=null",
             "training.importance_cap",
         ),
-        ("training.policy_loss=gpg training.mini_batch_size=32", "training.ppo_epochs"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(words, named):
@@ -117,19 +112,9 @@ NEVER = "environment.eval_interval=0"
         ),
         (f"{GRPO} training.gamma=0.5", "training.gamma", "training.adv_estimator"),
         (
-            "training.adv_estimator=opo training.group_size=8 training.group_credit=turn",
+            "training.adv_estimator=reinforce_plus_plus training.group_credit=turn",
             "training.group_credit",
             "training.adv_estimator",
-        ),
-        (
-            "training.adv_estimator=gae_turn training.discount=token",
-            "training.discount",
-            "training.adv_estimator",
-        ),
-        (
-            f"training.policy_loss=gpg training.clip_ratio=0.1 {ONE_STEP}",
-            "training.clip_ratio",
-            "training.policy_loss",
         ),
         ("environment.env_id=llm_gym/Echo-v0 environment.max_steps=5", "environment.max_steps", ""),
         (

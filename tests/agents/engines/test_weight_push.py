@@ -186,33 +186,6 @@ def test_parts_add_up_to_the_whole(rows, dtype):
     assert whole == sum_of(torch.cat(parts))
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=12),
-    together=st.integers(0, 30),
-    dtypes=st.lists(st.sampled_from(DTYPES), min_size=12, max_size=12),
-)
-def test_weights_that_are_summed_together_have_the_sums_of_each_alone(sizes, together, dtypes):
-    weights = [
-        (str(at), some(size, dtype, at))
-        for at, (size, dtype) in enumerate(zip(sizes, dtypes, strict=False))
-    ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PIECE", 32)
-        patch.setitem(module.TOGETHER, "cpu", -1)
-        alone = weight_sums(weights)
-        patch.setitem(module.TOGETHER, "cpu", together)
-        assert weight_sums(weights) == alone
-
-
-def test_small_weights_are_hashed_in_one_go(monkeypatch):
-    calls = []
-    hash_of = module._hash
-    monkeypatch.setattr(module, "_hash", lambda bits_N: calls.append(1) or hash_of(bits_N))
-    weight_sums([(str(at), some(8, seed=at)) for at in range(100)])
-    assert len(calls) == 1
-
-
 def test_what_is_done_to_a_weight_after_it_was_added_does_not_count():
     weight = some(8)
     sums = module.PendingSums()

@@ -2,8 +2,6 @@
 
 import pytest
 
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.iteration import BatchCollector, flat_groups
@@ -13,38 +11,23 @@ from llm_gym_agents.rollouts.turns import Rollout, Turn
 from llm_gym_agents.run.process import SigtermListener
 
 
-class Fragile:
-    """Plays one turn of each episode, worth 1 or 2; some starts fail when played greedily.
+class Player:
+    """Plays one turn of each episode, worth 1."""
 
-    Args:
-        failing: Places of the starts that fail, among all of them.
-        at_once: Whether they fail before their first turn.
-    """
-
-    def __init__(self, failing, *, at_once):
-        self.failing, self.at_once = failing, at_once
-
-    def play(self, tasks, version, greedy=False):
-        episodes, unplayed = [], []
-        for at, task in enumerate(tasks):
-            failed = greedy and at in self.failing
-            episode = Trajectory(episode_id=task.id, seed=task.seed, group=task.group)
-            episode.stop_reason = StopReason.ERROR if failed else StopReason.WON
-            if failed and self.at_once:
-                unplayed.append(episode)
-                continue
-            episode.actions, episode.rewards = ["a"], [2.0 if greedy else 1.0]
-            episodes.append(episode)
-        turns = [
-            [Turn(int(one.episode_id), 0, [1], [2], [-1.0], "stop", version)] for one in episodes
-        ]
-        return Rollout(episodes, turns, [None] * len(episodes), unplayed, ["it fell over"])
+    def play(self, tasks, version):
+        episodes = [
+            Trajectory(episode_id=task.id, seed=task.seed, group=task.group, actions=["a"],
+                       rewards=[1.0], terminated=[True])
+            for task in tasks
+        ]  # fmt: skip
+        turns = [[Turn(one.episode_id, 0, [1], [2], [-1.0], "stop", version)] for one in episodes]
+        return Rollout(episodes, turns, [None] * len(episodes), [], [])
 
 
-def played(player, reward_fn=None, **settings):
-    config = ConfigStore.from_dict(
-        {"training": {"adv_estimator": "remax", "batch_size": 8, "group_size": 2, **settings}}
-    )
+def played(player, reward_fn):
+    config = ConfigStore()
+    config.training.adv_estimator, config.training.group_size = "grpo", 2
+    config.training.resample_zero_variance_groups = 1
     tasks = training_tasks(0, 0, batch_size=8, group_size=2, options=None)
     collector = BatchCollector(config.training, player, reward_fn, "llm_gym/Echo-v0")
     return collector.collect_batch(0, tasks, 0, SigtermListener())
@@ -82,25 +65,10 @@ def test_the_estimator_says_which_groups_teach_nothing(estimator, credit, flat):
     assert flat_groups(*data, training) == flat
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-@pytest.mark.parametrize(("reward_fn", "worth"), [(None, 2.0), (lambda trajectory: 5.0, 5.0)])
-def test_starts_whose_greedy_episode_failed_are_left_out(at_once, reward_fn, worth):
-    lesson = played(Fragile({1, 2}, at_once=at_once), reward_fn)
-    assert [episode.group for episode in lesson.rollout.episodes] == [0, 0, 3, 3]
-    assert lesson.greedy_E.tolist() == [worth] * 4
-    assert len(lesson.rollout.turns) == len(lesson.rollout.bootstrap_prompts) == 4
-
-
-def test_a_batch_without_a_single_greedy_episode_is_one_sentence():
-    with pytest.raises(ConfigError, match="iteration 0"):
-        played(Fragile(set(range(4)), at_once=True))
-
-
 def test_groups_that_are_played_anew_are_worth_what_the_reward_function_says():
     def only_anew(trajectory):
         return float(trajectory.episode_id >= RESAMPLE_IDS and trajectory.episode_id % 2)
 
-    player = Fragile((), at_once=False)
-    lesson = played(player, only_anew, adv_estimator="grpo", resample_zero_variance_groups=1)
+    lesson = played(Player(), only_anew)
     assert lesson.metrics["group/replaced"] == 4
     assert [episode.total_reward for episode in lesson.rollout.episodes] == [0.0, 1.0] * 4

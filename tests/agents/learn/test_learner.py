@@ -67,13 +67,6 @@ def test_weights_are_those_that_were_just_learned_under_names_that_engines_know(
     assert any(not after[name].equal(before[name]) for name in before)
 
 
-def test_greedy_scores_may_come_from_anywhere():
-    learner = Learner.from_config(config(adv_estimator="remax", group_size=1), tiny_model())
-    assert learner.model.value_head is None
-    scores_E = torch.tensor([0.1, 0.2, 0.3, 0.4])
-    assert learner.ppo.update(data(), greedy_scores_E=scores_E)["train/steps"] == 1
-
-
 def test_the_longest_episode_is_known_where_the_aggregation_divides_by_it():
     made = config(loss_agg="seq-mean-token-sum-norm")
     made.update({"inference": {"max_tokens": 7, "max_turns": 3}})

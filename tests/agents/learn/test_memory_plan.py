@@ -19,10 +19,10 @@ from llm_gym_agents.distributed.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
     OVERHEAD,
+    check_distributed,
     engine_share,
     plan_distributed,
     plan_memory,
-    plan_roles,
     plan_run,
 )
 from llm_gym_agents.model.load import ModelShape, load_config
@@ -141,9 +141,9 @@ def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(build, "gpu_memory", lambda device: GIB)
     config.ray.use_ray = True
-    for ask in (lambda: load_lm(config, config.model.model_name), lambda: plan_distributed(config)):
+    for ask, given in ((load_lm, (config.model.model_name,)), (check_distributed, ())):
         with pytest.raises(ConfigError, match=what) as caught:
-            ask()
+            ask(config, *given)
         assert "\n" not in str(caught.value)
 
 
@@ -244,56 +244,52 @@ def made(mode, world, *, use_ray=False, **model):
         has_reference=True,
         engine_tokens=1 << 17,
     )
-    return plan_roles(config, SEVEN, one, world=world), one
+    return plan_distributed(config, SEVEN, one, world=world), one
 
 
 @pytest.mark.parametrize("world", [2, 8])
 def test_what_is_spread_is_held_in_equal_shares_and_activations_are_not(world):
     spread, one = made("fsdp", world)
     for name in ("weights", "gradients", "optimizer", "reference"):
-        assert getattr(spread.learner, name) == -(-getattr(one, name) // world)
-    assert spread.learner.activations > one.activations
-    copied, _ = made("ddp", world)
-    assert copied.learner == one
-
-
-def test_seven_billion_weights_are_refused_on_one_card_and_fit_eight():
-    alone, _ = made("ddp", 8)
-    with pytest.raises(ConfigError, match="learner"):
-        alone.check(80 * GIB)
-    spread, _ = made("fsdp", 8)
-    spread.check(80 * GIB)
+        assert getattr(spread["the learner"], name) == -(-getattr(one, name) // world)
+    assert spread["the learner"].activations > one.activations
+    assert made("ddp", world)[0] == {"the learner": one}
 
 
 def test_players_that_are_apart_leave_the_learners_card_and_fill_their_own():
     apart, one = made("fsdp", 64, use_ray=True)
-    assert apart.learner.engine == 0
-    assert apart.player.engine == one.engine
-    assert apart.player.resident == 0
-    with pytest.raises(ConfigError, match="player"):
-        apart.check(24 * GIB)
+    assert apart["the learner"].engine == 0
+    assert apart["a player"].engine == one.engine
+    assert apart["a player"].resident == 0
 
 
 def test_a_critic_of_its_own_costs_as_much_again():
-    shared, _ = made("fsdp", 4)
-    separate, _ = made("fsdp", 4, critic="separate")
-    assert separate.learner.weights == 2 * shared.learner.weights
-    assert [role.name for role in separate.roles] == [
-        "actor", "critic", "reference", "rollout", "reward"
-    ]  # fmt: skip
+    shared, separate = (made("fsdp", 4, critic=kind)[0] for kind in ("shared", "separate"))
+    assert separate["the learner"].weights == 2 * shared["the learner"].weights
 
 
-def test_the_plan_is_one_line_a_role_and_an_ordinary_run_has_none(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("changed", "gib", "who"),
+    [({"mode": "ddp"}, 80, "the learner"), ({"mode": "fsdp"}, 80, None),
+     ({"mode": "fsdp", "use_ray": True}, 24, "a player")],
+)  # fmt: skip
+def test_a_run_over_several_cards_is_refused_where_a_part_does_not_fit(
+    monkeypatch, changed, gib, who
+):
     config = ConfigStore()
-    config.model.model_name = save_tiny(tmp_path / "model")
-    assert plan_distributed(config) is None
-    config.parallel.mode = "fsdp"
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    head, *lines = plan_distributed(config).lines()
-    assert "GiB" in head
-    assert [line.split()[0] for line in lines] == ["actor", "rollout", "reward"]
-    assert "4 cards" in lines[0]
+    config.parallel.mode, config.ray.use_ray = changed["mode"], changed.get("use_ray", False)
+    plans, _ = made(changed["mode"], 64, use_ray=config.ray.use_ray)
+    for name, value in {
+        "load_config": None, "plan_run": None, "plan_distributed": plans, "gpu_memory": gib * GIB,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(memory_plan, name, lambda *_, found=value, **__: found)
+    monkeypatch.setattr(ModelShape, "of", lambda *_, **__: SEVEN)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    if who is None:
+        return check_distributed(config)
+    with pytest.raises(ConfigError, match=who):
+        check_distributed(config)
 
 
 def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):

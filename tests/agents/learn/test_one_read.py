@@ -23,7 +23,7 @@ def passes(ppo):
     return calls
 
 
-@pytest.mark.parametrize("policy_loss", ["ppo", "gspo", "cispo", "gpg"])
+@pytest.mark.parametrize("policy_loss", ["ppo", "gspo", "cispo"])
 @pytest.mark.parametrize("cap", [2.0, None])
 def test_a_batch_that_is_read_once_needs_no_scoring_and_has_the_same_gradient(policy_loss, cap):
     lm = tiny_model()

@@ -135,7 +135,8 @@ def hand_written(model, batch, gamma=0.9, lam=0.8, clip=0.2, entropy=0.01, value
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-SETTINGS = {"gamma": 0.9, "gae_lambda": 0.8, "discount": "token", "entropy_coef": 0.01}
+SETTINGS = {"gamma": 0.9, "gae_lambda": 0.8, "entropy_coef": 0.01,
+            "estimator_settings": {"discount": "token"}}  # fmt: skip
 
 
 @pytest.mark.parametrize("history", [True, False])
@@ -249,22 +250,11 @@ def test_a_kl_penalty_in_the_reward_pulls_towards_the_reference():
     assert same["policy/ref_kl"] > 0
 
 
-@pytest.mark.parametrize(
-    ("loss", "low", "high", "clip"),
-    [
-        ("ppo", None, None, (0.2, 0.2)),
-        ("ppo", 0.1, None, (0.1, 0.1)),
-        ("ppo", None, 0.28, (0.2, 0.28)),
-        ("cispo", None, None, (1.0, 0.2)),
-        ("cispo", None, 0.3, (1.0, 0.3)),  # the low end is not moved
-        ("cispo", 0.2, None, (0.2, 0.2)),  # asked for is asked for, also where it is ppo's own
-        ("gspo", None, None, (3e-4, 4e-4)),
-        ("gspo", 0.005, 0.01, (0.005, 0.01)),
-    ],
-)
-def test_each_end_that_was_set_is_used_and_the_other_is_the_losss_own(loss, low, high, clip):
-    config = training(policy_loss=loss, clip_ratio=low, clip_ratio_high=high)
-    assert policy_settings(config)["clip_ratio"] == clip
+def test_a_clip_range_of_ones_own_is_used_and_else_that_of_the_loss():
+    assert policy_settings(training()) == {}
+    assert policy_settings(training(clip_ratio=0.1)) == {"clip_ratio": 0.1}
+    higher = training(clip_ratio=0.1, loss_settings={"clip_ratio": [0.2, 0.28]})
+    assert policy_settings(higher) == {"clip_ratio": [0.2, 0.28]}
 
 
 @pytest.mark.parametrize("cap", [1.0, 1.5, None])

@@ -1,4 +1,4 @@
-"""The learning rate, the difficulty, what is due when, and when a run ends early."""
+"""The learning rate, what is due when, and when a run ends early."""
 
 import json
 import math
@@ -8,7 +8,7 @@ import pytest
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.schedule import Curriculum, EarlyStop, Schedule, learning_rate_factor
+from llm_gym_agents.learn.schedule import EarlyStop, Schedule, learning_rate_factor
 from llm_gym_agents.rollouts.evaluation import Evaluation
 
 
@@ -48,21 +48,6 @@ def test_a_run_of_nothing_but_warm_up_is_no_division_by_zero():
 def test_an_unknown_schedule_is_refused():
     with pytest.raises(ConfigError, match="square"):
         learning_rate_factor("square", 0, 10, 0)
-
-
-def test_the_difficulty_rises_above_the_target_and_falls_below_half_of_it():
-    curriculum = Curriculum(target=0.6, step=0.25)
-    assert curriculum.update(0.7) == 0.25
-    assert curriculum.update(0.7) == 0.5
-    assert curriculum.update(0.6) == 0.5  # at the target it stays
-    assert curriculum.update(0.3) == 0.5  # and so it does down to half of it
-    assert curriculum.update(0.2) == 0.25
-
-
-def test_the_difficulty_never_leaves_0_to_1():
-    curriculum = Curriculum(0.7, step=0.4)
-    assert curriculum.update(0.0) == 0.0
-    assert [curriculum.update(1.0) for _ in range(4)] == [0.4, 0.8, 1.0, 1.0]
 
 
 def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
@@ -123,20 +108,12 @@ def test_a_run_that_is_made_longer_does_not_jump_back_to_a_high_rate(kind):
     assert rates[2:] == sorted(rates[2:], reverse=True)
 
 
-def test_held_out_episodes_are_at_full_difficulty_wherever_the_curriculum_is():
-    config = ConfigStore()
-    config.environment.curriculum = 0.7
-    schedule = Schedule(config, has_splits=False)
-    assert {task.options["difficulty"] for task in schedule.tasks(0, 0.25)} == {0.25}
-    assert {task.options["difficulty"] for task in schedule.held_out_tasks()} == {1.0}
-
-
 def test_nothing_is_played_ahead_of_the_last_iteration():
     config = ConfigStore()
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, 2
     schedule = Schedule(config, has_splits=False)
-    assert schedule.tasks_ahead(1, 0.0) == schedule.tasks(1, 0.0)
-    assert schedule.tasks_ahead(2, 0.0) == []
+    assert schedule.tasks_ahead(1) == schedule.tasks(1)
+    assert schedule.tasks_ahead(2) == []
 
 
 def due(is_due, **settings):

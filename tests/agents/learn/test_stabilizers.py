@@ -116,7 +116,7 @@ def test_old_values_and_targets_are_in_the_units_that_the_head_learns_in(monkeyp
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
 def test_what_was_cut_has_the_gradient_of_a_batch_without_it(aggregation):
     """Advantages are given, so that both see the same ones."""
-    how = {"adv_estimator": "reinforce_plus_plus", "whiten_advantages": False,
+    how = {"adv_estimator": "reinforce_plus_plus", "estimator_settings": {"whiten": False},
            "loss_agg": aggregation}  # fmt: skip
     torch.manual_seed(0)
     model = PolicyValueModel(tiny_model(), critic="none")

@@ -15,8 +15,8 @@ from tests.agents.learn.test_learner import config
 from tests.agents.learn.test_ppo import data, make
 from tests.agents.tiny import tiny_model
 
-ESTIMATORS = ["gae", "gae_turn", "grpo", "dr_grpo", "rloo", "opo", "gpg", "grpo_passk",
-              "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax"]  # fmt: skip
+ESTIMATORS = ["gae", "gae_turn", "grpo", "dr_grpo", "rloo", "reinforce_plus_plus",
+              "reinforce_plus_plus_baseline"]  # fmt: skip
 WON = (1.0, 1.0, 1.0, 1.0)
 
 
@@ -38,8 +38,7 @@ def ppo_for(estimator, **settings):
 
 
 def update(ppo, batch):
-    greedy = torch.ones(4) if ppo.config.adv_estimator == "remax" else None
-    return ppo.update(batch, greedy_scores_E=greedy)
+    return ppo.update(batch)
 
 
 def policy(ppo):

@@ -10,9 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model import head as module
 from llm_gym_agents.model.head import Head, token_log_probs
+from llm_gym_agents.model.kernels import liger_loss
 from tests.agents.tiny import tiny_model
 
 TOKENS, CHANNELS, VOCABULARY = 70, 64, 300
@@ -47,7 +47,7 @@ def test_the_entropy_of_each_token_is_its_own_beside_a_fused_kernel(monkeypatch)
     def fused(hidden, weight, bias, token, cap):
         return F.cross_entropy(F.linear(hidden, weight).float(), token, reduction="none")
 
-    monkeypatch.setattr(module, "kernel_for", lambda name, shape: ("fused", fused))
+    monkeypatch.setattr(module, "fused_kernel", lambda shape: fused)
     _, wanted = plain(head, hidden, token, 1.0)
     log_prob, each = token_log_probs(head, hidden, token, entropy="each")
     torch.testing.assert_close(each, wanted.detach())
@@ -108,7 +108,7 @@ def test_an_entropy_that_is_looked_at_has_its_value_and_no_gradient(rows, monkey
 
 def test_beside_a_fused_kernel_a_few_tokens_stand_for_all(monkeypatch):
     monkeypatch.setattr(module, "ENTROPY_TOKENS", 10)
-    monkeypatch.setattr(module, "kernel_for", lambda *_: ("made up", _made_up))
+    monkeypatch.setattr(module, "fused_kernel", lambda shape: _made_up)
     head, hidden, token = made("with all")
     found, entropy = token_log_probs(head, hidden, token, temperature=0.7, entropy="metric")
     wanted, true = plain(head, hidden, token, 0.7)
@@ -125,7 +125,7 @@ def _made_up(hidden, weight, bias, token, cap):
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("name", HEADS)
 def test_what_a_kernel_is_given_has_scale_cap_and_temperature_in_it(name, temperature, monkeypatch):
-    monkeypatch.setattr(module, "kernel_for", lambda *_: ("made up", _made_up))
+    monkeypatch.setattr(module, "fused_kernel", lambda shape: _made_up)
     head, hidden, token = made(name, torch.float64)
     found, _ = token_log_probs(head, hidden, token, temperature=temperature)
     wanted = plain(head, hidden, token, temperature)[0]
@@ -158,12 +158,6 @@ def test_adapters_on_the_head_itself_count_and_have_gradients():
     assert adapter.grad.abs().sum() > 0
 
 
-def test_a_kernel_that_is_asked_for_and_cannot_run_is_refused_in_a_sentence():
-    head, hidden, token = made("plain")
-    with pytest.raises(ConfigError, match=r"model.logprob_kernel='liger'"):
-        token_log_probs(head, hidden, token, kernel="liger")
-
-
 # --- on a GPU ---------------------------------------------------------------------------------
 
 
@@ -171,14 +165,18 @@ def test_a_kernel_that_is_asked_for_and_cannot_run_is_refused_in_a_sentence():
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.parametrize("kernel", ["liger", "chunked"])
-def test_fused_kernels_give_the_numbers_and_gradients_of_float64(kernel, name, temperature):
+def test_fused_kernels_give_the_numbers_and_gradients_of_float64(
+    kernel, name, temperature, monkeypatch
+):
     if kernel == "liger":
         pytest.importorskip("liger_kernel")
+        monkeypatch.setattr(module, "fused_kernel", lambda shape: liger_loss)
+        monkeypatch.setattr(module, "_rows_held", lambda head, device: 1)
     truth = made(name, torch.float64, "cuda")
     wanted = plain(*truth, temperature)[0]
     head, hidden, token = made(name, torch.bfloat16, "cuda")
     rounded = plain(head, hidden, token, temperature)[0]
-    found = token_log_probs(head, hidden, token, temperature=temperature, kernel=kernel)[0]
+    found = token_log_probs(head, hidden, token, temperature=temperature)[0]
     allowed = 2 * (rounded.double() - wanted).abs().max() + 1e-3
     assert (found.double() - wanted).abs().max() <= allowed
     triples = zip(
@@ -218,9 +216,9 @@ def test_on_a_gpu_the_fastest_true_kernel_is_used_and_float32_weights_are_cast(s
 
 
 @pytest.mark.gpu
-def test_a_few_tokens_on_a_gpu_are_left_to_plain_torch_unless_a_kernel_is_asked_for(monkeypatch):
+def test_a_few_tokens_on_a_gpu_are_left_to_plain_torch(monkeypatch):
     asked = []
-    monkeypatch.setattr(module, "kernel_for", lambda *given: asked.append(given) or ("", None))
+    monkeypatch.setattr(module, "fused_kernel", asked.append)
     weight = torch.nn.Parameter(0.02 * torch.randn(49_152, 576, device="cuda"))
     head, hidden = Head(weight, None, 1.0, None), torch.randn(400, 576, device="cuda")
     token = torch.randint(49_152, (400,), device="cuda")
@@ -228,6 +226,5 @@ def test_a_few_tokens_on_a_gpu_are_left_to_plain_torch_unless_a_kernel_is_asked_
     assert not asked
     truth = torch.log_softmax(hidden @ weight.detach().t(), -1)
     assert (found - truth.gather(-1, token[:, None]).squeeze(-1)).abs().max() < 0.02
-    token_log_probs(head, hidden, token, kernel="liger")
     token_log_probs(head, hidden.repeat(8, 1), token.repeat(8))
-    assert [name for name, _ in asked] == ["liger", "auto"]
+    assert len(asked) == 1

@@ -102,7 +102,7 @@ USUAL = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 def test_a_chat_template_that_does_not_end_is_a_sentence(folder, template, monkeypatch):
     usual = run_bounded
     monkeypatch.setattr(
-        "llm_gym_agents.text.template.run_bounded", lambda work: usual(work, cpu_s=1)
+        "llm_gym.tools.sandbox.bounded.run_bounded", lambda work: usual(work, cpu_s=1)
     )
     tokenizer = load_tokenizer(str(folder))
     tokenizer.chat_template = template

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from llm_gym import cli
-from llm_gym_agents.model.load import limit_threads
-from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.load import limit_threads, tiny_llama
 from llm_gym_agents.text.tokenizers import byte_tokenizer
 from tests.agents.tiny import save_tiny
 

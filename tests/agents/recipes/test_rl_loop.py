@@ -99,7 +99,8 @@ def updated_by_the_trainer(lm, data):
     known_critic(model)
     config = ConfigStore().training
     settings = {
-        "gamma": rl_loop.GAMMA, "gae_lambda": rl_loop.LAM, "discount": "token",
+        "gamma": rl_loop.GAMMA, "gae_lambda": rl_loop.LAM,
+        "estimator_settings": {"discount": "token"},
         "clip_ratio": rl_loop.CLIP, "importance_cap": None,
         "value_coef": rl_loop.VALUE_COEF, "entropy_coef": rl_loop.ENTROPY_COEF,
         "learning_rate": rl_loop.LEARNING_RATE, "max_grad_norm": rl_loop.MAX_GRAD_NORM,

@@ -45,15 +45,6 @@ def test_weights_of_another_version_play_nothing():
     sampler.close()
 
 
-def test_greedy_play_is_greedy_for_that_call_only():
-    sampler = make()
-    sampled = [e.actions for e in sampler.play(tasks(6)).episodes]
-    greedy = [e.actions for e in sampler.play(tasks(6), greedy=True).episodes]
-    assert len({str(actions) for actions in greedy}) == 1, "one start, one most likely reply"
-    assert [e.actions for e in sampler.play(tasks(6)).episodes] == sampled != greedy
-    sampler.close()
-
-
 def test_held_out_environments_are_played_only_when_asked_for():
     sampler = make(held_out=Other)
     assert {e.states[0] for e in sampler.play(tasks(3)).episodes} == {"?"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from llm_gym.reading.formats import drop_thinking
-from llm_gym_agents.model.tiny import tiny_llama
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.codec import whole

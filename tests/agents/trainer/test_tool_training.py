@@ -12,8 +12,8 @@ from llm_gym.tools import Tool, ToolDefinition
 from llm_gym.wrappers import ToolUse
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.learn.imitation import Example, imitate
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.model.tiny import tiny_llama
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import word_tokenizer

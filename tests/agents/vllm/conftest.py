@@ -15,7 +15,7 @@ os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")  # a compiled sampler takes 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """A small Llama with random weights, and a tokenizer of bytes."""
-    from llm_gym_agents.model.tiny import tiny_llama
+    from llm_gym_agents.model.load import tiny_llama
     from llm_gym_agents.text.tokenizers import byte_tokenizer
 
     place = tmp_path_factory.mktemp("model")

@@ -88,7 +88,6 @@ def test_two_ppo_iterations_train_through_vllm_until_it_dies(folder, lm, tmp_pat
     config.environment.env_id, config.environment.eval_interval = "llm_gym/Count-v0", 0
     config.training.batch_size = config.training.mini_batch_size = 8
     config.training.learning_rate = 1e-2
-    config.training.whiten_advantages = True
     config.checkpoint.output_dir = str(tmp_path)
     before = {name: weight.clone() for name, weight in lm.named_parameters()}
     trainer = PPOTrainer(

@@ -31,7 +31,7 @@ TEMPLATE = (
 @pytest.fixture(scope="module")
 def chatty(tmp_path_factory):
     """A small Llama with random weights whose tokenizer, of bytes, knows a chat template."""
-    from llm_gym_agents.model.tiny import tiny_llama
+    from llm_gym_agents.model.load import tiny_llama
     from llm_gym_agents.text.tokenizers import byte_tokenizer
 
     place = tmp_path_factory.mktemp("chatty")

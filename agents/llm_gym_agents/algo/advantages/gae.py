@@ -16,10 +16,10 @@ from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import (
     StreamError,
-    masked_whiten,
     result_dtype,
     segment_sum,
     spread,
+    standardize,
     widen,
 )
 
@@ -48,7 +48,8 @@ def gae(
     """
     check_fraction("gamma", gamma)
     check_fraction("lam", lam)
-    value_T = widen(_values(stream))
+    assert stream.value_T is not None, "as needs_critic says"
+    value_T = widen(stream.value_T)
     advantages_T = scan_advantages(
         reward_T=widen(stream.reward_T),
         value_T=value_T,
@@ -60,7 +61,7 @@ def gae(
     )
     returns_T = advantages_T + value_T
     if whiten:
-        advantages_T = masked_whiten(advantages_T)
+        advantages_T = standardize(advantages_T)
     dtype = result_dtype(stream.reward_T, stream.value_T)
     return Advantages(advantages_T.to(dtype), returns_T.to(dtype))
 
@@ -81,17 +82,18 @@ def gae_turn(
         lam: GAE's lambda from one turn to the next.
         whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
     """
+    assert stream.value_T is not None, "as needs_critic says"
     turns = TokenStream(
         reward_T=segment_sum(widen(stream.reward_T), stream.turn_lengths_K),
         lengths_E=stream.turns_E,
-        value_T=widen(_values(stream))[stream.turn_starts_K],
+        value_T=widen(stream.value_T)[stream.turn_starts_K],
         terminated_E=stream.terminated_E,
         bootstrap_E=stream.bootstrap_E,
     )
     advantages_K, returns_K = gae(turns, gamma=gamma, lam=lam, whiten=False)
     advantages_T = spread(advantages_K, stream.turn_lengths_K)
     if whiten:
-        advantages_T = masked_whiten(advantages_T)
+        advantages_T = standardize(advantages_T)
     dtype = result_dtype(stream.reward_T, stream.value_T)
     return Advantages(advantages_T.to(dtype), spread(returns_K, stream.turn_lengths_K).to(dtype))
 
@@ -110,12 +112,6 @@ def check_fraction(name: str, value: float) -> None:
     """Raise unless ``value`` is in [0, 1]."""
     if not 0.0 <= value <= 1.0:
         raise ConfigError(f"{name} must be in [0, 1], got {value}")
-
-
-def _values(stream: TokenStream) -> Tensor:
-    if stream.value_T is None:
-        raise StreamError("GAE needs value_T, the critic's value before each token, got None")
-    return stream.value_T
 
 
 def _terminated(stream: TokenStream) -> Tensor:

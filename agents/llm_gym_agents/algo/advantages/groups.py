@@ -24,11 +24,10 @@ from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import (
-    StreamError,
-    masked_whiten,
     result_dtype,
     segment_starts,
     spread,
+    standardize,
 )
 
 
@@ -50,7 +49,6 @@ def grpo(
         credit: What is compared: whole episodes, or turn by turn what was still to come.
         gamma: Discount from one turn to the next, where turns are compared.
     """
-    _need_groups(stream)
     one, group_I, size_I = compared(stream, credit, gamma)
     mean_I = _Groups(one).sum(one.scores_E) / size_I.clamp(min=1)
     centred_I = torch.where(size_I > 1, one.scores_E - mean_I, 0.0)
@@ -62,26 +60,13 @@ def grpo(
 
 @register_advantage("dr_grpo", needs_groups=True)
 def dr_grpo(stream: TokenStream, *, credit: Credit = "episode", gamma: float = 1.0) -> Advantages:
-    """The score minus its group's mean, so that easy and hard starts weigh the same.
-
-    Args:
-        stream: Needs ``group_E``.
-        credit: What is compared: whole episodes, or turn by turn what was still to come.
-        gamma: Discount from one turn to the next, where turns are compared.
-    """
+    """The score minus its group's mean, so that easy and hard starts weigh the same."""
     return grpo(stream, norm_by_std=False, credit=credit, gamma=gamma)
 
 
 @register_advantage("rloo", needs_groups=True)
 def rloo(stream: TokenStream, *, credit: Credit = "episode", gamma: float = 1.0) -> Advantages:
-    """The score minus the mean score of the *other* episodes of its group; 0 if there is none.
-
-    Args:
-        stream: Needs ``group_E``.
-        credit: What is compared: whole episodes, or turn by turn what was still to come.
-        gamma: Discount from one turn to the next, where turns are compared.
-    """
-    _need_groups(stream)
+    """The score minus the mean score of the *other* episodes of its group; 0 if there is none."""
     one, _, size_I = compared(stream, credit, gamma)
     others_I = _Groups(one).sum(one.scores_E) - one.scores_E
     left_out_I = others_I / (size_I - 1).clamp(min=1)
@@ -89,72 +74,15 @@ def rloo(stream: TokenStream, *, credit: Credit = "episode", gamma: float = 1.0)
     return _on_tokens(one, led_I, result_dtype(stream.reward_T))
 
 
-@register_advantage("opo", needs_groups=True)
-def opo(stream: TokenStream) -> Advantages:
-    """The score minus the length-weighted mean score of its group.
-
-    A long episode adds more to the variance of the gradient; this weighting is the baseline of
-    least variance when the gradients of tokens are uncorrelated.
-    """
-    groups = _Groups(stream)
-    return _on_tokens(
-        stream,
-        stream.scores_E - groups.baseline(stream.scores_E, weights_E=stream.lengths_E),
-    )
-
-
-@register_advantage("gpg", needs_groups=True)
-def gpg(stream: TokenStream, *, f_norm: float = 1.0) -> Advantages:
-    """The centred score, scaled up by the share of episodes that scored anything.
-
-    Args:
-        stream: Needs ``group_E``.
-        f_norm: Divides every advantage.
-    """
-    if f_norm <= 0.0:
-        raise ConfigError(f"f_norm must be above 0, got {f_norm}")
-    groups = _Groups(stream)
-    scored = (stream.scores_E != 0.0).sum().clamp(min=1)  # what was not played has a score of 0
-    alpha = groups.played_E.sum() / scored
-    centred_E = stream.scores_E - groups.baseline(stream.scores_E)
-    return _on_tokens(stream, alpha * centred_E / f_norm)
-
-
-@register_advantage("grpo_passk", needs_groups=True)
-def grpo_passk(
-    stream: TokenStream, *, norm_by_std: bool = True, epsilon: float = 1e-6
-) -> Advantages:
-    """For the best episode of a group its lead over the second best, for the others 0.
-
-    This is the leave-one-out gradient of the group's maximum, what pass@k measures.
-
-    Args:
-        stream: Needs ``group_E``.
-        norm_by_std: Divide by the group's unbiased standard deviation.
-        epsilon: Added to the standard deviation.
-    """
-    groups = _Groups(stream)
-    groups.played_E &= groups.size_E > 1
-    best_E, lead_E = groups.best_and_lead(stream.scores_E)
-    if norm_by_std:
-        centred_E = stream.scores_E - groups.baseline(stream.scores_E)
-        lead_E = lead_E / (groups.std(centred_E) + epsilon)
-    return _on_tokens(stream, torch.where(best_E, lead_E, 0.0))
-
-
 @register_advantage("reinforce_plus_plus_baseline", needs_groups=True)
 def reinforce_plus_plus_baseline(stream: TokenStream, *, whiten: bool = True) -> Advantages:
-    """The centred score, whitened over the tokens of the whole batch instead of per group.
-
-    Args:
-        stream: Needs ``group_E``.
-        whiten: Scale to mean 0 and variance 1 over tokens, so long episodes weigh more in it.
-    """
+    """The centred score, whitened over the tokens of the whole batch instead of per group."""
     groups = _Groups(stream)
-    centred = _on_tokens(stream, stream.scores_E - groups.baseline(stream.scores_E))
+    centred_E = stream.scores_E - groups.baseline(stream.scores_E)
+    centred = _on_tokens(stream, centred_E, result_dtype(stream.reward_T))
     if not whiten:
         return centred
-    return centred._replace(advantages_T=masked_whiten(centred.advantages_T))
+    return centred._replace(advantages_T=standardize(centred.advantages_T))
 
 
 def group_ids(index: Tensor | Iterable[Hashable], *, device: torch.device | None = None) -> Tensor:
@@ -176,7 +104,6 @@ class _Groups:
     """Sums over the groups of a stream, given back per episode."""
 
     def __init__(self, stream: TokenStream, group_E: Tensor | None = None) -> None:
-        _need_groups(stream)
         self.played_E = stream.lengths_E > 0
         group_E = stream.group_E if group_E is None else group_E
         names_G, self._group_E = torch.unique(group_E, return_inverse=True)
@@ -189,13 +116,12 @@ class _Groups:
         played_E = torch.where(self.played_E, values_E, 0.0)
         return zeros_G.index_add(0, self._group_E, played_E)[self._group_E]
 
-    def baseline(self, scores_E: Tensor, weights_E: Tensor | None = None) -> Tensor:
-        """The (weighted) mean score of each episode's group.
+    def baseline(self, scores_E: Tensor) -> Tensor:
+        """The mean score of each episode's group.
 
         One that is alone, because the others failed, is compared with itself: it teaches nothing.
         """
-        weights_E = torch.ones_like(scores_E) if weights_E is None else weights_E.to(scores_E)
-        mean_E = self.sum(weights_E * scores_E) / self.sum(weights_E).clamp(min=1.0)
+        mean_E = self.sum(scores_E) / self.size_E.clamp(min=1.0)
         return torch.where(self.size_E > 1, mean_E, scores_E)
 
     def std(self, centred_E: Tensor) -> Tensor:
@@ -204,32 +130,8 @@ class _Groups:
         std_E = (squares_E / (self.size_E - 1).clamp(min=1)).sqrt()
         return torch.where(self.size_E > 1, std_E, 1.0)
 
-    def best_and_lead(self, scores_E: Tensor) -> tuple[Tensor, Tensor]:
-        """Which episode is its group's best (the first of equals), and the best's lead."""
-        index_E = self.played_E.nonzero().squeeze(-1)
-        index_E = index_E[scores_E[index_E].argsort(descending=True, stable=True)]
-        index_E = index_E[self._group_E[index_E].argsort(stable=True)]
-        group_E = self._group_E[index_E]
-        first_E = torch.ones_like(group_E, dtype=torch.bool)
-        first_E[1:] = group_E[1:] != group_E[:-1]
-        best_G = index_E[first_E]
-        second_G = index_E[first_E.nonzero().squeeze(-1) + 1]
-        best_E = torch.zeros_like(self.played_E)
-        best_E[best_G] = True
-        lead_E = torch.zeros_like(scores_E)
-        lead_E[best_G] = scores_E[best_G] - scores_E[second_G]
-        return best_E, lead_E
 
-
-def _need_groups(stream: TokenStream) -> None:
-    if stream.group_E is None:
-        raise StreamError("a group estimator needs group_E, one id per start, got None")
-
-
-def _on_tokens(
-    stream: TokenStream, advantages_E: Tensor, dtype: torch.dtype | None = None
-) -> Advantages:
-    dtype = dtype or result_dtype(stream.reward_T)
+def _on_tokens(stream: TokenStream, advantages_E: Tensor, dtype: torch.dtype) -> Advantages:
     return Advantages(
         stream.on_tokens(advantages_E).to(dtype), stream.on_tokens(stream.scores_E).to(dtype)
     )

@@ -15,7 +15,7 @@ from llm_gym_agents.algo.advantages.gae import Discount, check_fraction, step_fa
 from llm_gym_agents.algo.advantages.scan import scan_advantages
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
-from llm_gym_agents.algo.tensor_ops import StreamError, masked_whiten, result_dtype, widen
+from llm_gym_agents.algo.tensor_ops import result_dtype, standardize, widen
 
 
 @register_advantage("reinforce_plus_plus")
@@ -26,30 +26,12 @@ def reinforce_plus_plus(
     discount: Discount = "token",
     whiten: bool = True,
 ) -> Advantages:
-    """The discounted reward-to-go of each token, whitened over the batch.
-
-    Args:
-        stream: Needs only rewards.
-        gamma: Discount of one step.
-        discount: What a step is: every token, or only a turn's last token.
-        whiten: Scale to mean 0 and variance 1 over the tokens of the stream.
-    """
+    """The discounted reward-to-go of each token, whitened over the batch."""
     check_fraction("gamma", gamma)
     returns_T = rewards_to_go(stream, step_factor(stream, gamma, discount))
-    advantages_T = masked_whiten(returns_T) if whiten else returns_T
+    advantages_T = standardize(returns_T) if whiten else returns_T
     dtype = result_dtype(stream.reward_T)
     return Advantages(advantages_T.to(dtype), returns_T.to(dtype))
-
-
-@register_advantage("remax", needs_greedy_rollout=True)
-def remax(stream: TokenStream) -> Advantages:
-    """The reward-to-go of each token minus the score of a greedy episode from the same start."""
-    if stream.greedy_scores_E is None:
-        raise StreamError("remax needs greedy_scores_E, the score of a greedy episode, got None")
-    returns_T = rewards_to_go(stream, widen(stream.reward_T.new_ones(())))
-    baseline_T = stream.on_tokens(widen(stream.greedy_scores_E))
-    dtype = result_dtype(stream.reward_T)
-    return Advantages((returns_T - baseline_T).to(dtype), returns_T.to(dtype))
 
 
 def rewards_to_go(stream: TokenStream, gamma_T: Tensor) -> Tensor:

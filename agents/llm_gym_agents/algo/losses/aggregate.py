@@ -52,7 +52,6 @@ def token_weights(
     *,
     counts: BatchCounts | None = None,
     norm_length: float | None = None,
-    world_size: int = 1,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """The weight of each token, so that the loss is ``(weights_T * loss_T).sum()``.
@@ -64,7 +63,6 @@ def token_weights(
             episodes; ``-norm`` divides that by ``norm_length``; ``token-sum`` divides by nothing.
         counts: Of the whole optimizer step. None takes those of ``lengths_E``.
         norm_length: A constant length, such as the most tokens an episode may have.
-        world_size: Processes whose gradients will be averaged; multiplies the weights.
         dtype: Of the weights.
 
     >>> token_weights(torch.tensor([1, 3]), "seq-mean-token-mean")
@@ -72,10 +70,8 @@ def token_weights(
     """
     if mode not in AGGREGATIONS:
         raise ConfigError(f"aggregation must be one of {', '.join(AGGREGATIONS)}, got {mode!r}")
-    if world_size < 1:
-        raise ConfigError(f"world_size must be at least 1, got {world_size}")
     counts = counts or BatchCounts.of(lengths_E)
-    weight_E = torch.full(lengths_E.shape, world_size, dtype=dtype, device=lengths_E.device)
+    weight_E = torch.ones(lengths_E.shape, dtype=dtype, device=lengths_E.device)
     if mode == "token-mean":
         weight_E /= max(counts.tokens, 1)
     elif mode != "token-sum":
@@ -98,7 +94,6 @@ def aggregate_loss(
     *,
     counts: BatchCounts | None = None,
     norm_length: float | None = None,
-    world_size: int = 1,
 ) -> Tensor:
     """The loss of a batch of whole episodes; see ``token_weights`` for the arguments.
 
@@ -115,7 +110,6 @@ def aggregate_loss(
         mode,
         counts=counts,
         norm_length=norm_length,
-        world_size=world_size,
         dtype=result_dtype(loss_T),
     )
     return (weights_T * loss_T).sum()

@@ -1,16 +1,16 @@
-"""How far a policy has moved from a reference: per-token estimates and the exact value.
+"""How far a policy has moved from a reference, and the coefficient of a penalty for it.
 
-With x = ref - log_prob of one sampled token: k1 = -x is unbiased and noisy, ``abs`` and k2 =
-x²/2 are biased and quiet, k3 = e^x - x - 1 is unbiased, never negative and quiet. As a *loss*
-their gradients mean different things: only k2's is, on average, the gradient of KL(policy ||
-reference). A trailing "+" therefore reports the named estimate and takes k2's gradient.
+With x = ref - log_prob of one sampled token, k1 = -x is unbiased and noisy; k3 = e^x - x - 1 is
+unbiased, never negative and quiet. As a *loss* neither has the right gradient: that of x²/2 is, on
+average, the gradient of KL(policy || reference).
 
-Shapes: T sampled tokens of all episodes, E episodes, V vocabulary entries.
+Shapes: T sampled tokens of all episodes, E episodes.
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import math
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -24,34 +24,11 @@ from llm_gym_agents.algo.tensor_ops import (
     widen,
 )
 
-KLKind = Literal["k1", "abs", "k2", "k3", "k1+", "abs+", "k2+", "k3+"]
-KL_KINDS: tuple[str, ...] = get_args(KLKind)
-
-# e^20 is 5e8: beyond it one token decides the batch. k3 is then capped at 10, which also stops
-# its gradient; "k3+" keeps one.
+# e^20 is 5e8: beyond it one token decides the batch. k3 is then capped at 10.
 _LOG_RATIO_LIMIT = 20.0
 _K3_LIMIT = 10.0
-
-
-def kl_estimate(log_prob_T: Tensor, ref_log_prob_T: Tensor, kind: KLKind = "k3") -> Tensor:
-    """One estimate of KL(policy || reference) per sampled token.
-
-    Args:
-        log_prob_T: Log-probs of the policy that sampled, or is being trained.
-        ref_log_prob_T: Log-probs of the same tokens under the reference.
-        kind: ``k1``, ``abs``, ``k2`` or ``k3``; with "+" the gradient is that of ``k2``.
-    """
-    if kind not in KL_KINDS:
-        raise ConfigError(
-            f"the KL estimate must be one of {', '.join(KL_KINDS)}, got {kind!r}; "
-            "full_vocabulary_kl gives the exact value from logits"
-        )
-    log_ratio_T = at_least_float32(log_prob_T) - at_least_float32(ref_log_prob_T)
-    estimate_T = _estimate(log_ratio_T, kind.removesuffix("+"))
-    if not kind.endswith("+"):
-        return estimate_T
-    gradient_T = 0.5 * log_ratio_T.square()
-    return gradient_T - gradient_T.detach() + estimate_T.detach()
+# The coefficient changes by at most this share per ``horizon`` steps, whatever the error.
+_MAX_ERROR = 0.2
 
 
 def k3_of_log_ratio(ref_minus_log_probs_T: Tensor) -> Tensor:
@@ -61,19 +38,14 @@ def k3_of_log_ratio(ref_minus_log_probs_T: Tensor) -> Tensor:
     return (x_T.expm1() - x_T).clamp(-_K3_LIMIT, _K3_LIMIT)
 
 
-def full_vocabulary_kl(logits_TV: Tensor, ref_logits_TV: Tensor) -> Tensor:
-    """The exact KL(policy || reference) at each token, from both models' logits.
-
-    Memory grows with T * V: call it on chunks of tokens. A vocabulary entry that the policy
-    forbids (logit -inf) adds nothing.
-    """
-    log_p_TV = at_least_float32(logits_TV).log_softmax(-1)
-    log_q_TV = at_least_float32(ref_logits_TV).log_softmax(-1)
-    p_TV = log_p_TV.exp()
-    gap_TV = torch.where(p_TV > 0, log_p_TV - log_q_TV, 0.0)
-    return (p_TV * gap_TV).sum(-1)
+def kl_loss(log_prob_T: Tensor, ref_log_prob_T: Tensor) -> Tensor:
+    """The k3 estimate of KL(policy || reference) per token, with the gradient of x²/2."""
+    log_ratio_T = at_least_float32(log_prob_T) - at_least_float32(ref_log_prob_T)
+    gradient_T = 0.5 * log_ratio_T.square()
+    return gradient_T - gradient_T.detach() + k3_of_log_ratio(-log_ratio_T).detach()
 
 
+@torch.no_grad()
 def kl_in_rewards(
     reward_T: Tensor,
     log_prob_T: Tensor,
@@ -81,9 +53,8 @@ def kl_in_rewards(
     lengths_E: Tensor,
     *,
     kl_coef: float,
-    kind: KLKind = "k1",
 ) -> tuple[Tensor, Tensor]:
-    """Rewards minus ``kl_coef`` times the KL of each token, and the mean KL.
+    """Rewards minus ``kl_coef`` times the k1 estimate of each token, and the mean KL.
 
     The mean is over episodes of each episode's mean, which is what a ``KLController`` is fed:
     a long episode does not steer the coefficient more than a short one.
@@ -94,19 +65,70 @@ def kl_in_rewards(
             f"got {tuple(reward_T.shape)}, {tuple(log_prob_T.shape)} and "
             f"{tuple(ref_log_prob_T.shape)}"
         )
-    with torch.no_grad():
-        kl_T = widen(kl_estimate(log_prob_T, ref_log_prob_T, kind))
-        dtype = result_dtype(reward_T, log_prob_T)
-        played = (lengths_E > 0).sum().clamp(min=1)
-        mean_kl = segment_mean(kl_T, lengths_E).sum() / played
-        return (widen(reward_T) - kl_coef * kl_T).to(dtype), mean_kl.to(dtype)
+    kl_T = widen(at_least_float32(log_prob_T) - at_least_float32(ref_log_prob_T))
+    dtype = result_dtype(reward_T, log_prob_T)
+    played = (lengths_E > 0).sum().clamp(min=1)
+    mean_kl = segment_mean(kl_T, lengths_E).sum() / played
+    return (widen(reward_T) - kl_coef * kl_T).to(dtype), mean_kl.to(dtype)
 
 
-def _estimate(log_ratio_T: Tensor, kind: str) -> Tensor:
-    if kind == "k1":
-        return log_ratio_T
-    if kind == "abs":
-        return log_ratio_T.abs()
-    if kind == "k2":
-        return 0.5 * log_ratio_T.square()
-    return k3_of_log_ratio(-log_ratio_T)
+class KLControllerState(TypedDict):
+    """What a checkpoint must hold to go on with the same coefficient."""
+
+    kl_coef: float
+
+
+class KLController:
+    """Holds ``kl_coef`` and, if adaptive, moves it until the KL is at ``target_kl``.
+
+    Args:
+        init_kl_coef: The first coefficient.
+        target_kl: The KL to aim at. Read only if adaptive.
+        adaptive: False keeps the coefficient fixed.
+        horizon: Steps over which a persistent error of 20 % changes the coefficient by 20 %.
+            One update never counts as more, so that a huge batch cannot turn the sign.
+
+    >>> controller = KLController(init_kl_coef=0.1, target_kl=6.0, adaptive=True)
+    >>> controller.update(current_kl=12.0, n_steps=256)
+    0.100512
+    """
+
+    def __init__(
+        self,
+        init_kl_coef: float = 1e-3,
+        target_kl: float = 0.1,
+        adaptive: bool = True,
+        *,
+        horizon: float = 10_000,
+    ) -> None:
+        if not (math.isfinite(init_kl_coef) and init_kl_coef >= 0.0):
+            raise ConfigError(f"init_kl_coef must be at least 0, got {init_kl_coef}")
+        if adaptive and not target_kl > 0.0:
+            raise ConfigError(f"target_kl must be above 0, got {target_kl}")
+        if adaptive and not horizon > 0.0:
+            raise ConfigError(f"horizon must be above 0, got {horizon}")
+        self.kl_coef = float(init_kl_coef)
+        self.target_kl, self.adaptive, self.horizon = target_kl, adaptive, horizon
+
+    def update(self, current_kl: float | Tensor, n_steps: int) -> float:
+        """Move the coefficient after ``n_steps`` episodes at ``current_kl``; return it.
+
+        Call it after the coefficient was used, so that a batch is penalised with the one from
+        before. A KL that is not a number raises: it would poison the coefficient for good.
+        """
+        if not math.isfinite(float(current_kl)) or n_steps < 0:
+            raise ConfigError(
+                "current_kl must be finite and n_steps at least 0, "
+                f"got current_kl={float(current_kl)} and n_steps={n_steps}"
+            )
+        if self.adaptive:
+            error = min(max(float(current_kl) / self.target_kl - 1.0, -_MAX_ERROR), _MAX_ERROR)
+            self.kl_coef *= 1.0 + error * min(n_steps / self.horizon, 1.0)
+        return self.kl_coef
+
+    def state_dict(self) -> KLControllerState:
+        """The part that changes while training; the settings come from the config."""
+        return {"kl_coef": self.kl_coef}
+
+    def load_state_dict(self, state: KLControllerState) -> None:
+        self.kl_coef = float(state["kl_coef"])

@@ -16,7 +16,7 @@ from torch import Tensor
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
 from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT
-from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32, masked_mean
+from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32, mean
 
 IMPORTANCE_CAP = 2.0
 
@@ -63,17 +63,17 @@ def mismatch_metrics(
     ratio_T = log_ratio_T.exp()
     weights_T = torch.ones_like(ratio_T) if cap is None else ratio_T.clamp(max=cap)
     gap_T = log_ratio_T.abs()
-    squares = masked_mean(weights_T.square())
+    squares = mean(weights_T.square())
     zero = ratio_T.new_zeros(())
     return {
-        "mismatch/kl": masked_mean(k3_of_log_ratio(log_ratio_T)),
-        "mismatch/log_prob_mean": masked_mean(gap_T),
+        "mismatch/kl": mean(k3_of_log_ratio(log_ratio_T)),
+        "mismatch/log_prob_mean": mean(gap_T),
         "mismatch/log_prob_max": gap_T.max() if gap_T.numel() else zero,
-        "mismatch/ratio_mean": masked_mean(ratio_T),
+        "mismatch/ratio_mean": mean(ratio_T),
         "mismatch/ratio_max": ratio_T.max() if ratio_T.numel() else zero,
-        "mismatch/truncated": masked_mean((ratio_T > (cap or torch.inf)).to(ratio_T)),
+        "mismatch/truncated": mean((ratio_T > (cap or torch.inf)).to(ratio_T)),
         "mismatch/ess": torch.where(
-            squares > 0, masked_mean(weights_T).square() / squares.clamp(min=1e-30), zero
+            squares > 0, mean(weights_T).square() / squares.clamp(min=1e-30), zero
         ),
     }
 

@@ -27,17 +27,17 @@ from torch import Tensor, nn
 from torchrl.objectives import ClipPPOLoss
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo.losses.kl import KL_KINDS, KLKind, k3_of_log_ratio, kl_estimate
+from llm_gym_agents.algo.losses.kl import k3_of_log_ratio, kl_loss
 from llm_gym_agents.algo.losses.mismatch import importance_weights
 from llm_gym_agents.algo.losses.policy_loss import (
     LOG_RATIO_LIMIT,
     ClipRange,
     ClipRatio,
     PolicyInputs,
+    TokenLoss,
     bound_negative,
     get_policy_loss,
 )
-from llm_gym_agents.algo.losses.value_loss import check_value_clip, value_loss
 from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32
 
 Metrics = dict[str, Tensor]
@@ -64,11 +64,9 @@ class TokenObjective(nn.Module):
         critic: Writes ``value`` [T, 1] from what the trunk wrote; None for no critic.
         policy_loss: The name of a registered policy loss.
         policy_settings: Its settings, such as ``{"clip_ratio": (0.2, 0.28)}``.
-        cliprange_value: How far a value may move from the old one; None for no clip.
         value_coef: Weight of ½ (V - R)².
         entropy_coef: Weight of the entropy bonus.
         kl_coef: Weight of the KL to the reference.
-        kl_kind: Its estimate. The default has the gradient of the true KL.
         importance_cap: Largest weight of a token, for a batch that is read on-policy.
     """
 
@@ -79,25 +77,19 @@ class TokenObjective(nn.Module):
         *,
         policy_loss: str = "ppo",
         policy_settings: Mapping[str, Any] | None = None,
-        cliprange_value: float | None = 0.5,
         value_coef: float = 1.0,
         entropy_coef: float = 0.0,
         kl_coef: float = 0.0,
-        kl_kind: KLKind = "k3+",
         importance_cap: float | None = None,
     ) -> None:
         super().__init__()
-        check_value_clip(cliprange_value)
-        if kl_kind not in KL_KINDS:
-            raise ConfigError(f"kl_kind must be one of {', '.join(KL_KINDS)}, got {kl_kind!r}")
         self.spec = get_policy_loss(policy_loss)
         given = dict(policy_settings or {})
         self.spec.check_settings(given)
         self.policy_settings = {**self.spec.settings, **given}
         self.trunk, self.critic = trunk, critic
-        self.cliprange_value, self.value_coef = cliprange_value, value_coef
-        self.importance_cap = importance_cap
-        self.entropy_coef, self.kl_coef, self.kl_kind = entropy_coef, kl_coef, kl_kind
+        self.value_coef, self.importance_cap = value_coef, importance_cap
+        self.entropy_coef, self.kl_coef = entropy_coef, kl_coef
         self._clip_ppo = None
         if policy_loss == "ppo":
             # The critic has run by then; this only moves its output to where TorchRL looks.
@@ -106,7 +98,6 @@ class TokenObjective(nn.Module):
                 None,
                 None if critic is None else moved,
                 clip_ratio=self.policy_settings["clip_ratio"],
-                cliprange_value=cliprange_value,
                 entropy_coef=entropy_coef,
                 value_coef=value_coef,
             )
@@ -134,7 +125,7 @@ class TokenObjective(nn.Module):
         if importance_T is not None:
             terms["loss/policy"] = terms["loss/policy"] * importance_T
         if self.kl_coef:
-            kl_T = kl_estimate(data["token_log_prob"], data["ref_log_prob"], self.kl_kind)
+            kl_T = kl_loss(data["token_log_prob"], data["ref_log_prob"])
             terms["loss/kl"] = self.kl_coef * kl_T
             metrics_T["policy/ref_kl"] = kl_T.detach()
         weights_T = data["loss_weight"]
@@ -202,7 +193,7 @@ class TokenObjective(nn.Module):
                 data["new_value"].squeeze(-1),
                 data["value_target"].squeeze(-1),
                 data["value"].squeeze(-1),
-                cliprange_value=self.cliprange_value,
+                cliprange_value=None,
             )
             terms["loss/value"] = self.value_coef * value.loss_T
             metrics_T |= value.metrics_T
@@ -219,6 +210,46 @@ class TokenObjective(nn.Module):
             )
         tokens = data["old_log_prob"].numel()
         return torch.tensor([tokens], device=data["old_log_prob"].device)
+
+
+# --- the critic's loss -----------------------------------------------------------------
+
+
+def value_loss(
+    value_T: Tensor,
+    returns_T: Tensor,
+    old_value_T: Tensor,
+    *,
+    cliprange_value: float | None = 0.5,
+) -> TokenLoss:
+    """½ max((V - R)², (clip(V) - R)²) of each token, V clipped to within a range of the old V.
+
+    Args:
+        value_T: Values of the critic in training.
+        returns_T: Targets from before the update.
+        old_value_T: Values from before the update.
+        cliprange_value: How far V may move from the old V; None for no clip.
+    """
+    if not value_T.shape == returns_T.shape == old_value_T.shape:
+        raise StreamError(
+            "values, returns and old values must have one shape, "
+            f"got {tuple(value_T.shape)}, {tuple(returns_T.shape)} and "
+            f"{tuple(old_value_T.shape)}"
+        )
+    if cliprange_value is not None and not cliprange_value > 0.0:
+        raise ConfigError(
+            f"cliprange_value must be above 0, got {cliprange_value}; None turns the clip off"
+        )
+    value_T = at_least_float32(value_T)
+    returns_T = at_least_float32(returns_T).detach()
+    plain_T = (value_T - returns_T).square()
+    if cliprange_value is None:
+        return TokenLoss(0.5 * plain_T, {})
+    old_T = at_least_float32(old_value_T).detach()
+    near_T = value_T.clamp(old_T - cliprange_value, old_T + cliprange_value)
+    clipped_T = (near_T - returns_T).square()
+    acts_T = (clipped_T > plain_T).to(plain_T)
+    return TokenLoss(0.5 * torch.maximum(plain_T, clipped_T), {"value/clip_fraction": acts_T})
 
 
 # --- TorchRL's ClipPPOLoss ------------------------------------------------------------
@@ -254,7 +285,6 @@ def make_clip_ppo_loss(
     critic: TensorDictModuleBase | None,
     *,
     clip_ratio: ClipRatio = 0.2,
-    cliprange_value: float | None = 0.5,
     entropy_coef: float = 0.0,
     value_coef: float = 1.0,
 ) -> ClipPPOLoss:
@@ -270,11 +300,9 @@ def make_clip_ppo_loss(
         critic: Writes ``value`` [T, 1] from what the trunk wrote, so that one forward pass
             serves both. None to train without a critic.
         clip_ratio: One number, or ``(low, high)``.
-        cliprange_value: How far a value may move from the old one; None for no clip.
         entropy_coef: Weight of the entropy bonus.
         value_coef: Weight of ½ (V - R)².
     """
-    check_value_clip(cliprange_value)
     clip = ClipRange.of(clip_ratio)
     if clip.low >= 1.0:
         raise ConfigError(
@@ -297,7 +325,6 @@ def make_clip_ppo_loss(
         ProbabilisticTensorDictSequential(*modules),
         critic,
         clip_epsilon=clip.low if clip.low == clip.high else tuple(clip),
-        clip_value=None if critic is None else cliprange_value,
         entropy_coeff=entropy_coef,
         critic_coeff=None if critic is None else 0.5 * value_coef,
         loss_critic_type="l2",

@@ -78,7 +78,6 @@ class PolicyLossSpec(Spec):
     """How its authors turn token losses into one number."""
 
     def __call__(self, inputs: PolicyInputs, **settings: Any) -> TokenLoss:
-        """The loss of each token of ``inputs``."""
         self.check_settings(settings)
         result = self.function(inputs, **settings)
         shape = inputs.log_prob_T.shape
@@ -184,14 +183,6 @@ def cispo(inputs: PolicyInputs, *, clip_ratio: ClipRatio = (1.0, 0.2)) -> TokenL
     )
 
 
-@register_policy_loss("gpg")
-def gpg(inputs: PolicyInputs) -> TokenLoss:
-    """Plain REINFORCE, -A log pi: on-policy only, since nothing limits the step."""
-    log_prob_T = at_least_float32(inputs.log_prob_T)
-    log_ratio_T = token_log_ratio(inputs.log_prob_T, inputs.old_log_prob_T)
-    return TokenLoss(-inputs.advantages_T * log_prob_T, {"policy/kl": -log_ratio_T.detach()})
-
-
 def _clipped(
     log_ratio_T: Tensor,
     token_log_ratio_T: Tensor,
@@ -240,7 +231,6 @@ class ClipRange(NamedTuple):
         return cls(*ends)
 
     def clamp(self, ratio_T: Tensor) -> Tensor:
-        """``ratio_T`` inside the range around 1."""
         return ratio_T.clamp(1.0 - self.low, 1.0 + self.high)
 
 

@@ -71,7 +71,6 @@ class RankCheckpoints(Checkpoints):
         self._ranks = ranks
 
     def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
-        """Write a checkpoint of ``state.iteration``; every process calls it."""
         self._ranks.barrier()  # everyone has listed the folder by now
         if self._ranks.is_main:
             place = super().save(state, lm=lm, tokenizer=tokenizer)
@@ -90,7 +89,6 @@ class RankCheckpoints(Checkpoints):
         self._ranks.barrier()
 
     def drop_after(self, iteration: int) -> None:
-        """Remove checkpoints later than ``iteration``."""
         if self._ranks.is_main:
             super().drop_after(iteration)
         self._ranks.barrier()

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from llm_gym.core.errors import LLMGymError
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.distributed.context import RankContext
@@ -22,10 +20,7 @@ from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
 from llm_gym_agents.distributed.ranks.sampling import settle_over_ranks
 from llm_gym_agents.learn.iteration import Settle
 from llm_gym_agents.learn.single_process import SingleProcess
-from llm_gym_agents.rollouts.recorder import RolloutRecorder
-from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run.checkpoints import Checkpoints, TrainerState, load_checkpoint
-from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
 from llm_gym_agents.run.process import SigtermListener
 
@@ -47,11 +42,9 @@ class GroupContext(RankContext):
         self.ranks: ProcessGroup = ranks
 
     def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:
-        """Return the checkpoints in ``folder``, which the main process keeps in order."""
         return RankCheckpoints(folder, self.ranks, **options)
 
     def save(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
-        """Write one checkpoint; every process calls it."""
         return save_sharded(folder, state, ranks=self.ranks, **model)
 
     def load(self, folder: str | Path, learner: Learner) -> TrainerState:
@@ -63,10 +56,6 @@ class GroupContext(RankContext):
         """Let ``settle`` set the rewards: each episode in one process, for all of them."""
         return settle_over_ranks(episodes, settle, self.ranks)
 
-    def recorder(self, *args: Any) -> RolloutRecorder:
-        """Return the writer of training records; outside the main process it writes none."""
-        return RolloutRecorder(*args) if self.is_main else NullRecorder(*args)
-
     def log(self, folder: Path, **options: Any) -> MetricsLog:
         """Return the writer of metrics; outside the main process it only keeps the rows."""
         log = super().log(folder, **options) if self.is_main else None
@@ -76,11 +65,6 @@ class GroupContext(RankContext):
     def stop(self) -> SigtermListener:
         """Return the listener to SIGTERM, in any of the processes."""
         return AgreedStop(self.ranks)
-
-    def take(self, lock: RunLock) -> None:
-        """Lock the folder of the run, in the main process."""
-        if self.is_main:
-            lock.acquire()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -96,13 +80,6 @@ class GroupContext(RankContext):
                 "gone, and nothing of this iteration was kept; torchrun --max-restarts begins "
                 "again from the last checkpoint, and so does llm-gym resume"
             ) from error
-
-
-class NullRecorder(RolloutRecorder):
-    """Knows when records are due, as all processes must, and writes none."""
-
-    def record(self, iteration: int, rollout: Rollout, trained: Mapping[str, Tensor]) -> None:
-        """Do nothing."""
 
 
 class NullLog(MetricsLog):

@@ -53,7 +53,6 @@ class ProcessGroup(SingleProcess):
             shard_model(model, self._mesh, compute_dtype)
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Return the module that an update calls; its gradients are those of all processes."""
         if self.mode == "fsdp":
             return model
         replica = DistributedDataParallel(model)
@@ -73,23 +72,19 @@ class ProcessGroup(SingleProcess):
         return self._replicas[-1].no_sync()
 
     def assign(self, costs: Sequence[int]) -> list[int]:
-        """Return which episodes this process reads."""
         return balance(costs, self.world)[self.rank]
 
     def all_sum(self, values: Tensor) -> Tensor:
-        """Return the sum of ``values`` over the processes, the same bits in each."""
         summed = values.clone()
         dist.all_reduce(summed)
         return summed
 
     def all_max(self, number: int) -> int:
-        """Return the largest ``number`` of any process."""
         found = torch.tensor(number)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return int(found)
 
     def broadcast(self, value: Any) -> Any:
-        """Return the main process's ``value``, which can be pickled."""
         held = [value]
         dist.broadcast_object_list(held, src=0)
         return held[0]
@@ -101,7 +96,6 @@ class ProcessGroup(SingleProcess):
         return found
 
     def barrier(self) -> None:
-        """Return when every process is here."""
         dist.barrier()
 
 

@@ -1,4 +1,4 @@
-"""``SamplerActor``: what runs inside a Ray actor. Nothing here imports Ray.
+"""``SamplerActor``: what runs inside a Ray actor, and its ``ActorHandle``. Nothing imports Ray.
 
 It holds the same ``Sampler`` that plays in one process, built by the same function from the same
 config. Its model starts with the learner's shape and random weights; the weights come in buckets.
@@ -11,9 +11,11 @@ import copy
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
@@ -29,6 +31,9 @@ from llm_gym_agents.model.weights import plain_lm
 from llm_gym_agents.rollouts.policy import WeightSwapLock
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.rollouts.turns import Rollout
+
+if TYPE_CHECKING:
+    from llm_gym_agents.distributed.ray.cluster import RayCluster
 
 VLLM_SHARE = 0.9
 """Of the part of a GPU that an actor has, what vLLM may take."""
@@ -130,12 +135,12 @@ class SamplerActor:
         )
 
     def play(
-        self, tasks: Sequence[EpisodeTask], version: int | None, greedy: bool, held_out: bool
+        self, tasks: Sequence[EpisodeTask], version: int | None, held_out: bool
     ) -> ActorResult:
         """Play ``tasks`` with weights of ``version``; None where they may change meanwhile."""
         start = time.perf_counter()
         with self.swap_lock.playing():
-            rollout = self.sampler.play(tasks, version, greedy=greedy, held_out=held_out)
+            rollout = self.sampler.play(tasks, version, held_out=held_out)
         return ActorResult(rollout, time.perf_counter() - start)
 
     # --- weights: called by name, by ``WeightTransport`` ---------------------------------
@@ -146,7 +151,6 @@ class SamplerActor:
         self.sampler.engine.wake()
 
     def take_weights(self, bucket: list[Packed] | bytes) -> None:
-        """Load a bucket of new weights."""
         self.sampler.engine.load_bucket(bucket if isinstance(bucket, bytes) else unpack(bucket))
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # the sender reuses its buffer when this returns
@@ -170,11 +174,9 @@ class SamplerActor:
             self.swap_lock.release()
 
     def forget(self) -> None:
-        """Empty the engine's prefix cache."""
         self.sampler.engine.forget()
 
     def close(self) -> None:
-        """End environments and engine."""
         # An actor that was never built has no sampler, and an engine that failed is closed.
         with suppress(RuntimeError, AttributeError):
             self.sampler.close()
@@ -198,3 +200,92 @@ def _untrained_model(setup: ActorSetup) -> PreTrainedModel:
     if setup.config.inference.backend == "transformers":
         lm.to(device=device_of(setup.config.model.device))
     return prepare_lm(setup.config, lm).requires_grad_(False)
+
+
+# --- an actor as the trainer sees it -------------------------------------------------------
+
+
+@dataclass(eq=False)
+class EpisodeShard:
+    """Episodes that one actor plays together."""
+
+    tasks: list[EpisodeTask]
+    version: int | None
+    """Of the weights they must be played with; None where these may change meanwhile."""
+    held_out: bool = False
+    call: Any = None
+    played: Rollout | None = None
+    wanted: bool = True
+    """False once nobody waits for it any more."""
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """For ``SamplerActor.play``."""
+        return self.tasks, self.version, self.held_out
+
+
+@dataclass(eq=False)
+class ActorHandle:
+    """An actor, its queue of shards, and its statistics."""
+
+    index: int
+    actor: Any = None
+    info: ActorInfo | None = None
+    """None while it is being started."""
+    shards: deque[EpisodeShard] = field(default_factory=deque)
+    """Given to it and not done, oldest first; it plays the first."""
+    since: float = 0.0
+    """Latest time at which it can have begun its first shard."""
+    deaths: int = 0
+    """In a row, without a finished shard."""
+    longest_s: float = 0.0
+    """That it took for a shard."""
+    tokens: int = 0
+    busy_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return f"sampler {self.index}"
+
+    def overdue_in(self, timeout: float | None) -> float | None:
+        """Return the seconds until its first shard is overdue; None if it never is.
+
+        Shards that are slow by nature get more time: twice the longest so far, and twice as much
+        after each loss.
+        """
+        if timeout is None or not self.shards:
+            return None
+        limit: float = max(timeout, 2 * self.longest_s) * 2**self.deaths
+        return self.since + limit - time.monotonic()
+
+    def finish(self, result: ActorResult) -> None:
+        shard = self.shards.popleft()
+        shard.played = result.rollout
+        now = time.monotonic()
+        self.longest_s = max(self.longest_s, now - self.since)
+        self.deaths, self.since = 0, now
+        self.tokens += result.rollout.tokens
+        self.busy_s += result.busy_s
+
+
+class ActorEngine:
+    """An actor's engine, as far as the trainer asks it: for the probe and a warm start.
+
+    Without a cluster it only answers what ``info`` says.
+    """
+
+    shares_model = False
+
+    def __init__(
+        self, info: ActorInfo, cluster: RayCluster | None = None, actor: Any = None
+    ) -> None:
+        self._cluster, self._actor = cluster, actor
+        self.context_length, self.version = info.context_length, 0
+        if info.dtype is not None:
+            self.dtype = info.dtype
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        assert self._cluster is not None
+        call = self._cluster.call(self._actor, "generate", list(requests))
+        found: list[Completion] = self._cluster.result(call)
+        return found

@@ -17,8 +17,13 @@ from contextlib import suppress
 import torch
 
 from llm_gym_agents.config import RayConfig
-from llm_gym_agents.distributed.ray.actor import ActorInfo, ActorSetup, SamplerActor
-from llm_gym_agents.distributed.ray.actor_handle import ActorHandle, EpisodeShard
+from llm_gym_agents.distributed.ray.actor import (
+    ActorHandle,
+    ActorInfo,
+    ActorSetup,
+    EpisodeShard,
+    SamplerActor,
+)
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, RayCluster
 from llm_gym_agents.distributed.ray.weight_transport import Weights, WeightTransport
 from llm_gym_agents.engines.base import EngineError
@@ -31,15 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class ActorPool:
-    """Actors, kept alive.
-
-    Args:
-        cluster: Where they live; it is closed with the pool.
-        setup: What each of them is built from.
-        settings: How many there are, and how long each may take.
-        weights: Opens the weights of the learner at every push.
-        device: Of the learner.
-    """
+    """Actors, kept alive."""
 
     def __init__(
         self,
@@ -68,7 +65,6 @@ class ActorPool:
 
     @property
     def info(self) -> ActorInfo:
-        """What the first actor says about itself."""
         info = self.actors[0].info
         assert info is not None
         return info
@@ -84,7 +80,6 @@ class ActorPool:
         shard.call = self.cluster.call(actor.actor, "play", *shard.arguments)
 
     def push(self, version: int) -> int:
-        """Give every actor the present weights; return how many weights were compared."""
         lost = self.transport.push(self.actors, version, self._settings.timeout)
         self.version = version
         for actor, why in lost.items():
@@ -92,7 +87,6 @@ class ActorPool:
         return self.transport.compared
 
     def forget(self) -> None:
-        """Empty the prefix caches of all engines."""
         for call in [self.cluster.call(each.actor, "forget") for each in self.actors]:
             with suppress(ActorLostError):  # it is replaced when it is to play
                 self.cluster.result(call)

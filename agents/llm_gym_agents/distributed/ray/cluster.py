@@ -21,11 +21,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.config import RayConfig
-from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.engines.base import EngineError, restored_environ
 
 PLAY, WEIGHTS = "play", "weights"
 """The two threads of an actor: one plays, the other does everything else."""
@@ -92,7 +91,7 @@ class RayCluster:
                 "num_cpus": max(os.cpu_count() or 1, self._settings.num_actors),
             }
         # Actors inherit the environment in which a cluster on this machine is started.
-        with _no_banner(), patch.dict(os.environ), _as_cluster_error("cannot be reached"):
+        with _no_banner(), restored_environ(), _as_cluster_error("cannot be reached"):
             for name in _TORCHRUN:
                 os.environ.pop(name, None)
             if own and self._gpus is not None:
@@ -180,7 +179,6 @@ class RayCluster:
             raise _lost_cluster("is gone", error) from error
 
     def kill(self, actor: Any) -> None:
-        """End an actor at once."""
         with suppress(self._ray.exceptions.RayError, RuntimeError):
             self._ray.kill(actor)
 

@@ -28,14 +28,20 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore, RayConfig
 from llm_gym_agents.distributed.build import build_policy, device_of
-from llm_gym_agents.distributed.ray.actor import ActorInfo, ActorResult, actor_setup
-from llm_gym_agents.distributed.ray.actor_handle import ActorEngine, ActorHandle, EpisodeShard
+from llm_gym_agents.distributed.ray.actor import (
+    ActorEngine,
+    ActorHandle,
+    ActorInfo,
+    ActorResult,
+    EpisodeShard,
+    actor_setup,
+)
 from llm_gym_agents.distributed.ray.actor_pool import ActorPool, gpu_assignment
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 from llm_gym_agents.distributed.ray.main_rank import HEARTBEAT_S, MainRank
 from llm_gym_agents.engines.base import Engine, EngineError
 from llm_gym_agents.engines.weight_check import Probe
-from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, probe_is_due
+from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, WeightPublisher
 from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.model.weights import is_sharded, served_names
 from llm_gym_agents.rollouts.policy import LLMPolicy
@@ -77,15 +83,7 @@ def ray_players(
 
 
 class RaySampler:
-    """Plays named episodes on many actors.
-
-    Args:
-        main: Runs work in the process that has the actors.
-        start: Starts the actors; called in that process only.
-        make_policy: Returns a policy like that of every actor, around an engine.
-        settings: How far actors may play ahead, and how long they may take.
-        shard_size: Episodes of a shard; None gives every actor one shard of a batch.
-    """
+    """Plays named episodes on many actors."""
 
     def __init__(
         self,
@@ -113,18 +111,15 @@ class RaySampler:
 
     @property
     def pool(self) -> ActorPool:
-        """The actors, in the main process."""
         assert self.actor_pool is not None
         return self.actor_pool
 
     @property
     def env_id(self) -> str | None:
-        """Of the environments, if they are registered."""
         return self._info.env_id
 
     @property
     def has_splits(self) -> bool:
-        """Whether the environments tell training instances from held-out ones."""
         return self._info.has_splits
 
     @cached_property
@@ -139,21 +134,17 @@ class RaySampler:
         tasks: Sequence[EpisodeTask],
         version: int | None = None,
         *,
-        greedy: bool = False,
         held_out: bool = False,
     ) -> Rollout:
-        """Play ``tasks`` to the end; see ``Sampler.play``."""
-        return self._main.run_on_main(lambda: self._play(tasks, version, greedy, held_out))
+        return self._main.run_on_main(lambda: self._play(tasks, version, held_out))
 
-    def _play(
-        self, tasks: Sequence[EpisodeTask], version: int | None, greedy: bool, held_out: bool
-    ) -> Rollout:
+    def _play(self, tasks: Sequence[EpisodeTask], version: int | None, held_out: bool) -> Rollout:
         pool, staleness = self.pool, self._settings.staleness
         require_version(version, pool.version)
-        trains = version is not None and not greedy and not held_out
+        trains = version is not None and not held_out
         shards = self._given_ahead(tasks, version) if trains else None
         if shards is None:
-            shards = self._give(tasks, None if staleness else version, greedy, held_out)
+            shards = self._give(tasks, None if staleness else version, held_out)
         if trains:
             self._give_ahead(pool.version)
         try:
@@ -172,14 +163,13 @@ class RaySampler:
         self,
         tasks: Sequence[EpisodeTask],
         version: int | None,
-        greedy: bool = False,
         held_out: bool = False,
     ) -> list[EpisodeShard]:
         """Split tasks into shards and give them to the actors in turn."""
         actors = self.pool.actors
         size = self._shard_size or -(-len(tasks) // len(actors)) or None
         split = split_tasks(tasks, size)
-        shards = [EpisodeShard(each, version, greedy, held_out) for each in split]
+        shards = [EpisodeShard(each, version, held_out) for each in split]
         for at, shard in enumerate(shards):
             self.pool.assign(actors[at % len(actors)], shard)
         return shards
@@ -233,7 +223,6 @@ class RaySampler:
     # --- weights ---------------------------------------------------------------------------
 
     def push(self, version: int) -> int:
-        """Give every actor the present weights; return how many weights were compared."""
         if version < self.pool.version:  # the run went back: what was played ahead is of no use
             for shards in self._ahead.values():
                 _drop(shards)
@@ -241,53 +230,29 @@ class RaySampler:
         return self.pool.push(version)
 
     def forget(self) -> None:
-        """Empty the prefix caches of all engines."""
         if not self._settings.staleness:  # else they are playing, and last bits may differ anyway
             self.pool.forget()
 
     def close(self) -> None:
-        """End every actor, and the cluster if it was started here. Safe to call twice."""
         if self.actor_pool is not None:
             self.actor_pool.close()
 
 
-class RayPublisher:
-    """Keeps every actor on the trained weights; see ``learn.publish.Publisher``.
-
-    Args:
-        sampler: Whose actors they are.
-        main: Runs work in the process that has the actors.
-        probe: Compares actors that compute with another program than the learner.
-    """
+class RayPublisher(WeightPublisher):
+    """Keeps every actor on the trained weights."""
 
     def __init__(self, sampler: RaySampler, main: MainRank, probe: Probe | None) -> None:
         self._sampler, self._main, self._probe = sampler, main, probe
-        self._pushes = 0
-        self._outdated = False
-        self.version = 0
-        """Of the weights that the actors have."""
-
-    def sleep_until_published(self) -> None:
-        """Note that the weights will change; the actors go on with theirs."""
-        self._outdated = True
-
-    def publish_if_outdated(self) -> None:
-        """Publish the weights that an interrupted or failed update has left."""
-        if self._outdated:
-            self.publish(self.version)
-
-    def publish(self, version: int) -> dict[str, float]:
-        """Give every actor the present weights; return metrics of it and of the last batch."""
-        metrics = self._main.run_on_main(lambda: self._publish(version))
-        self.version, self._outdated = version, False
-        return metrics
 
     def _publish(self, version: int) -> dict[str, float]:
+        """Give every actor the present weights; return metrics of it and of the last batch."""
+        return self._main.run_on_main(lambda: self._push(version))
+
+    def _push(self, version: int) -> dict[str, float]:
         start = time.perf_counter()
         metrics: dict[str, float] = {CHECKED: self._sampler.push(version)}
         pool = self._sampler.pool
-        self._pushes += 1
-        if self._probe is not None and probe_is_due(self._pushes, pool.transport.proven):
+        if self._probe_is_due(pool.transport.proven) and self._probe is not None:
             engine = ActorEngine(pool.info, pool.cluster, pool.actors[0].actor)
             engine.version = version
             metrics[PROBE_GAP] = self._probe.check(cast(Engine, engine))
@@ -295,7 +260,6 @@ class RayPublisher:
         return metrics | self._sampler.metrics
 
     def empty_cache(self) -> None:
-        """Empty the engines' prefix caches, so that a resumed run computes the same bits."""
         self._main.run_on_main(self._sampler.forget)
 
 

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_gym_agents.distributed.ray.actor import gpu_uuid
-from llm_gym_agents.distributed.ray.actor_handle import ActorHandle
+from llm_gym_agents.distributed.ray.actor import ActorHandle, gpu_uuid
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.engines.weight_check import WeightCheck, cast_and_sum
@@ -113,13 +112,7 @@ class WeightTransport:
 
 
 class ActorCalls:
-    """Calls to several actors at once; an actor that is lost is left out from then on.
-
-    Args:
-        cluster: Where they live.
-        actors: Who is called.
-        timeout: Seconds that one of them may take to answer; None for any.
-    """
+    """Calls to several actors at once; an actor that is lost is left out from then on."""
 
     def __init__(
         self, cluster: RayCluster, actors: Sequence[ActorHandle], timeout: float | None

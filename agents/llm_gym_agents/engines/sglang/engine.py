@@ -110,14 +110,12 @@ class SGLangEngine(Engine):
     # --- sampling ------------------------------------------------------------------------
 
     def submit(self, requests: Iterable[Request]) -> None:
-        """Send requests: all of them, or none if one is refused."""
         self._need_open()
         bodies = [(request, self._body(request)) for request in requests]
         for request, body in bodies:
             self._requests[self._calls.begin(body)] = request
 
     def poll(self, timeout: float | None = None) -> list[Completion]:
-        """Wait for a reply; return all that are there. See ``Engine.poll``."""
         self._need_open()
         finished: list[Completion] = []
         patience = self.stall_s if timeout is None else max(0.0, timeout)
@@ -133,7 +131,6 @@ class SGLangEngine(Engine):
 
     @property
     def running(self) -> int:
-        """Requests that were submitted and not yet returned."""
         return len(self._requests)
 
     def cancel(self) -> list[Completion]:
@@ -202,7 +199,6 @@ class SGLangEngine(Engine):
     def score(
         self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> list[list[float]]:
-        """Return the log-prob of every token of each sequence but the first."""
         self._need_open()
         if temperature != 1.0:
             raise ConfigError(f"SGLang scores at temperature 1 only, got {temperature}")
@@ -294,13 +290,7 @@ _LEAST = -sys.float_info.max
 
 
 def read_reply(answer: Any, vocabulary: int, most: int) -> tuple[str, str, list[int], list[float]]:
-    """Return how a reply ended, what the server says about that, its ids and their log-probs.
-
-    Args:
-        answer: As it came.
-        vocabulary: Size of the vocabulary.
-        most: Tokens that were asked for.
-    """
+    """Return how a reply ended, what the server says about that, its ids and their log-probs."""
     about = _row(_row(answer, "an answer").get("meta_info"), "meta_info")
     finish = _row(about.get("finish_reason"), "finish_reason")
     kind = finish.get("type")

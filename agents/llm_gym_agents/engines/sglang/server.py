@@ -44,14 +44,7 @@ def need_sglang() -> None:
 
 
 class SGLangServer:
-    """Answers requests at ``url``.
-
-    Args:
-        url: Of a server that runs already; None starts one.
-        path: The model to serve, if one is started.
-        arguments: More of SGLang's own command line, such as ``["--attention-backend", "triton"]``.
-        start_s: Seconds until it must be ready.
-    """
+    """Answers requests at ``url``."""
 
     def __init__(
         self,

@@ -121,7 +121,6 @@ class CausalModel:
         return kinds if len(kinds) > 1 else next(iter(kinds.values()))
 
     def logits(self, hidden_NC: Tensor) -> Tensor:
-        """Return the logits ``[N, V]`` in float32."""
         logits_NV: Tensor = self._inner.get_output_embeddings()(hidden_NC).float()
         return scale_logits(logits_NV, *logit_scaling(self.config.get_text_config()))
 

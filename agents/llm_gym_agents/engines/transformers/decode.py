@@ -44,13 +44,7 @@ class _Shape:
 
 
 class Decoder:
-    """The running batch of one model.
-
-    Args:
-        model: What samples.
-        max_rows: Most replies that run at once.
-        prefix_cache: Whether what was read once serves other prompts that begin alike.
-    """
+    """The running batch of one model."""
 
     def __init__(self, model: CausalModel, max_rows: int, prefix_cache: bool) -> None:
         self.model = model
@@ -65,7 +59,6 @@ class Decoder:
 
     @property
     def room(self) -> int:
-        """How many rows may join."""
         return self.pool.free
 
     def join(self, rows: Sequence[Row]) -> list[Row]:
@@ -115,7 +108,6 @@ class Decoder:
         return finished
 
     def cancel(self) -> list[Row]:
-        """Drop every row and return them."""
         dropped = list(self._rows.values())
         for slot, row in self._rows.items():
             self.pool.give(slot, row.prompt)

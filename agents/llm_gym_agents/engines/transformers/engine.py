@@ -110,12 +110,10 @@ class TransformersEngine(Engine):
     # --- sampling ------------------------------------------------------------------------
 
     def submit(self, requests: Iterable[Request]) -> None:
-        """Queue requests: all of them, or none if one is refused."""
         self._need_open()
         self._waiting.extend([self._row(request) for request in requests])
 
     def poll(self, timeout: float | None = None) -> list[Completion]:
-        """Work until a reply has finished; return all that have. See ``Engine.poll``."""
         self._need_open()
         if not self.running:
             return []
@@ -134,11 +132,9 @@ class TransformersEngine(Engine):
 
     @property
     def running(self) -> int:
-        """Requests that were submitted and not yet returned."""
         return len(self._waiting) + len(self._decoder)
 
     def cancel(self) -> list[Completion]:
-        """Drop whatever is running, and return it as far as it got."""
         dropped = [*self._decoder.cancel(), *self._waiting]
         self._waiting.clear()
         return [row.completion() for row in dropped]
@@ -168,7 +164,6 @@ class TransformersEngine(Engine):
     def score(
         self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> list[list[float]]:
-        """Return the log-prob of every token of each sequence but the first."""
         self._need_open()
         if not temperature > 0:
             raise ConfigError(f"temperature must be above 0 to score, got {temperature}")
@@ -190,7 +185,10 @@ class TransformersEngine(Engine):
         """
         self._need_open()
         self.need_idle()
-        load_in_place(self.model, named_tensors)
+        given = dict(named_tensors)
+        own = _checked(self.model, given)
+        _need_all(self.model, {id(own[name]) for name in given}, "; nothing was changed")
+        _copy(own, given)
         self.version = version
         self.forget()
 
@@ -198,12 +196,15 @@ class TransformersEngine(Engine):
         """Copy some of the weights in place; all of the bucket, or nothing if one does not fit."""
         self._need_open()
         self.need_idle()
-        self._reached |= load_some(self.model, dict(in_bucket(bucket)))
+        given = dict(in_bucket(bucket))
+        own = _checked(self.model, given)
+        _copy(own, given)
+        self._reached |= {id(own[name]) for name in given}
 
     def finish_loading(self, version: int) -> None:
         """Go on with what was copied; refuse if that was not all."""
         reached, self._reached = self._reached, set()
-        need_all(self.model, reached)
+        _need_all(self.model, reached)
         self.version = version
         self.forget()
 
@@ -213,7 +214,6 @@ class TransformersEngine(Engine):
         return None if found is None else found.dtype
 
     def weight_sums(self) -> list[dict[str, WeightSum]]:
-        """Return the sums of the weights that are sampled with."""
         return [weight_sums(self._named().items())]
 
     def _named(self) -> dict[str, Tensor]:
@@ -248,7 +248,6 @@ class TransformersEngine(Engine):
         self.forget()
 
     def forget(self) -> None:
-        """Empty the prefix cache."""
         self._decoder.forget()
         self._weights = fingerprint(self.model)
 
@@ -257,26 +256,7 @@ class TransformersEngine(Engine):
             raise EngineError("the engine is closed")
 
 
-def load_in_place(model: nn.Module, named_tensors: Iterable[tuple[str, Tensor]]) -> None:
-    """Copy tensors into the parameters and buffers of the same name.
-
-    A tensor that already is the parameter costs nothing. Of parameters that share their memory
-    one name is enough. Nothing is changed unless every name and shape fits.
-    """
-    given = dict(named_tensors)
-    own = _checked(model, given)
-    need_all(model, {id(own[name]) for name in given}, "; nothing was changed")
-    _copy(own, given)
-
-
-def load_some(model: nn.Module, given: Mapping[str, Tensor]) -> set[int]:
-    """Copy tensors in place, all or none; return what was reached, for ``need_all``."""
-    own = _checked(model, given)
-    _copy(own, given)
-    return {id(own[name]) for name in given}
-
-
-def need_all(model: nn.Module, reached: set[int], fate: str = "") -> None:
+def _need_all(model: nn.Module, reached: set[int], fate: str = "") -> None:
     """Raise ``ConfigError`` unless every parameter was reached, under one of its names."""
     missing = [name for name, one in model.named_parameters() if id(one) not in reached]
     if missing:

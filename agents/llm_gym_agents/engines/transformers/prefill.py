@@ -55,13 +55,7 @@ class _Reading:
 
 
 class Prefill:
-    """One wave of prompts.
-
-    Args:
-        model: Reads them.
-        cache: Where their keys and values go.
-        pool: Whose slots they get.
-    """
+    """One wave of prompts."""
 
     def __init__(self, model: CausalModel, cache: SlotCache, pool: SlotPool) -> None:
         self._model, self._cache, self._pool = model, cache, pool

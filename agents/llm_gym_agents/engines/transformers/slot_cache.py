@@ -43,10 +43,6 @@ class SlotCache(Cache):
     """A transformers cache whose rows are slots.
 
     ``plan`` says what the next forward does. ``reserve`` makes room beforehand.
-
-    Args:
-        layers: Of the model.
-        count: Most slots there will ever be.
     """
 
     plan: Batch
@@ -81,7 +77,6 @@ class SlotCache(Cache):
             states_SLHD[write, :length] = states_SLHD[read, :length]
 
     def swap(self, first: list[int], second: list[int]) -> None:
-        """Exchange slots pairwise."""
         for states_SLHD, read, write in self._each(first + second, second + first):
             states_SLHD[write] = states_SLHD[read]
 
@@ -92,7 +87,6 @@ class SlotCache(Cache):
                 states_SLHD.zero_()
 
     def free(self) -> None:
-        """Give the memory back."""
         self.slots = self.length = 0
         for layer in self._own:
             layer.states = []
@@ -187,10 +181,6 @@ class SlotPool:
 
     A slot that is given back keeps its ids until somebody needs the room, and a slot that is
     taken may serve as an example, too: what it holds is known from ``note`` on.
-
-    Args:
-        count: Number of slots.
-        keep: Whether slots keep their ids at all.
     """
 
     def __init__(self, count: int, keep: bool) -> None:
@@ -203,11 +193,9 @@ class SlotPool:
 
     @property
     def free(self) -> int:
-        """How many slots can be taken."""
         return len(self._empty) + len(self._kept)
 
     def ids(self, slot: int) -> list[int]:
-        """Return the ids that ``slot`` is known to hold."""
         return self._ids.get(slot, [])
 
     def take(self) -> int:
@@ -235,7 +223,6 @@ class SlotPool:
             heapq.heappush(self._empty, slot)
 
     def note(self, slot: int, ids: list[int]) -> None:
-        """Note what ``slot`` holds."""
         self._forget(slot)
         if self.keep and ids:
             self._ids[slot] = ids
@@ -252,7 +239,6 @@ class SlotPool:
         self.note(free, of_taken)
 
     def forget(self) -> None:
-        """Forget what all slots hold."""
         self._empty.extend(self._kept)
         heapq.heapify(self._empty)
         for known in (self._kept, self._ids, self._marks, self._slot_of):

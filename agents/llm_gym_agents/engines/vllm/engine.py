@@ -139,7 +139,6 @@ class VLLMEngine(Engine):
     # --- sampling ------------------------------------------------------------------------
 
     def submit(self, requests: Iterable[Request]) -> None:
-        """Queue requests: all of them, or none if one is refused."""
         self._need_open()
         ready = [self._prepare(request) for request in requests]
         names = [str(next(self._names)) for _ in ready]
@@ -154,7 +153,6 @@ class VLLMEngine(Engine):
                 raise
 
     def poll(self, timeout: float | None = None) -> list[Completion]:
-        """Work until a reply has finished; return all that have. See ``Engine.poll``."""
         self._need_open()
         deadline = None if timeout is None else time.monotonic() + timeout
         finished: list[Completion] = []
@@ -168,7 +166,6 @@ class VLLMEngine(Engine):
 
     @property
     def running(self) -> int:
-        """Requests that were submitted and not yet returned."""
         return len(self._requests)
 
     def cancel(self) -> list[Completion]:
@@ -324,7 +321,6 @@ class VLLMEngine(Engine):
             self._asleep = True
 
     def wake(self) -> None:
-        """Take the memory again."""
         if self._asleep:
             self._asleep = False
             self._need_open()
@@ -335,7 +331,6 @@ class VLLMEngine(Engine):
     # --- life and death ------------------------------------------------------------------
 
     def close(self) -> None:
-        """Drop what is running, end vLLM and free its memory. Safe to call twice."""
         self._vllm.close()
 
     def _need_open(self) -> None:

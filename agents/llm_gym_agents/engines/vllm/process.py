@@ -23,15 +23,7 @@ from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 
 
 class VLLMProcess:
-    """A running vLLM, until ``close`` or its first failure.
-
-    Args:
-        path: A model folder or a hub name.
-        separate: Whether vLLM runs in a process of its own.
-        stall_s: Seconds after which a process that says nothing is given up.
-        replies: What is under way; it is lost when vLLM ends, and emptied then.
-        settings: vLLM's own.
-    """
+    """A running vLLM, until ``close`` or its first failure."""
 
     def __init__(
         self,
@@ -57,7 +49,6 @@ class VLLMProcess:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is one to call."""
         return self._llm is not None
 
     @property
@@ -105,7 +96,6 @@ class VLLMProcess:
         ) from cause
 
     def close(self) -> None:
-        """Drop what is running, end vLLM and free its memory. Safe to call twice."""
         llm, self._llm = self._llm, None
         self._replies.clear()
         if llm is not None:

@@ -20,10 +20,9 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
-from unittest.mock import patch
 
 from llm_gym.core.errors import MissingExtraError, install_command
-from llm_gym_agents.engines.base import EngineError, FinishReason, Sampling
+from llm_gym_agents.engines.base import EngineError, FinishReason, Sampling, restored_environ
 from llm_gym_agents.engines.replies import portable_pattern
 
 _WORKER_SIDE = "llm_gym_agents.engines.vllm.worker.WorkerSide"
@@ -67,12 +66,8 @@ def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings:
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
         "VLLM_CPU_KVCACHE_SPACE": str(int(cache_gb or 1)),
     }
-    with (
-        patch.dict(os.environ, told),  # vLLM has no other way to be told these
-        _interruptible(),
-        _interrupts_are_ours(),
-        warnings.catch_warnings(),
-    ):
+    with restored_environ(), _interruptible(), _interrupts_are_ours(), warnings.catch_warnings():
+        os.environ.update(told)  # vLLM has no other way to be told these
         warnings.simplefilter("ignore")
         logging.getLogger("vllm").setLevel(told["VLLM_LOGGING_LEVEL"].upper())
         settings |= _by_platform(cache_gb, eager=settings.get("enforce_eager", False))

@@ -65,7 +65,6 @@ def test_no_tokens_give_a_loss_of_zero() -> None:
         ("mean", {}, "token-mean"),
         ("seq-mean-token-sum-norm", {}, "norm_length"),
         ("token-mean", {"norm_length": 5}, "norm"),
-        ("token-mean", {"world_size": 0}, "world_size"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(mode: str, settings: dict[str, int], what: str) -> None:

@@ -16,7 +16,6 @@ from llm_gym_agents.algo import (
     PolicyInputs,
     StreamError,
     aggregate_loss,
-    compute_policy_loss,
     get_policy_loss,
     importance_weights,
     mismatch_metrics,
@@ -63,7 +62,7 @@ def test_ppo_matches_its_definition(
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("ppo", {}), ("ppo", {"clip_ratio": (0.1, 0.4), "dual_clip": None}), ("gpg", {})],
+    [("ppo", {}), ("ppo", {"clip_ratio": (0.1, 0.4), "dual_clip": None})],
 )
 def test_gradients_are_exact(name: str, settings: dict[str, object]) -> None:
     inputs = random_inputs()
@@ -126,7 +125,7 @@ def test_cispo_has_no_lower_bound_by_default() -> None:
     assert get_policy_loss("cispo")(inputs).loss_T.item() == pytest.approx(6 * math.exp(-5))
 
 
-@pytest.mark.parametrize("name", ["ppo", "gspo", "cispo", "gpg"])
+@pytest.mark.parametrize("name", ["ppo", "gspo", "cispo"])
 @pytest.mark.parametrize("advantage", [-1.0, 0.0, 1.0])
 @pytest.mark.parametrize("gap", [-1e3, 1e3])
 def test_an_absurd_ratio_gives_a_finite_loss_and_gradient(
@@ -145,7 +144,7 @@ def test_bfloat16_log_probs_are_computed_in_float32() -> None:
     narrow = inputs_of(
         inputs.log_prob_T.detach().bfloat16(), inputs.old_log_prob_T, inputs.advantages_T, EPISODES
     )
-    for name in ("ppo", "gspo", "cispo", "gpg"):
+    for name in ("ppo", "gspo", "cispo"):
         assert get_policy_loss(name)(narrow).loss_T.dtype == torch.float32
 
 
@@ -165,24 +164,6 @@ def test_settings_outside_their_range_are_refused(name: str, value: object) -> N
 def test_every_entry_must_be_one_per_token() -> None:
     with pytest.raises(StreamError, match="advantages_T"):
         inputs_of(torch.zeros(2), torch.zeros(2), torch.zeros(3), torch.tensor([2]))
-
-
-def test_the_samplers_log_probs_weigh_the_loss_by_default() -> None:
-    old = torch.tensor([[-1.0, -1.0, -1.0]])
-    sampler = torch.tensor([[-1.0, -1.5, -9.0]])
-    mask, advantages = torch.ones(1, 3), torch.ones(1, 3)
-    loss, metrics = compute_policy_loss(old, old, advantages, mask, sampler_log_probs=sampler)
-    assert loss.item() == pytest.approx(-(1 + math.exp(0.5) + 2) / 3)
-    assert metrics["mismatch/truncated"] == pytest.approx(1 / 3)
-    capped, _ = compute_policy_loss(
-        old, old, advantages, mask, sampler_log_probs=sampler, importance_cap=1.0
-    )
-    assert capped.item() == pytest.approx(-1.0)
-    off, metrics = compute_policy_loss(
-        old, old, advantages, mask, sampler_log_probs=sampler, importance_cap=None
-    )
-    assert off.item() == pytest.approx(-1.0)
-    assert metrics["mismatch/log_prob_max"] == pytest.approx(8.0)
 
 
 OLD = torch.tensor([-1.0, -2.0, -1.0, -0.5])

@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from llm_gym_agents.engines.base import EngineError, Request, Sampling, sample_requests
+from llm_gym_agents.engines.base import EngineError, Request, Sampling
 from llm_gym_agents.engines.transformers import prefill
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.transformers.slot_cache import SlotPool
@@ -77,7 +77,7 @@ def test_conversations_are_exact_and_read_only_what_is_new(model, read):
 def test_equal_prompts_are_read_once(model, read):
     engine = TransformersEngine(model, end_ids=[])
     read.clear()
-    requests = sample_requests(ids(40), 16, Sampling(max_tokens=3))
+    requests = [Request(ids(40), Sampling(max_tokens=3), seed) for seed in range(16)]
     completions = engine.generate(requests)
     assert read == [40, 16, 16]
     assert worst_error(model, requests, completions) <= TOLERANCE

@@ -15,12 +15,11 @@ from pathlib import Path
 from llm_gym_agents.commands import train
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO
-from llm_gym_agents.learn.schedule import Curriculum
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.run.checkpoints import Checkpoints
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 from llm_gym_agents.trainer import PPOTrainer
-from tests.agents.checkpoint.checkpoint_run import die_at, in_fork
+from tests.agents.run.checkpoint_run import die_at, in_fork
 
 BASE = {
     "environment": {
@@ -45,7 +44,6 @@ VARIANTS = {
     "grpo": {"training": {"adv_estimator": "grpo", "group_size": 2, "kl": "reward"}},
     "lora": {"model": {"lora_rank": 2}, "training": {"kl": "loss"}},
     "separate": {"model": {"critic": "separate"}, "training": {"adv_estimator": "gae_turn"}},
-    "remax": {"training": {"adv_estimator": "remax"}},
     "guards": {
         "model": {"critic": "detached"},
         "training": {
@@ -54,7 +52,6 @@ VARIANTS = {
             "normalise_values": True,
         },
     },
-    "curriculum": {"environment": {"env_id": "llm_gym/TextGame-v0", "curriculum": 0.7}},
 }
 MOMENTS = {
     "play": (LLMPolicy, "forward", 5),
@@ -78,9 +75,6 @@ def settings(folder, variant):
 
 
 def fit(folder, variant, moment=None):
-    if variant == "curriculum":  # as if every batch had been won: the model hardly ever wins
-        real = Curriculum.update
-        Curriculum.update = lambda self, success: real(self, 1.0)
     if moment is not None:
         arm(folder, MOMENTS[moment])
     PPOTrainer(settings(folder, variant)).fit()
@@ -124,7 +118,7 @@ def compare(folder, variant, moments, command):
     whole = folder / "whole"
     assert in_fork(lambda: fit(whole, variant)) == 0
     expected = outcome(whole)
-    moving = ("kl/coef", "env/difficulty", "policy/entropy_coef", "value/scale_mean")
+    moving = ("train/lr", "value/scale_mean")
     found = {name: [row.get(name) for row in expected[0]] for name in moving}
     assert len({row["policy/entropy"] for row in expected[0]}) == 4, "nothing was learnt"
     for moment in moments:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.checkpoint import checkpoint_run, resume_run
+from tests.agents.run import checkpoint_run, resume_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
@@ -21,7 +21,7 @@ def found(tmp_path_factory):
 
 
 def test_killed_at_any_touch_of_the_disk_during_a_save(found):
-    # Every touch: ``python tests/agents/checkpoint/checkpoint_run.py FOLDER kill_everywhere=1``.
+    # Every touch: ``python tests/agents/run/checkpoint_run.py FOLDER kill_everywhere=1``.
     assert isinstance(found["kill_everywhere"], dict), found["kill_everywhere"]
     assert found["kill_everywhere"]["kills"] >= 9
 
@@ -68,9 +68,8 @@ KILLS = {
     "grpo": ("step later",),
     "lora": ("row",),
     "guards": ("step later",),
-    "curriculum": ("step later",),
 }
-"""All: ``python tests/agents/checkpoint/resume_run.py FOLDER gae grpo lora separate ...``."""
+"""All: ``python tests/agents/run/resume_run.py FOLDER gae grpo lora separate ...``."""
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +95,5 @@ def test_the_command_resumes_too(resumed):
 
 def test_what_decides_the_next_step_has_moved_by_then(resumed):
     """Otherwise equal numbers would prove nothing."""
-    assert len(set(resumed["grpo"]["kl/coef"])) > 1
-    assert len(set(resumed["lora"]["kl/coef"])) > 1
-    assert len(set(resumed["curriculum"]["env/difficulty"])) > 1
-    assert len(set(resumed["guards"]["policy/entropy_coef"])) > 1
+    assert len(set(resumed["gae"]["train/lr"])) > 1
     assert len(set(resumed["guards"]["value/scale_mean"])) > 1

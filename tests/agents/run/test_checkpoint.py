@@ -16,7 +16,7 @@ from llm_gym_agents.run.checkpoints import (
     save_checkpoint,
 )
 from llm_gym_agents.run.state import CheckpointError, Part
-from tests.agents.checkpoint.checkpoint_run import equal, tiny_lm
+from tests.agents.run.checkpoint_run import equal, tiny_lm
 
 IDS = torch.tensor([[1, 5, 9, 2]])
 

@@ -17,7 +17,7 @@ from llm_gym_agents.run.state import (
     set_optimizer_state,
     set_rng_state,
 )
-from tests.agents.checkpoint.checkpoint_run import equal, tiny_lm
+from tests.agents.run.checkpoint_run import equal, tiny_lm
 
 
 def two_layers(order=("a", "b"), sizes=(3, 2), dtype=torch.float32):

@@ -1,0 +1,56 @@
+"""What vLLM is told of memory."""
+
+import importlib.machinery
+import os
+import sys
+import types
+
+import pytest
+
+from llm_gym_agents.engines.vllm import runtime
+
+
+class LLM:
+    def __init__(self, path, **settings):
+        self.settings, self.cpu_cache = settings, os.environ["VLLM_CPU_KVCACHE_SPACE"]
+
+
+@pytest.fixture
+def started(monkeypatch):
+    def start(is_cpu=False, **settings):
+        vllm, platforms = types.ModuleType("vllm"), types.ModuleType("vllm.platforms")
+        vllm.__spec__ = importlib.machinery.ModuleSpec("vllm", None)
+        vllm.LLM = LLM
+        platforms.current_platform = types.SimpleNamespace(is_cpu=lambda: is_cpu)
+        monkeypatch.setitem(sys.modules, "vllm", vllm)
+        monkeypatch.setitem(sys.modules, "vllm.platforms", platforms)
+        return runtime.start("model", separate=True, gpu_memory_utilization=0.7, **settings)
+
+    return start
+
+
+def test_a_share_is_passed_on_where_no_size_is_given(started):
+    llm = started()
+    assert llm.settings["gpu_memory_utilization"] == 0.7
+    assert "kv_cache_memory_bytes" not in llm.settings
+    assert llm.cpu_cache == "1"
+
+
+def test_on_a_gpu_a_size_takes_the_place_of_the_share(started):
+    llm = started(cache_gb=4)
+    assert llm.settings["kv_cache_memory_bytes"] == 4 * 2**30
+    assert llm.settings["gpu_memory_utilization"] < 0.05, "others may hold nearly all of the card"
+
+
+def test_on_a_gpu_graphs_are_recorded_for_the_turns_of_many_games_unless_none_are_wanted(started):
+    sizes = started().settings["compilation_config"]["cudagraph_capture_sizes"]
+    assert sizes == sorted(set(sizes))
+    assert (sizes[0], sizes[-1]) == (1, 2048)
+    assert "compilation_config" not in started(enforce_eager=True).settings
+    assert "compilation_config" not in started(is_cpu=True).settings
+
+
+def test_on_a_cpu_a_size_is_told_as_it_always_was(started):
+    llm = started(is_cpu=True, cache_gb=3)
+    assert llm.cpu_cache == "3"
+    assert "kv_cache_memory_bytes" not in llm.settings
