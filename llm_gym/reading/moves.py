@@ -8,6 +8,7 @@ Only the last ``WINDOW`` characters count, and all bounds are fixed, so the work
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -17,12 +18,13 @@ from llm_gym.reading.markup import undress
 
 Named = tuple[int, int, str]
 """Start, end and the move in the game's own words."""
-Spans = list[tuple[int, int]]
 Find = Callable[[str], Iterable[Named]]
 WINDOW = 8000
 """Characters of a reply, from its end, in which a move is looked for."""
 _MOST_SENTENCES, _MOST_MOVES, _LONGEST, _NEAR = 80, 9, 600, 160
 """Sentences, moves in a sentence, characters of a sentence, and around a move, that are read."""
+
+CROSSED_OUT = "❌✖✗✘⛔🚫👎"
 
 # --- finders -----------------------------------------------------------------------------------
 
@@ -113,23 +115,17 @@ def apart(found: Iterable[Named]) -> Iterator[Named]:
 
 
 IDIOM = re.compile(
-    r"\b(?:turns|steps|lives|tries|time|nothing|anything|what|moves|cells|\d+)\s+(?:(?:is"
-    r"|are)\s+)?left\b(?!\s+of)|\b(?:one|last) (?:move|turn) left\b|\bleft\s*:"
-    r"|\bleft\s+(?:over\b(?! (?:to )?(?:up|down|right))|to\s+(?:do|go|play)|with|in the game"
-    r"|column|side)\b|\b(?:pull|give|gives|gave|set|sets|end|ends|make|makes|open|opens|line|speed"
-    r"|back|follow|come|add|sum|look|looking|wake|stand|build|mess|break|wind|save|free|clear"
-    r"|catch|keep|use|goes|giving|setting)\s+(?:\w+\s+)?up\b|\bup\s+(?:to\s+(?:\d|you|me|now|this"
-    r"|that)|until|against|front|there)\b|\bupside\b|\b(?:break|slow|calm|sit|settle|write|cut"
-    r"|narrow|boil|track|count|let|shut|breaking)\s+(?:\w+\s+)?down\b|\b(?:the|a|is"
-    r"|no) right (?:move|answer|choice|way|one|thing|direction|order|place|decision|option)\b"
-    r"|\b(?:all|you'?re|you are|that'?s|quite|which way is) right\b"
-    r"|^\W*(?:okay, )?right,(?=\s+(?:i|i'?m|i'?ll|so|let'?s|let|the|my|now|then|that|we|this)\b)"
-    r"|,\s*right\s*\?|(?<!go )(?<!move )(?<!step )\bright\s+(?:now|away|after|before|here|there"
-    r"|next to|answer|corner|side|edge|order|way|move|one)\b|\b(?:(?:(?<!move )is|are|walls?"
-    r"|holes?|lies|exit|somewhere|far|box) (?:\w+ )?(?:to|on|at)|from|of|in) (?:the|its|your"
-    r"|my) (?:left|right)\b(?: and (?:the )?(?:left|right)\b)?|\b(?:on|at) (?:the|its|your"
-    r"|my) (?:left|right)\b|\b(?:left|right|up|down)(?=\s*-\s*(?:left|right|up|down|most|hand)\b)"
-    r"|\b(?:top|bottom|upper|lower)[\s-]+(?:left|right)\b",
+    r"\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+) (?:is |are )?left\b|\bleft\s*:"
+    r"|\bleft (?:over|to (?:do|go|play)|with|column|side)\b|\bup (?:to (?:\d|you|me|now)|there)\b"
+    r"|\b(?:give|set|end|make|look|looking|goes|add|back|keep|line|open|time is) (?:\w+ )?up\b"
+    r"|\b(?:break|slow|calm|write|narrow|count|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are"
+    r"|that'?s|quite|which way is) right\b|^\W*(?:okay, )?right,(?=\s+(?:i|i'?m|i'?ll|so|let'?s"
+    r"|let|the|my|now|then|that|we|this)\b)|(?<!go )(?<!move )(?<!step )\bright (?:now|away|after"
+    r"|before|here|there|next to|answer|move|corner|side|edge|order|way|one|choice|thing"
+    r"|direction|place|decision|option)\b|\b(?:(?:(?<!move )is|are|walls?|holes?|lies|exit"
+    r"|somewhere|far|box) (?:\w+ )?to|from|of|in|on|at) (?:the|its|your|my) (?:left"
+    r"|right)\b(?: and (?:the )?(?:left|right)\b)?|\b(?:left|right|up|down)(?=\s*-\s*(?:left"
+    r"|right|up|down|most|hand)\b)|\b(?:top|bottom|upper|lower)[ -]+(?:left|right)\b",
     re.IGNORECASE,
 )
 """Words that are no direction where they stand: "Turns left: 5", "the right move", "I give up"."""
@@ -175,156 +171,122 @@ def find_pattern(text: str, pattern: str) -> Iterator[Named]:
         yield one.start(), one.end(), one[0]
 
 
-# --- what a sentence does with a move ----------------------------------------------------------
+# --- what a sentence does with a move ------------------------------------------------------------
 
-CROSSED_OUT = "❌✖✗✘⛔🚫👎"
 SENTENCES = re.compile(
-    r"(?<=[.!?;])(?<!\bvs\.)(?<!e\.g\.)(?<!i\.e\.)[\"'”’)*_]*\s+|\n+|(?<=\.\.\.)|,?\s+(?=(?:and"
-    r"|but) if\b)"
+    r"(?<=[.!?;])(?<!\bvs\.)(?<!e\.g\.)[\"'”’)*_]*\s+|\n+|(?<=\.\.\.)"
+    r"|,?\s+(?=(?:and|but) if\b)"
 )
-_OBSTACLE = r"(?:walls?|holes?|dead end|nowhere|trap|cliff|mine|corner(?! case))\b"
+_OBSTACLE = r"(?:walls?|holes?|dead end|nowhere|trap|cliff|mine)\b"
 _NOT = (
-    rf"\b(?:not|isn'?t)\b(?! (?:an? |the )?{_OBSTACLE})|n't\b|\b(?:never|dont|cannot|cant|wont"
-    rf"|neither|nor"
-    r"|unable|far from|rul(?:e|ed|ing) out|nicht|kein\w*|niemals|pas|jamais|nunca|não|nie|не|нет)\b"
-    rf"|[不没别別勿{CROSSED_OUT}]|ない|ません|だめ|않|못|아니"
+    rf"\b(?:not|isn'?t)\b(?! (?:an? |the )?{_OBSTACLE})|n't\b|\b(?:never|cannot|neither|nor"
+    rf"|far from|rul(?:e|ed|ing) out|nicht|kein|pas|nunca|не)\b|[不没别{CROSSED_OUT}]"
 )
 DENIED_BEFORE = re.compile(
-    rf"{_NOT}|\b(?:no|without|refus\w+|declin\w+|instead of|rather than|other than|except|(?:any"
-    rf"|every)thing"
-    r" but|(?:all|nothing) but|against|reject\w*|dismiss\w*|forbid\w*|disagree\w*|hate|dislike"
-    r"|forget|opposite of|(?:avoid\w*|stop|skip\w*|ignor\w+|cancel\w*|undo|abandon\w*"
-    r"|discard\w*)(?!.*\bby\b))\b|\b(?:unwise|foolish|mistake|bad idea|pointless|dangerous|risky"
-    r"|wrong|impossible|illegal|fatal)\b[^,;]{0,20}\bto\b",
+    rf"{_NOT}|\b(?:no|without|refus\w+|instead of|rather than|other than|(?:any|every)thing but"
+    rf"|against"
+    r"|reject\w*|disagree\w*|hate|forget|(?:avoid\w*|stop|skip\w*|undo)(?!.*\bby\b))\b"
+    r"|\b(?:unwise|mistake|bad idea|dangerous|wrong)\b[^,;]{0,20}\bto\b",
     re.IGNORECASE,
 )
 DENIED_AFTER = re.compile(
-    rf"{_NOT}|\bno (?:good|use|way|option|longer|choice|go)\b|\bno\W{{0,4}}$"
-    r"|(?<!from )(?<!avoid )(?<!avoids )\b(?:blocked|impossible|illegal|invalid|wrong|incorrect"
-    r"|bad|mistake"
-    r"|dangerous|unsafe|pointless|useless|out of the question|forbidden|worse|worst|taken|(?:is"
-    r"|are) off"
-    r"|off the table|loses?|loss|losing|fail\w*|killed|death|deadly|terrible|unusable|foolish"
-    r"|unwise|risky"
-    r"|does nothing|(?:avoid|reject|refus|dismiss|ignor|cancel|discard|abandon|skipp|exclud)ed)\b"
-    r"|\b(?:hits?|bumps?|runs?|leads?|falls?|walks?|takes? me|puts? me|is|are|'s|be|see|=)"
+    rf"{_NOT}|\bno (?:good|use|way|option|longer)\b|\bno\W{{0,4}}$"
+    rf"|(?<!from )(?<!avoid )(?<!avoids )\b"
+    r"(?:blocked|impossible|illegal|invalid|wrong|incorrect|bad|mistake|dangerous|unsafe|useless"
+    r"|worse|worst|taken|does nothing|los(?:es?|ing)|fail\w*|deadly|terrible|risky)\b|\b(?:hits?"
+    r"|bumps?|runs?|leads?|falls?|is|are|'s|see|=)"
     rf"(?:(?!\b(?:no|not|safe|free|away|clear|past|around)\b|n't)[^,;]){{0,24}}\b{_OBSTACLE}",
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
-    r"\b(?:or|either|maybe|perhaps|might|may|possibly|could|unsure|not sure|uncertain|undecided"
-    r"|don'?t know|do not know|no idea|(?:what|how) about|wonder\w*|torn|between(?! \d)|versus|vs"
-    r"|alternatively|whether|(?<!without )hesitat\w*|can'?t decide|cannot decide|any of|depends"
-    r"|otherwise)\b",
+    r"\b(?:or|either|maybe|perhaps|might|may|possibly|could|not sure|no idea|(?:what|how) about"
+    r"|wonder\w*|between(?! \d)|versus|vs|whether|otherwise|depends|decide between)\b",
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"\b(?:if|unless|when|whenever|suppose|imagine|went|moved|tried|played|guessed|previous(?:ly)?"
-    r"|last time|last turn|earlier|already|was|were|had|used to|before (?:i|we|you)|tell me"
-    r"|yesterday|wanted|mentions?|such as|you (?:play|move|go|push|press|slip|draw|said|told|chose"
-    r"|took|did|have|can|could|need|must)|said|(?:i|we) (?:first )?thought|(?:initially|originally"
-    r"|at first)(?!,? (?:planned|let|i (?!would|chose|picked|liked)))|(?:they|he|she) \w+"
-    r"|some (?:players|people|would)|consider(?:ed|ing)|tempted|contemplated|(?:thought|thinking"
-    r"|think) (?:about|of)|some(?:one|body)|falling|drift(?:s|ing)|(?<!\bi am )(?<!\bi'm )lean(?:s"
-    r"|ing)|tilt(?:s|ed|ing)|dealer (?:\w+ )?|example says|options are|(?:opponent|enemy|rival"
-    r"|x) (?:\w+ ){0,2}?(?:will|would|can|could|may|might|plays?|takes?|took|goes|wants?"
-    r"|threatens?|likely|probably|is|has|gets))\b|\b(?:not|never"
-    r"|n't)\s+(?:yet\s+)?(?:been\s+)?(?:tried|tested|explored|used|pulled|played|pressed|guessed"
-    r"|visited|seen|chosen|had)\b",
+    r"\b(?:if|unless|when|suppose|went|moved|tried|played|guessed|chose|previous(?:ly)?"
+    r"|last (?:time|turn)|already|was|were|had|before (?:i|we|you)|such as|you (?:play|move|go"
+    r"|said|could|can|have|need|must)|said|(?:initially|originally|at first)(?!,? (?:planned|let"
+    r"|i (?!would|chose)))|someone|is (?:falling|tilting|drifting|leaning)|some (?:players"
+    r"|people)|consider(?:ed|ing)|thought (?:about|of)|thinking (?:about|of)|dealers? (?:\w+ )?"
+    r"|options are|(?:opponent|enemy|x) (?:\w+ ){0,2}?(?:will|would|can|could|may|plays?|takes?"
+    r"|took|is|has|gets))\b",
     re.IGNORECASE,
-)
-_PAST = re.compile(
-    r"[\s*_\"'`]*(?:was|were|ha[sd] (?:already )?been|got|is what you)\b", re.IGNORECASE
 )
 _PURPOSE = re.compile(r"[\s*_\"'`”’]*(?:in order |so as )?to\b", re.IGNORECASE)
-_STRONG_BREAK = re.compile(
-    r"\s[-–—]+\s|\b(?:because|since|as|(?<!ing )(?<!all )but|so|while|although|though|which(?! is)"
-    r"|where|therefore|thus|hence|given|(?<!go )(?<!going )for|after|actually|instead(?! of))\b",
+_BREAK = re.compile(
+    r"(?P<strong>\s[-–—]+\s|\b(?:because|since|as|(?<!ing )(?<!all )but|so|while|although|though"
+    r"|which(?! is)|where|therefore|thus|hence|given|(?<!go )(?<!going )for|after|actually"
+    r"|instead(?! of))\b)|[,:(]|\bthen\b",
     re.IGNORECASE,
 )
-_BREAK = re.compile(rf"[,:(]|\bthen\b|{_STRONG_BREAK.pattern}", re.IGNORECASE)
 _DOING = (
-    r"(?:go|move|mov|choos|pick|guess|play|tak|plac|putt?|try|say|head|select|dropp?|click|push"
-    r"|step|walk|us|start|beginn?|swip|shift|slid|bet|search|reveal|block|flag|hitt?|stand|continu"
-    r"|tak|opt|opp?en|explor|test|vot|answer|swapp?|chang|pull|press|turn)"
+    r"(?:go|mov|move|choos|pick|guess|play|tak|plac|putt?|try|say|head|select|dropp?|click|push"
+    r"|step|walk|us|start|beginn?|swip|shift|slid|reveal|block|flag|hitt?|stand|explor|answer"
+    r"|press|pull|turn|opp?en)"
 )
 _NO_MOVE = (
-    r"(?!(?:have|had|need|see|saw|know|knew|was|were|can|could|might|may|like|hope|lose|win"
-    r"|remember|wonder|notice|understand|wish|hear|fall|fell|feel|guess(?= (?:so|that))|live"
-    r"|started|do|did|don|cannot|won|stand (?:in|at)|am (?!\w+ing)|always|never|usually|often|only"
-    r"|still|would|will not|love|hate|mean)\b)"
+    r"(?!(?:have|had|need|see|know|knew|was|were|can|could|might|may|like|hope|lose|win|wonder"
+    r"|notice|wish|fall|feel|do|did|don|cannot|won|am (?!\w+ing)|always|never|usually|only|still"
+    r"|would|will not|love|hate|mean)\b)"
 )
 _COMMIT = re.compile(
-    rf"\b(?:i'?ll|i will|i'?d|i would|i shall|i should|let'?s|let us|let me|please|we'?ll|sure"
-    rf"|okay|ok|yes"
-    rf"|alright|(?:i|we)(?: \w+ly| just| then| now| also)? (?:must|need to|have to|had better"
-    rf"|{_NO_MOVE}[a-z]+)|(?:i'?m|we'?re|i am|we are) (?:\w+ly )?\w+ing"
-    rf"|(?:^|[,:] ?|\band |\bto )(?:\w+ly )?{_DOING}(?:e|t|ing)?|going (?:with|for)|(?:we|player"
-    rf"|one) should|final(?:ly)?"
-    r"|best|safest|wisest|leaves|remains|optimal|shortest|smartest|strongest|most natural|only way"
-    r"|usual reply|it is safe|(?:comes|amounts|adds up|sums) (?:up )?to|says|suggests|another card"
-    r"|occurs?|appears?|equals?|gives|makes?|midpoint|halfway|first|next)\b|\b(?:move|action"
-    r"|answer|guess|choice|option|decision|command|step|solution|result|expression|equation"
-    r"|response|reply|last line|number|word|letter|total|value|sum|direction|instinct|thought"
-    r"|middle|square|midpoint|plan|it)\b[^,;]{0,60}(?:\b(?:is|be|would|should|will|are|has)\b|'s\b"
-    r"|:|=)|\b(?:o (?:at|goes)|goes|by)\b",
+    rf"\b(?:i'?ll|i will|i'?d|i would|i shall|i should|let'?s|let us|let me|please|we'?ll|okay|ok"
+    rf"|yes|(?:i|we)(?: \w+ly| just| then| now)? (?:must|need to|have to|had better"
+    rf"|{_NO_MOVE}[a-z]+)|(?:i'?m|we'?re|i am|we are) (?:\w+ly )?\w+ing|(?:^|[,:] ?|\band "
+    rf"|\bto )(?:\w+ly )?{_DOING}(?:e"
+    r"|t|ing)?|(?:we|player) should|final(?:ly)?|best|safest|leaves|it is safe|(?:comes"
+    r"|adds up) to|says|occurs?|appears?|equals?|gives|makes?|midpoint|halfway|first|next)\b"
+    r"|\b(?:move|action|answer|guess|choice|option|decision|step|result|expression|number|word"
+    r"|letter|total|direction|instinct|thought|middle|square|plan|reply"
+    r"|it)\b[^,;]{0,60}(?:\b(?:is|be|would|should|will|are|has)\b|'s\b|:|=)|\b(?:o (?:at|goes)"
+    r"|goes|by)\b|(?:[:=>→]|\bthere (?:are|is))\s{0,3}[*\"'`]{0,3}\w*$",
     re.IGNORECASE,
 )
-_POINTS = re.compile(r"(?:[:=>→]|\bthere (?:are|is))\s{0,3}[*\"'`]{0,3}$", re.IGNORECASE)
-_OTHERS = re.compile(
-    r"\W*(?:the |my |your )?(?:opponent|enemy|rival|dealers?|x|they|you|some(?:one|body)|he|she"
-    r"|hole|goal|exit|start|box|target|board|map)\b(?!.*(?:\b(?:i|so|let|therefore|i'll|i'd)\b|:))",
+_STATES_NOTHING = re.compile(
+    r"\W{0,4}(?:(?:and |but )?(?:then|later|plan|afterwards?|after (?:that|this)|next (?:turn"
+    r"|time|i)|from there|once|if|when|unless|should (?:it|that))\b|(?:for )?(?:example|instance"
+    r"|e\.g)\b(?! of)(?!.*\bbut\b)|(?:the |my |your )?(?:opponent|dealers?|x|they|you|he|she|hole"
+    r"|goal|exit|box|target|board|map)\b(?!.*(?:\b(?:i|so|let|therefore|i'll|i'd)\b|:)))",
     re.IGNORECASE,
 )
-"""A sentence about somebody or something else states no move."""
+"""The start of a sentence about later, a condition, an example, or somebody or something else."""
 _STARTS = re.compile(
-    r"[\s*_\"'`“‘(\[=>→-]*(?:(?:yes|okay|ok|alright|well|sure|hm+|then|so|now|therefore|square"
-    r"|cell|column|position|number|letter|word|the|my|o|at|in|definitely|probably)\W+)*",
+    r"[\s*_\"'`“‘(\[=>→-]*(?:(?:yes|okay|ok|alright|well|sure|hm+|so|now|therefore|square|cell"
+    r"|column|position|number|letter|word|the|my|o|at|in|definitely|probably)\W+)*",
     re.IGNORECASE,
 )
 _ABOUT_IT = re.compile(
-    r"[\s*_\"'`”’]*(?:is|are|was|has|have|leads?|looks?|seems?|side|of|and|goes|contains?|there)\b",
-    re.I,
+    r"[\s*_\"'`”’]*(?:is|are|was|were|has|have|leads?|looks?|seems?|side|of|and|goes|contains?"
+    r"|there)\b",
+    re.IGNORECASE,
 )
 _PRAISED = re.compile(
-    r"[\s*_\"'`”’,)]*(?:is|would be|will be|it (?:is|shall be)|it'?s|seems|looks|sounds|feels"
+    r"[\s*_\"'`”’,)]*(?:is|would be|will be|it (?:is|shall be)|it'?s|seems|looks|sounds"
     r"|should be)\s*(?:the\s+|my\s+|a\s+|to\s+be\s+|like\s+){0,2}(?:best|right|my|good|correct"
     r"|final|obvious|only|safe\w*|answer|move|guess|choice|action|way|what i|wise\w*|strong\w*"
-    r"|promising|better|fine|great|one letter|common|$|[.!,])",
+    r"|better|fine|one letter|$|[.!,])",
     re.IGNORECASE,
 )
 _JOINED = re.compile(
-    r"[\s,*_`\"'”’]*(?:(?:and|then|and then|as well as|followed by|(?:and )?after (?:that|this)|\+"
-    r"|&|[-=]?>|→|/|\|)[\s,*_`\"'“‘]*)*",
+    r"[\s,*_`\"'”’]*(?:(?:and|then|as well as|followed by|after (?:that|this)|\+|&|[-=]?>|→|/|\|)"
+    r"[\s,*_`\"'“‘]*)*",
     re.IGNORECASE,
 )
-_ELSE = re.compile(r"[\s,*_`\"'”’]*(?:or|otherwise|else)\b[\s\w]{0,20}[\s*_`\"'“‘]*", re.IGNORECASE)
+_ELSE = re.compile(r"[\s,*_`\"'”’]*(?:/|\||(?:or|otherwise|else)\b[\s\w]{0,20})[\s*_`\"'“‘]*", re.I)
 _LEADS = re.compile(r"[\s*_`\"']*(?:leads?|gets?|brings?|takes?)\b", re.IGNORECASE)
 _VERSUS = re.compile(
-    r"[\s,*_`\"'”’]*(?:and |but )?(?:not|over|rather than|instead of|as opposed to|than(?= )"
-    r"|in preference to)(?:\s+(?:to|go|going|move|moving|the|with|at|on))*[\s*_`\"'“‘]*",
+    r"[\s,*_`\"'”’]*(?:and |but )?(?:not|over|rather than|instead of|than(?= ))"
+    r"(?:\s+(?:to|go|going|move|moving|the|with|at|on))*[\s*_`\"'“‘]*",
     re.IGNORECASE,
-)
-_LATER = re.compile(
-    r"\W{0,4}(?:(?:then|next|later|plan|afterwards?|after (?:that|this|which)|next (?:turn|time"
-    r"|i'?d?)|followed by|and then|from there|once)\b(?!\W*(?:action|move|guess|:\W*\w+\W*$))"
-    r"|(?:and |but )?if\b|when\b|unless\b|should (?:it|that)\b)",
-    re.IGNORECASE,
-)
-_CONDITION = re.compile(
-    r"\W{0,4}(?:and |but )?(?:if|when|unless|should (?:it|that))\b", re.IGNORECASE
 )
 _CONCLUDES = re.compile(
-    r"\b(?:so|therefore|thus|hence|final(?:ly)?|in the end|on reflection|i (?:pick|choose|take)"
-    r"|actually|begin|start|first)\b",
+    r"\b(?:so|therefore|thus|hence|final(?:ly)?|i (?:pick|choose|take)|actually|begin|start"
+    r"|first)\b",
     re.IGNORECASE,
 )
-_EXAMPLE = re.compile(
-    r"\W{0,4}(?:for )?(?:example|instance|e\.g)\b(?!\s+of).*?(?=\bbut\b|$)", re.IGNORECASE
-)
+_OR = re.compile(r"[\s*_\"'`.,…-]*(?:or|alternatively)\b", re.IGNORECASE)
 _REASONS = ("because", "since", "as", "while", "which", "where", "for")
-_OR_NOT = re.compile(r"[\s*_\"'`.,…-]*(?:or not|right\s*\?)", re.IGNORECASE)
-_OR_ELSE = re.compile(r"[\s*_\"'`.…-]*(?:or|alternatively)\b", re.IGNORECASE)
 _QUOTE_OPEN, _QUOTE_CLOSE = tuple("\"'`*“‘[<("), tuple("\"'`*”’]>)")
 
 
@@ -368,51 +330,34 @@ def judge(
         is_quote: Says whether a sentence only repeats what the model was told.
         mentions: Whether the only move that is mentioned counts as stated.
     """
-    said: dict[str, set[str]] = {}
+    said: dict[str, set[str]] = defaultdict(set)
     stated: list[tuple[set[str], bool]] = []  # by sentence, and whether it concludes
     for sentence in SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]:
         if not sentence or is_quote(sentence):
             continue
-        if _OR_NOT.match(sentence) and stated:
-            said.setdefault("doubt", set()).update(*(moves for moves, _ in stated))
+        roles = weigh(sentence, find)
+        if stated and _OR.match(sentence):
+            said["doubt"].update(*(moves for moves, _ in stated), (move for move, _ in roles))
             stated.clear()
             continue
-        roles = weigh(sentence, find)
-        moves = {move for move, role in roles if role == "stated"}
-        if roles and _OR_ELSE.match(sentence) and stated:
-            moves |= stated.pop()[0] | {move for move, _ in roles}
-        if roles and _LATER.match(sentence):
-            is_condition = _CONDITION.match(sentence) and not _CONCLUDES.search(sentence)
-            swap = {"stated": "later", "denied": "denied"}
-            swap = {"stated": "mention", "denied": "mention"} if is_condition else swap
-            roles = [(move, swap.get(role, role)) for move, role in roles]
-            moves = set()
-        if moves:
-            stated.append((moves, _CONCLUDES.search(sentence) is not None))
         for move, role in roles:
-            said.setdefault(role, set()).add(move)
-    mentioned = said.get("mention", set())
-    if mentions and not stated and len(mentioned) == 1:
-        stated = [(mentioned, False)]
+            said[role].add(move)
+        if moves := {move for move, role in roles if role == "stated"}:
+            stated.append((moves, _CONCLUDES.search(sentence) is not None))
+    if mentions and not stated and len(said["mention"]) == 1:
+        stated = [(said["mention"], False)]
     return _decide(stated, said)
 
 
 def _decide(stated: list[tuple[set[str], bool]], said: dict[str, set[str]]) -> Verdict:
-    single = [(moves, concludes) for moves, concludes in stated if len(moves) == 1]
-    moves = set().union(*(moves for moves, _ in single))
-    denied, doubted = said.get("denied", set()), said.get("doubt", set())
-    if len(moves) > 1 and single[-1][1] and stated[-1] == single[-1]:
-        moves = single[-1][0]
-    if not moves:
-        moves = set().union(*(moves for moves, _ in stated))
-        if not moves and not doubted and not said.get("question"):
-            moves = said.get("later", set())
-    elif len(stated[-1][0]) > 1 and not stated[-1][0] & moves:
-        moves = moves | stated[-1][0]
+    single = [moves for moves, _ in stated if len(moves) == 1]
+    moves = set().union(*(single or [moves for moves, _ in stated]))
+    if len(moves) > 1 and len(stated[-1][0]) == 1 and stated[-1][1]:
+        moves = stated[-1][0]
     if len(moves) > 1:
         named = " and ".join(sorted(moves)[:3])
         return Verdict(None, f"Your reply names more than one move: {named}. Name one.", "two")
-    if moves & denied:
+    if moves & said["denied"]:
         return _refused(moves, "also says not to play it", "denial")
     if moves:
         return Verdict(next(iter(moves)))
@@ -421,8 +366,8 @@ def _decide(stated: list[tuple[set[str], bool]], said: dict[str, set[str]]) -> V
         ("question", "as a question", "question"),
         ("denied", "as what not to play", "denial"),
     ):
-        if found := said.get(role):
-            return _refused(found, how, why)
+        if said[role]:
+            return _refused(said[role], how, why)
     return Verdict()
 
 
@@ -435,113 +380,87 @@ def weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     """Return each move in a sentence with what the sentence does with it."""
     sentence = sentence[-_LONGEST:]
     found = [*islice(find(sentence), _MOST_MOVES)]
+    moves = [move for *_, move in found]
     if not found:
         return []
     if is_question(sentence):
-        return [(move, "question") for *_, move in found]
-    if len(found) == _MOST_MOVES or _OTHERS.match(sentence):  # a list, or about something else
-        return [(move, "mention") for *_, move in found]
-    sentence, found, slighted = _compared(sentence, found)
-    inside = {at for start, end, _ in found for at in range(start, end)}
-    strong = [one.span() for one in _STRONG_BREAK.finditer(sentence) if one.start() not in inside]
-    breaks = [one.span() for one in _BREAK.finditer(sentence) if one.start() not in inside]
-    roles = [_role(sentence, start, end, strong, breaks) for start, end, _ in found]
-    _weigh_pairs(sentence, found, roles)
-    if _OR_NOT.match(sentence, found[-1][1]):
-        roles[-1] = "doubt"
-    if example := _EXAMPLE.match(sentence):
-        roles = [
-            "mention" if start < example.end() else role
-            for (start, *_), role in zip(found, roles, strict=True)
-        ]
-    named = [(move, role) for (*_, move), role in zip(found, roles, strict=True)]
+        return [(move, "question") for move in moves]
+    if len(found) == _MOST_MOVES or _STATES_NOTHING.match(sentence):
+        return [(move, "mention") for move in moves]
+    roles = _roles(sentence, found)
+    _join(sentence, found, roles)
+    named = [*zip(moves, roles, strict=True)]
     # "I have not tried up, so I go up": a move that is stated after its denial is stated.
-    named = [one for at, one in enumerate(named) if (one[0], "stated") not in named[at + 1 :]]
-    return named + [(move, "denied") for move in slighted]
+    return [one for at, one in enumerate(named) if (one[0], "stated") not in named[at + 1 :]]
 
 
-def _weigh_pairs(sentence: str, found: list[Named], roles: list[str]) -> None:
+def _roles(sentence: str, found: list[Named]) -> list[str]:
+    inside = {at for start, end, _ in found for at in range(start, end)}
+    breaks = [one for one in _BREAK.finditer(sentence) if one.start() not in inside]
+    lesser = [False] + [
+        first[2] != second[2] and _VERSUS.fullmatch(sentence, first[1], second[0]) is not None
+        for first, second in pairwise(found)
+    ]
+    roles = []
+    for at, (start, end, _) in enumerate(found):
+        if lesser[at]:
+            roles.append("denied")
+            continue
+        after = end + (sentence[end : end + 1] == ":")  # "up: a wall" is about up
+        stop = min((one.start() for one in breaks if one.start() >= after), default=end + _NEAR)
+        if lesser[at + 1 : at + 2] == [True]:
+            stop = end
+        before = [one for one in breaks if one.end() <= start]
+        roles.append(_role(sentence, start, end, stop, before))
+    return roles
+
+
+def _join(sentence: str, found: list[Named], roles: list[str]) -> None:
     """Change the roles of moves that stand side by side, by what stands between them."""
     for at in range(1, len(found)):
-        (_, before, first), (start, end, move) = found[at - 1], found[at]
-        between = sentence[before:start]
-        if _ELSE.fullmatch(between) and roles[at - 1] in ("stated", "mention"):
-            roles[at - 1] = roles[at] = "doubt"
-        if not _JOINED.fullmatch(between):
-            continue
+        between = found[at - 1][1], found[at][0]
         pair = {roles[at - 1], roles[at]}
-        if "/" in between or "|" in between:
-            roles[at - 1] = roles[at] = "doubt"
-        elif "stated" in pair and "then" in between.lower():
-            roles[at - 1] = roles[at] = "stated"
-        elif pair == {"stated", "mention"} and not _ABOUT_IT.match(sentence, end):
-            roles[at - 1] = roles[at] = "stated"  # "I go left, up" names two moves
-        elif "stated" in pair and _LEADS.match(sentence, end):
-            roles[at - 1] = roles[at] = "mention"  # "up + left leads home" plays neither
-        if move == first and roles[at] == "stated":
-            found[at] = start, end, f"{move} again"
+        if _ELSE.fullmatch(sentence, *between):
+            if "denied" not in pair:
+                roles[at - 1] = roles[at] = "doubt"
+        elif (joined := _JOINED.fullmatch(sentence, *between)) and "stated" in pair:
+            if _LEADS.match(sentence, found[at][1]):  # "up + left leads home" plays neither
+                roles[at - 1] = roles[at] = "mention"
+            elif "then" in joined[0].lower() or not _ABOUT_IT.match(sentence, found[at][1]):
+                roles[at - 1] = roles[at] = "stated"  # "I go left, up" names two moves
 
 
-def _compared(sentence: str, found: list[Named]) -> tuple[str, list[Named], list[str]]:
-    """Return a sentence without what a move is preferred to: "left rather than up" is "left".
-
-    >>> _compared("left rather than up", [(0, 4, "left"), (17, 19, "up")])
-    ('left', [(0, 4, 'left')], ['up'])
-    """
-    kept, slighted, cut = [found[0]], [], 0
-    for (_, before, first), (start, end, move) in pairwise(found):
-        versus = _VERSUS.fullmatch(sentence, before - cut, start - cut)
-        if versus and first != move and kept[-1][2] == first:
-            sentence = sentence[: before - cut] + sentence[end - cut :]
-            cut += end - before
-            slighted.append(move)
-        else:
-            kept.append((start - cut, end - cut, move))
-    return sentence, kept, slighted
-
-
-def _role(
-    sentence: str,
-    start: int,
-    end: int,
-    strong: Spans,
-    breaks: Spans,
-) -> str:
-    clause = sentence[max(_last_end(breaks, start), start - _NEAR) : start]
-    part = sentence[max(_last_end(strong, start), start - _NEAR) : start]
-    after = end + (sentence[end : end + 1] == ":")  # "up: a wall" is about up
-    rest = sentence[end : min((at for at, _ in breaks if at >= after), default=end + _NEAR)]
-    if _ASIDE.search(clause) or _PAST.match(sentence, end):
+def _role(sentence: str, start: int, end: int, stop: int, breaks: list[re.Match[str]]) -> str:
+    strong = [one for one in breaks if one["strong"]]
+    clause = sentence[max(breaks[-1].end() if breaks else 0, start - _NEAR) : start]
+    part = sentence[max(strong[-1].end() if strong else 0, start - _NEAR) : start]
+    rest = sentence[end:stop]
+    if _ASIDE.search(clause):
         return "denied" if DENIED_BEFORE.search(clause) else "mention"
     if _DOUBT.search(clause) or _DOUBT.search(rest):
         return "doubt"
     if DENIED_BEFORE.search(clause):
         return "denied"
-    rest = rest[: 0 if _PURPOSE.match(rest) else None]
+    if _PURPOSE.match(rest):
+        rest = ""
     if _PRAISED.match(sentence, end) and not DENIED_BEFORE.search(rest):
         return "stated"
     if DENIED_AFTER.search(rest):
         return "denied"
-    return "stated" if _is_stated(sentence, start, end, clause, part, strong) else "mention"
+    reason = bool(strong) and strong[-1][0].lower() in _REASONS
+    own = not clause.strip() and not sentence[end:].strip(" .!*_`\"'")  # "left is a wall, up"
+    own = own or (bool(strong) and not part.strip(" ,:") and not reason)
+    return "stated" if own or _is_stated(sentence, start, end, part) else "mention"
 
 
-def _is_stated(sentence: str, start: int, end: int, clause: str, part: str, strong: Spans) -> bool:
+def _is_stated(sentence: str, start: int, end: int, part: str) -> bool:
     """Return whether a move that nothing speaks against is meant to be played."""
-    quoted = sentence[:start].endswith(_QUOTE_OPEN) and sentence.startswith(_QUOTE_CLOSE, end)
-    if quoted or undress(sentence) == undress(sentence[start:end]):
+    if sentence[:start].endswith(_QUOTE_OPEN) and sentence.startswith(_QUOTE_CLOSE, end):
+        return True
+    if undress(sentence) == undress(sentence[start:end]):
         return True
     if _STARTS.fullmatch(sentence, 0, start) and not _ABOUT_IT.match(sentence, end):
         return True
-    if not clause.strip() and not sentence[end:].strip(" .!*_`\"'"):
-        return True  # a clause of its own: "since left is a wall, up"
     if not part.isascii() and not re.search("[A-Za-z]", part):
         return True  # of other languages only the denials are known
-    if _POINTS.search(part) or _COMMIT.search(part + sentence[start:end]):
-        return True
-    last = max((span for span in strong if span[1] <= start), default=(0, 0))
-    is_reason = sentence[slice(*last)].lower() in _REASONS
-    return bool(last[1]) and not part.strip(" ,:") and not is_reason  # "left is a wall, so up"
-
-
-def _last_end(spans: Spans, before: int) -> int:
-    return max((end for _, end in spans if end <= before), default=0)
+    return _COMMIT.search(part + sentence[start:end]) is not None
