@@ -29,7 +29,7 @@ from llm_gym.registry.suite import ENVS
 RESULT = RESULTS / "leaderboard.json"
 PICTURE = ROOT / "docs" / "images" / "leaderboard.png"
 IDS = [row.id for row in ENVS]
-BEFORE, AFTER = "SmolLM2-135M-Instruct", "SmolLM2-135M, taught GuessTheNumber"
+BEFORE, AFTER = "SmolLM2-135M-Instruct", "SmolLM2-135M, trained on GuessTheNumber"
 """A model and what became of it, by ``real_model.py``."""
 TAUGHT, FAMILY = "llm_gym/GuessTheNumber-v0", "llm_gym/GuessTheNumber"
 KEPT = ("episodes", "success", "success_low", "success_high", "turns", "invalid")
