@@ -17,7 +17,7 @@ error names the field, and in a list the place: ``rewards[3] must be a number, g
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from llm_gym.core.errors import RecordError
@@ -320,6 +320,21 @@ MESSAGES = ListField(
 # --- records -------------------------------------------------------------------------------
 
 Fields = Mapping[str, FieldType]
+
+
+def column(kind: FieldType) -> Any:
+    """Return a field of a record that is a list of its own."""
+    return field(default_factory=list, metadata={"kind": kind})
+
+
+def optional(kind: FieldType) -> Any:
+    """Return a field of a record that may be None."""
+    return field(default=None, metadata={"kind": OptionalField(kind)})
+
+
+def fields_of(record: type) -> Fields:
+    """Return the fields of a dataclass that are written, by their names."""
+    return {one.name: one.metadata["kind"] for one in fields(record) if "kind" in one.metadata}
 
 
 def write_fields(record: object, fields: Fields, prefix: str = "") -> dict[str, Any]:

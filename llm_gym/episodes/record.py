@@ -31,9 +31,10 @@ from llm_gym.episodes.encoding import (
     TEXTS_OR_NULLS,
     WHOLE,
     WHOLES,
-    Fields,
-    OptionalField,
     SingleField,
+    column,
+    fields_of,
+    optional,
     read_fields,
     shorten,
     write_fields,
@@ -48,22 +49,22 @@ class Tokens:
     written as lists.
     """
 
-    ids: list[int] = field(default_factory=list)
-    log_probs: list[float] | None = None
+    ids: list[int] = column(WHOLES)
+    log_probs: list[float] | None = optional(NUMBERS)
     """Of the token when it was sampled; NaN for a token that was read, not sampled."""
-    values: list[float] | None = None
+    values: list[float] | None = optional(NUMBERS)
     """Before the update; NaN for a token that was read, here and in the next three."""
-    advantages: list[float] | None = None
-    ratios: list[float] | None = None
+    advantages: list[float] | None = optional(NUMBERS)
+    ratios: list[float] | None = optional(NUMBERS)
     """Probability under the weights that were trained, before their update, over that under the
     weights that sampled."""
-    entropies: list[float] | None = None
+    entropies: list[float] | None = optional(NUMBERS)
     """Of the distribution at the token under the weights that were trained, before the update."""
-    trained_on: list[bool] | None = None
-    weights_versions: list[int] | None = None
-    turns: list[int] | None = None
+    trained_on: list[bool] | None = optional(FLAGS)
+    weights_versions: list[int] | None = optional(WHOLES)
+    turns: list[int] | None = optional(WHOLES)
     """Turn that the token was read or written in; the final observation has the next number."""
-    texts: list[str] | None = None
+    texts: list[str] | None = optional(TEXTS)
     """The token's part of the text. A character of several tokens is the last one's."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,18 +83,7 @@ class Tokens:
         return tokens
 
 
-TOKEN_FIELDS: Fields = {
-    "ids": WHOLES,
-    "log_probs": OptionalField(NUMBERS),
-    "values": OptionalField(NUMBERS),
-    "advantages": OptionalField(NUMBERS),
-    "ratios": OptionalField(NUMBERS),
-    "entropies": OptionalField(NUMBERS),
-    "trained_on": OptionalField(FLAGS),
-    "weights_versions": OptionalField(WHOLES),
-    "turns": OptionalField(WHOLES),
-    "texts": OptionalField(TEXTS),
-}
+TOKEN_FIELDS = fields_of(Tokens)
 TOKENS = SingleField("a Tokens object", lambda tokens: tokens.to_dict(), Tokens.from_dict)
 
 
@@ -134,28 +124,28 @@ class Trajectory:
     True
     """
 
-    states: list[str] = field(default_factory=list)
+    states: list[str] = column(TEXTS)
     """One more than there are actions, or as many where the final one was not kept."""
-    actions: list[str] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-    dones: list[bool] = field(default_factory=list)
-    infos: list[dict[str, Any]] = field(default_factory=list)
-    moves: list[str | None] = field(default_factory=list)
-    terminated: list[bool] = field(default_factory=list)
-    truncated: list[bool] = field(default_factory=list)
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    tokens: Tokens | None = None
-    episode_id: str | int | None = None
-    group: str | int | None = None
-    seed: int | None = None
-    options: dict[str, Any] | None = None
-    env_id: str | None = None
-    env_spec: dict[str, Any] | None = None
-    instance_id: str | None = None
-    policy: str | None = None
-    weights_version: int | None = None
-    reset_info: dict[str, Any] | None = None
-    extra: dict[str, Any] | None = None
+    actions: list[str] = column(TEXTS)
+    rewards: list[float] = column(NUMBERS)
+    dones: list[bool] = column(FLAGS)
+    infos: list[dict[str, Any]] = column(MAPPINGS)
+    moves: list[str | None] = column(TEXTS_OR_NULLS)
+    terminated: list[bool] = column(FLAGS)
+    truncated: list[bool] = column(FLAGS)
+    messages: list[dict[str, Any]] = column(MESSAGES)
+    tokens: Tokens | None = optional(TOKENS)
+    episode_id: str | int | None = optional(NAME)
+    group: str | int | None = optional(NAME)
+    seed: int | None = optional(WHOLE)
+    options: dict[str, Any] | None = optional(MAPPING)
+    env_id: str | None = optional(TEXT)
+    env_spec: dict[str, Any] | None = optional(MAPPING)
+    instance_id: str | None = optional(TEXT)
+    policy: str | None = optional(TEXT)
+    weights_version: int | None = optional(WHOLE)
+    reset_info: dict[str, Any] | None = optional(MAPPING)
+    extra: dict[str, Any] | None = optional(MAPPING)
     _stop_reason: StopReason | None = field(default=None, init=False, repr=False)
     _success: bool | None = field(default=None, init=False, repr=False)
 
@@ -260,29 +250,7 @@ class Trajectory:
         return episode
 
 
-FIELDS: Fields = {
-    "states": TEXTS,
-    "actions": TEXTS,
-    "rewards": NUMBERS,
-    "dones": FLAGS,
-    "infos": MAPPINGS,
-    "moves": TEXTS_OR_NULLS,
-    "terminated": FLAGS,
-    "truncated": FLAGS,
-    "messages": MESSAGES,
-    "tokens": OptionalField(TOKENS),
-    "episode_id": OptionalField(NAME),
-    "group": OptionalField(NAME),
-    "seed": OptionalField(WHOLE),
-    "options": OptionalField(MAPPING),
-    "env_id": OptionalField(TEXT),
-    "env_spec": OptionalField(MAPPING),
-    "instance_id": OptionalField(TEXT),
-    "policy": OptionalField(TEXT),
-    "weights_version": OptionalField(WHOLE),
-    "reset_info": OptionalField(MAPPING),
-    "extra": OptionalField(MAPPING),
-}
+FIELDS = fields_of(Trajectory)
 DERIVED = ("stop_reason", "success", "return")
 """Written for readers of the raw file, computed from the rest."""
 
