@@ -1,8 +1,8 @@
 """Rows of files, which are never loaded whole.
 
-For JSONL and CSV a place is a byte offset, so a file of any size costs one number per row. What
-cannot be read from the middle (Parquet, gzip) is copied once into a temporary JSONL file, which
-goes away with its source.
+A place in a JSONL file is a byte offset, so a file of any size costs one number per row. What
+cannot be read from the middle (CSV, Parquet, gzip) is copied once into a temporary JSONL file,
+which goes away with its source.
 
 A row that cannot be read raises ``RecordError`` with the file, the line and the reason.
 """
@@ -15,6 +15,7 @@ import os
 import tempfile
 import weakref
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import islice
@@ -42,7 +43,7 @@ class JsonLinesFile(Source):
     def scan(self) -> Iterator[LocatedRow]:
         place = 0
         with self._open() as file:
-            for number, line in enumerate(_lines(file, self), start=1):
+            for number, line in enumerate(_lines(file, self.name), start=1):
                 if line.strip():
                     yield LocatedRow(place, number, self._decode(line, number))
                 place += len(line)
@@ -73,87 +74,6 @@ class JsonLinesFile(Source):
             reason = f"this is not JSON: {error}"
         number = self.number(place) if number is None else number
         raise RecordError(f"{self.where(number)}: {reason}")
-
-
-class CsvFile(Source):
-    """A CSV file with a header line; a cell may span lines."""
-
-    def __init__(self, path: Path, delimiter: str = ",") -> None:
-        self.path, self.name = path.absolute(), str(path)
-        self.origin = str(self.path)
-        self._delimiter = delimiter
-        with self.path.open("rb") as file:
-            header = next(self._read(file, 1), None)
-        self._names: list[str] = header.data if header else []
-        if not self._names:
-            raise RecordError(f"{self.where(1)}: the file must begin with the names of its columns")
-        if len(self._names) > MAX_COLUMNS:
-            raise RecordError(
-                f"{self.where(1)}: a table has at most {MAX_COLUMNS} columns, "
-                f"got {len(self._names)}"
-            )
-        seen: set[str] = set()
-        for name in self._names:
-            if name in seen:
-                raise RecordError(f"{self.where(1)}: the column {name!r:.100} is there twice")
-            seen.add(name)
-
-    def scan(self) -> Iterator[LocatedRow]:
-        with self.path.open("rb") as file:
-            for found in islice(self._read(file, 1), 1, None):
-                if found.data:
-                    yield found._replace(data=self._named(found))
-
-    def fetch(self, place: int) -> Any:
-        with self.path.open("rb") as file:
-            file.seek(place)
-            for found in self._read(file, None):
-                return self._named(found)
-        raise RecordError(f"{self.name} has become shorter since it was opened")
-
-    def number(self, place: int) -> int:
-        with self.path.open("rb") as file:
-            return _line_number(file, place)
-
-    def where(self, number: int) -> str:
-        return f"{self.name}, line {number}"
-
-    def _named(self, found: LocatedRow) -> dict[str, str]:
-        names, cells = self._names, found.data
-        if len(cells) != len(names):
-            number = found.number or self.number(found.place)
-            raise RecordError(
-                f"{self.where(number)}: the row has {len(cells)} cells for {len(names)} columns"
-            )
-        return dict(zip(names, cells, strict=True))
-
-    def _read(self, file: BinaryIO, first: int | None) -> Iterator[LocatedRow]:
-        """Yield the cells of each row with its offset and the number of its first line.
-
-        Without ``first`` numbers are 0: they are slow to find and only messages need them.
-        """
-        place, number = file.tell(), first or 0
-        taken: list[bytes] = []
-
-        def lines() -> Iterator[str]:
-            for line in _lines(file, self):
-                taken.append(line)
-                yield line.decode("utf-8-sig")
-
-        # The reader takes a line only when it needs one, so what it has taken is this row.
-        reader = csv.reader(lines(), delimiter=self._delimiter, strict=True)
-        while True:
-            try:
-                cells = next(reader)
-            except StopIteration:
-                return
-            except (csv.Error, UnicodeDecodeError) as error:
-                number = number or self.number(place)
-                raise RecordError(f"{self.where(number)}: this is not CSV: {error}") from error
-            yield LocatedRow(place, number, cells)
-            place += sum(map(len, taken))
-            number += len(taken) if first else 0
-            taken.clear()
 
 
 class UnpackedFile(JsonLinesFile):
@@ -205,16 +125,53 @@ def open_file(path: Path) -> Source:
         )
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
-    if name.endswith(".csv"):
-        return CsvFile(path)
-    if name.endswith(".tsv"):
-        return CsvFile(path, "\t")
+    if name.endswith((".csv", ".tsv")):
+        return _from_rows(path, csv_rows(path, "," if name.endswith(".csv") else "\t"), first=1)
     if name.endswith(".parquet"):
-        rows = (json.dumps(row, default=str).encode() + b"\n" for row in parquet_rows(path))
-        return UnpackedFile(path, rows, "row", first=0)
+        return _from_rows(path, parquet_rows(path), first=0)
     if name.endswith(".gz"):
         return UnpackedFile(path, _unzip(path), "line", first=1)
     return JsonLinesFile(path)
+
+
+def _from_rows(path: Path, rows: Iterable[Any], first: int) -> Source:
+    lines = (json.dumps(row, default=str).encode() + b"\n" for row in rows)
+    return UnpackedFile(path, lines, "row", first)
+
+
+def csv_rows(path: Path, delimiter: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV file with a header line; a cell may span lines."""
+    names: list[str] = []
+    with path.open("rb") as file:
+        text = (line.decode("utf-8-sig") for line in _lines(file, str(path)))
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        while True:
+            where = f"{path}, line {reader.line_num + 1}"
+            try:
+                cells = next(reader, None)
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise RecordError(f"{where}: this is not CSV: {error}") from error
+            if not names:
+                names = _header(cells or [], where)
+            elif cells is None:
+                return
+            elif cells and len(cells) != len(names):
+                raise RecordError(
+                    f"{where}: the row has {len(cells)} cells for {len(names)} columns"
+                )
+            elif cells:
+                yield dict(zip(names, cells, strict=True))
+
+
+def _header(names: list[str], where: str) -> list[str]:
+    if not names:
+        raise RecordError(f"{where}: the file must begin with the names of its columns")
+    if len(names) > MAX_COLUMNS:
+        raise RecordError(f"{where}: a table has at most {MAX_COLUMNS} columns, got {len(names)}")
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise RecordError(f"{where}: the column {name!r:.100} is there twice")
+    return names
 
 
 def _unzip(path: Path) -> Iterator[bytes]:
@@ -226,14 +183,14 @@ def _unzip(path: Path) -> Iterator[bytes]:
         raise RecordError(f"{path}: the gzip data is damaged: {error}") from error
 
 
-def _lines(file: BinaryIO, source: Source) -> Iterator[bytes]:
+def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the lines of ``file``; none may be so long that it fills the memory."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
             raise RecordError(
-                f"{source.where(number)}: a line must have at most {MAX_LINE_BYTES >> 20} MiB"
+                f"{name}, line {number}: a line must have at most {MAX_LINE_BYTES >> 20} MiB"
             )
         yield line
 

@@ -135,7 +135,7 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
         (["serve", "llm_gym/Echo-v0", "--port", "99999"], "99999"),
         (["eval", ECHO, "--endpoint", "http://x", "--model", "m", "--top-p", "2"], "--top-p"),
         (["check"], "what"),
-        (["check", "parser", "x", "--parser", "reakt"], "did you mean 'react'?"),
+        (["check", "sandbox", "--isolation", "bubblewrapp"], "did you mean 'bubblewrap'?"),
         (["plai"], "did you mean play?"),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=many"], "rooms"),
         (["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"], "shaping"),
@@ -168,15 +168,11 @@ def test_an_unknown_command_is_answered_with_all_there_are(capsys):
         assert f" {name}" in said
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [(["replay"], "holds no episodes"), (["check", "parser"], "holds no replies")],
-)
-def test_an_empty_file_does_not_pass(command, why, tmp_path, capsys):
+def test_an_empty_file_does_not_pass(tmp_path, capsys):
     empty = tmp_path / "empty.jsonl"
     empty.touch()
-    assert main([*command, str(empty)]) == 2
-    assert why in capsys.readouterr().err
+    assert main(["replay", str(empty)]) == 2
+    assert "holds no episodes" in capsys.readouterr().err
 
 
 def test_help_is_what_one_gets_without_a_command(capsys):

@@ -58,10 +58,11 @@ def test_a_cell_may_span_lines_and_the_next_row_keeps_its_number(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('prompt,answer\n"one\ntwo, ""three""\n",1\n\nfour,4\n')
     found = list(open_source(path).scan())
-    assert [row.number for row in found] == [2, 6]
+    assert [row.number for row in found] == [1, 2]
     assert found[0].data == {"prompt": 'one\ntwo, "three"\n', "answer": "1"}
-    source = open_source(path)
-    assert source.number(found[1].place) == 6
+    path.write_text('prompt,answer\n"one\ntwo, ""three""\n",1\n\nfour\n')
+    with pytest.raises(RecordError, match="line 6: the row has 1 cells"):
+        open_source(path)
 
 
 def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
@@ -203,7 +204,7 @@ def test_a_header_of_very_many_columns_is_looked_at_once(tmp_path):
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"c{at}" for at in range(files.MAX_COLUMNS)) + "\n")
     source = open_source(path)
-    assert len(source._names) == files.MAX_COLUMNS
+    assert everything(source) == []
     path.write_text(",".join(f"c{at}" for at in range(20_000)) + "\n")
     with pytest.raises(RecordError, match="10000"):
         open_source(path)

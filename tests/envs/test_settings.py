@@ -19,7 +19,7 @@ REFUSED = {
     "CookingWorld": [{"rooms": 0}, {"ingredients": 6}, {"distractors": -1}, {"containers": 7},
                      {"style": "verse"}, {"max_turns": 5}, {"max_turns": 6}],
     "Count": [{"numbers": 1}, {"max_turns": 0}],
-    "Countdown": [{"numbers": 7}, {"max_number": 0}, {"large": 5}, ("target", {"min_target": 0}),
+    "Countdown": [{"numbers": 7}, {"max_number": 0}, {"large": 5}, {"min_target": 0},
                   {"min_target": 50, "max_target": 20}, {"max_turns": 0},
                   {"max_turns": 2, "stepwise": True}],
     "Dataset": [{"limit": 0}, {"max_turns": 0}, {"max_turns": 2, "answer": None},
