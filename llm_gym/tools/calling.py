@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from llm_gym.core.errors import ConfigError
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import ActionParser, Parsed
-from llm_gym.tools.definition import Tool, ToolDefinition
+from llm_gym.tools.definition import Tool, text_definition
 from llm_gym.tools.registry import ToolRegistry
 
 MAX_DEPTH = 32
@@ -143,18 +143,6 @@ def _bind(registry: ToolRegistry, call: ToolCall) -> tuple[dict[str, Any], str]:
     return {names[0]: call.text}, ""
 
 
-_DEFINITION = ToolDefinition(
-    "finish",
-    "Give the final answer.",
-    {
-        "type": "object",
-        "properties": {"answer": {"type": "string", "description": "The final answer."}},
-        "required": ["answer"],
-        "additionalProperties": False,
-    },
-)
-
-
 class FinishTool(Tool):
     """Ends the use of tools; under ``ToolUse`` the answer is played as the move.
 
@@ -162,12 +150,9 @@ class FinishTool(Tool):
     '42'
     """
 
+    definition = text_definition("finish", "Give the final answer.", "answer", "The final answer.")
     timeout = None
     final = True
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return _DEFINITION
 
     def execute(self, /, **params: Any) -> str:
         return str(params["answer"])

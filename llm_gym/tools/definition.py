@@ -25,6 +25,17 @@ class ToolError(Exception):
     """Raised by a tool to answer the model with its message, word for word."""
 
 
+def text_definition(name: str, description: str, parameter: str, meaning: str) -> ToolDefinition:
+    """Return the definition of a tool whose only parameter is a text."""
+    schema = {
+        "type": "object",
+        "properties": {parameter: {"type": "string", "description": meaning}},
+        "required": [parameter],
+        "additionalProperties": False,
+    }
+    return ToolDefinition(name, description, schema)
+
+
 class Tool(ABC):
     """A tool that a model may call."""
 

@@ -13,9 +13,10 @@ import gymnasium as gym
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, LegacyEnv, as_gym
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.settings import check_range
 from llm_gym.reading.parsers import ActionParser, get_parser
 from llm_gym.tools.calling import ToolResult, check_budget, feedback, is_call, run_calls
-from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
+from llm_gym.tools.definition import Tool, ToolDefinition, ToolError, text_definition
 from llm_gym.tools.registry import ToolRegistry
 
 
@@ -55,16 +56,7 @@ class EnvironmentStepTool(Tool):
         name: str = "environment_step",
         description: str = "Play a move in the environment.",
     ) -> None:
-        self._definition = ToolDefinition(
-            name,
-            description,
-            {
-                "type": "object",
-                "properties": {"action": {"type": "string", "description": "The move."}},
-                "required": ["action"],
-                "additionalProperties": False,
-            },
-        )
+        self._definition = text_definition(name, description, "action", "The move.")
         self.bind(env)
 
     @property
@@ -170,8 +162,7 @@ class MultiTurnManager:
         max_turns: int | None = None,
         max_calls: int | None = None,
     ) -> None:
-        if max_turns is not None and max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
+        check_range("max_turns", max_turns, 1)
         self.registry, self.parser = registry, get_parser(parser)
         self.max_turns, self.max_calls = max_turns, check_budget("max_calls", max_calls)
         self.history: list[ToolTurn] = []

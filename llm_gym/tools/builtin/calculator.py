@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
+from llm_gym.tools.definition import Tool, ToolError, text_definition
 
 MAX_CHARS = 500
 MAX_BITS = 10_000  # of a whole number, about 3,000 digits
@@ -116,18 +116,6 @@ def _checked(value: Any) -> Number:
     return value
 
 
-_DEFINITION = ToolDefinition(
-    "calculator",
-    "Compute an arithmetic expression such as 2 * (3 + 4) ** 2 or sqrt(2) / 3.",
-    {
-        "type": "object",
-        "properties": {"expression": {"type": "string", "description": "What to compute."}},
-        "required": ["expression"],
-        "additionalProperties": False,
-    },
-)
-
-
 class CalculatorTool(Tool):
     """Computes an arithmetic expression.
 
@@ -135,11 +123,13 @@ class CalculatorTool(Tool):
     '42'
     """
 
+    definition = text_definition(
+        "calculator",
+        "Compute an arithmetic expression such as 2 * (3 + 4) ** 2 or sqrt(2) / 3.",
+        "expression",
+        "What to compute.",
+    )
     timeout = None  # every expression is quick
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return _DEFINITION
 
     def execute(self, /, **params: Any) -> str:
         return calculate(params["expression"])

@@ -3,15 +3,9 @@
 from typing import Any
 
 from llm_gym.tools.builtin.calculator import arithmetic
-from llm_gym.tools.definition import Tool, ToolDefinition, ToolError, check_timeout
+from llm_gym.tools.definition import Tool, ToolDefinition, ToolError, check_timeout, text_definition
 from llm_gym.tools.sandbox import Sandbox, SandboxError, SandboxSession, shared
 
-_PARAMETERS = {
-    "type": "object",
-    "properties": {"code": {"type": "string", "description": "Python code."}},
-    "required": ["code"],
-    "additionalProperties": False,
-}
 _ONCE = "Run Python code. What it prints is returned, and the value of a last expression."
 _ON = f"{_ONCE} Variables are kept from call to call."
 
@@ -48,7 +42,9 @@ class PythonTool(Tool):
         self.stateful, self.seconds = stateful, timeout
         self.isolation, self.memory_mb = isolation, memory_mb
         self._sandbox = sandbox
-        self._definition = ToolDefinition("python", _ON if stateful else _ONCE, _PARAMETERS)
+        self._definition = text_definition(
+            "python", _ON if stateful else _ONCE, "code", "Python code."
+        )
         self._past: list[str] = []
         self._session: SandboxSession | None = None
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
+from llm_gym.core.settings import check_range
+from llm_gym.tools.definition import Tool, ToolError, text_definition
 
 _WORD = re.compile(r"[^\W_]+")
 MAX_QUERY_WORDS = 64
@@ -83,17 +84,6 @@ class BM25:
 
 MAX_QUERY_CHARS = 500
 
-_DEFINITION = ToolDefinition(
-    "search",
-    "Search a collection of documents by keywords. The best matches are returned.",
-    {
-        "type": "object",
-        "properties": {"query": {"type": "string", "description": "Keywords."}},
-        "required": ["query"],
-        "additionalProperties": False,
-    },
-)
-
 
 class SearchTool(Tool):
     """Finds the documents that fit a query best, by BM25.
@@ -110,22 +100,22 @@ class SearchTool(Tool):
     '[1] Whale: The whale is blue.'
     """
 
+    definition = text_definition(
+        "search",
+        "Search a collection of documents by keywords. The best matches are returned.",
+        "query",
+        "Keywords.",
+    )
     timeout = None  # it does not wait for anything
 
     def __init__(
         self, corpus: Mapping[str, str] | str, *, results: int = 3, snippet_chars: int = 500
     ) -> None:
-        if results < 1:
-            raise ConfigError(f"results must be at least 1, got {results}")
-        if snippet_chars < 1:
-            raise ConfigError(f"snippet_chars must be at least 1, got {snippet_chars}")
+        check_range("results", results, 1)
+        check_range("snippet_chars", snippet_chars, 1)
         self.corpus = _read(corpus) if isinstance(corpus, str) else dict(corpus)
         self.results, self.snippet_chars = results, snippet_chars
         self._index: BM25 | None = None
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return _DEFINITION
 
     def execute(self, /, **params: Any) -> str:
         if self._index is None:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.tools.definition import Tool, ToolDefinition, ToolError
+from llm_gym.core.settings import check_range
+from llm_gym.tools.definition import Tool, ToolError, text_definition
 
 MAX_QUERY_CHARS = 5000
 # Each name in WITH is expanded wherever it is used, before the first step: a query of a dozen
@@ -187,18 +188,6 @@ def _reason(text: str, made: bool) -> str:
     return f"SQL error: {text}."
 
 
-_DEFINITION = ToolDefinition(
-    "sql",
-    "Read the database with one SELECT statement (SQLite).",
-    {
-        "type": "object",
-        "properties": {"query": {"type": "string", "description": "A SELECT statement."}},
-        "required": ["query"],
-        "additionalProperties": False,
-    },
-)
-
-
 class SqlTool(Tool):
     """Answers SQL queries, read-only.
 
@@ -216,6 +205,12 @@ class SqlTool(Tool):
     (2 rows)
     """
 
+    definition = text_definition(
+        "sql",
+        "Read the database with one SELECT statement (SQLite).",
+        "query",
+        "A SELECT statement.",
+    )
     timeout = None  # it counts steps instead
 
     def __init__(
@@ -226,22 +221,14 @@ class SqlTool(Tool):
         max_steps: int = 2_000_000,
         max_value_chars: int = 1000,
     ) -> None:
-        for name, value, least in (
-            ("max_rows", max_rows, 1),
-            ("max_steps", max_steps, 1),
-            ("max_value_chars", max_value_chars, 100),
-        ):
-            if value < least:
-                raise ConfigError(f"{name} must be at least {least}, got {value}")
+        check_range("max_rows", max_rows, 1)
+        check_range("max_steps", max_steps, 1)
+        check_range("max_value_chars", max_value_chars, 100)
         if _is_file(database) and not _is_there(database):
             got = f"{database!r:.200}"
             raise ConfigError(f"database must be a file or SQL that makes one, got {got}")
         self.max_rows = max_rows
         self.database = Database(database, max_steps=max_steps, max_value_chars=max_value_chars)
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return _DEFINITION
 
     def execute(self, /, **params: Any) -> str:
         columns, rows = self.database.query(params["query"], self.max_rows + 1)
