@@ -33,8 +33,8 @@ def reached(curve: Sequence[Mapping[str, float]], goal: float, what: str) -> flo
     """Return ``what`` where the curve first crosses ``goal``, interpolated between two points.
 
     >>> points = [{"success": 0.0, "cpu_s": 0.0}, {"success": 0.5, "cpu_s": 10.0}]
-    >>> reached(points, 0.25, "cpu_s"), reached(points, 0.6, "cpu_s")
-    (5.0, None)
+    >>> reached(points, 0.0, "cpu_s"), reached(points, 0.25, "cpu_s"), reached(points, 0.6, "cpu_s")
+    (0.0, 5.0, None)
     """
     for before, after in itertools.pairwise(curve):
         if before["success"] >= goal:

@@ -1,4 +1,4 @@
-"""What scripts share: jobs in lanes and forks, and learning curves."""
+"""What scripts share: jobs in lanes and forks."""
 
 import json
 import os
@@ -8,7 +8,6 @@ from time import monotonic
 import pytest
 
 from benchmarks.lib import lanes
-from benchmarks.lib.curves import reached
 
 FAILS = "import sys; sys.exit('no memory left')"
 WORKS = "print('loading'); print('{\"success\": 0.5}')"
@@ -91,12 +90,3 @@ def test_jobs_are_forks_of_one_import_with_memory_of_their_own(forks, tmp_path):
     assert forks(lanes.Job("c", ["fail"]), 60) == {"error": "ValueError: no memory left"}
     assert forks(lanes.Job("d", ["die"]), 60) == {"error": "exit code 3"}
     assert forks(lanes.Job("e", ["hang"]), 0.3) == {"error": "stopped after 0 s"}
-
-
-def test_the_way_to_a_goal_is_interpolated_between_two_points():
-    curve = [
-        {"success": success, "episodes": 100 * at} for at, success in enumerate((0.1, 0.5, 0.9))
-    ]
-    assert reached(curve, 0.1, "episodes") == 0
-    assert reached(curve, 0.7, "episodes") == pytest.approx(150)
-    assert reached(curve, 0.95, "episodes") is None

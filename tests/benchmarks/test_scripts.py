@@ -1,6 +1,8 @@
 """What scripts make of their runs: settings, order, comparisons, the leaderboard."""
 
 import ast
+import doctest
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -18,6 +20,7 @@ from tests.robustness import chaos
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = [path for path in sorted(FOLDER.rglob("*.py")) if "__main__" in path.read_text()]
+EXAMPLES = [path for path in sorted(FOLDER.rglob("*.py")) if "    >>> " in path.read_text()]
 PEERS = {"ray", "vllm", "sglang", "textarena", "gem"}
 WORKERS = ("worker.py", "trl_side.py")
 """Run where a peer is installed."""
@@ -41,6 +44,14 @@ def test_a_script_can_be_asked_for_help_without_a_peer(path):
     assert not names & PEERS
     others = names - set(sys.stdlib_module_names)
     assert [name for name in sorted(others) if importlib.util.find_spec(name) is None] == []
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_in_docstrings_hold(path):
+    name = ".".join(path.relative_to(FOLDER.parent).with_suffix("").parts)
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted
+    assert not found.failed
 
 
 @pytest.mark.parametrize("name", figures.FIGURES)
