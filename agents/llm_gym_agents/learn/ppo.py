@@ -276,9 +276,6 @@ class PPO:
         """Yield every episode ``ppo_epochs`` times, some at a time, in random order."""
         for _ in range(self.config.ppo_epochs):
             order = self.ranks.broadcast(torch.randperm(episodes))
-            # TorchRL's SamplerWithoutReplacement, which dealt the batches of every published run,
-            # draws the next pass's order as well. Without that draw their numbers would change.
-            torch.randperm(episodes)
             for some in order.split(self.config.mini_batch_size):
                 yield some.tolist()
 
