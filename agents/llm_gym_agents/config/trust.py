@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from llm_gym.episodes.replay import risky_env, risky_setting
 from llm_gym_agents.config.schema import SECTIONS, Settings
 
 _MOST = 1_000_000
@@ -27,6 +26,12 @@ def _is_word(value: str) -> bool:
     return value.isidentifier()
 
 
+def _has_no_risk(value: Any) -> bool:
+    from llm_gym.episodes.replay import risky_setting  # it knows how data sets are read
+
+    return not risky_setting(value)
+
+
 _JUDGES: Mapping[str, Callable[[Any], bool]] = {
     "model.device": _any,  # its type has a list
     "model.trust_remote_code": lambda value: not value,
@@ -34,7 +39,7 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
     "inference.backend": lambda value: value in ("transformers", "vllm", "sglang"),
     "inference.template_options": _any,  # its template is rendered within limits
     "inference.stop": _any,
-    "inference.engine": lambda value: not risky_setting(value),
+    "inference.engine": _has_no_risk,
     "inference.num_envs": _at_most(4096),
     "inference.system_prompt": _any,  # text for the model
     "training.seed": _any,
@@ -82,6 +87,8 @@ def named_code(config: Settings) -> dict[str, str]:
 
 
 def _environment(config: Settings, imported: Collection[str], env: str | None) -> str:
+    from llm_gym.episodes.replay import risky_env, risky_setting
+
     env_id, kwargs = config.environment.env_id, config.environment.env_kwargs
     if env_id is None:
         return ""
