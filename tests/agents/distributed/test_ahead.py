@@ -121,7 +121,7 @@ def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(tmp_p
                 pass
 
     engine.submit = submitted
-    played = actor.play([EpisodeTask(id, id) for id in range(4)], None, False, False).rollout
+    played = actor.play([EpisodeTask(id, id) for id in range(4)], None, False).rollout
     visitor.join()
     versions = [[turn.version for turn in own] for own in played.turns]
     assert all(own[0] == 0 for own in versions)
