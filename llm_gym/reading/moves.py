@@ -236,9 +236,9 @@ _COMMIT = re.compile(
     rf"|{_NO_MOVE}[a-z]+)|(?:i'?m|we'?re|i am|we are) (?:\w+ly )?\w+ing|(?:^|[,:] ?|\band "
     rf"|\bto )(?:\w+ly )?{_DOING}(?:e"
     r"|t|ing)?|(?:we|player) should|final(?:ly)?|best|safest|leaves|it is safe|(?:comes"
-    r"|adds up) to|says|occurs?|appears?|equals?|gives|makes?|midpoint|halfway|first|next)\b"
+    r"|adds up) to|says|means|occurs?|appears?|equals?|gives|makes?|midpoint|halfway|first|next)\b"
     r"|\b(?:move|action|answer|guess|choice|option|decision|step|result|expression|number|word"
-    r"|letter|total|direction|instinct|thought|middle|square|plan|reply"
+    r"|letter|total|direction|instinct|opening|thought|middle|square|plan|reply"
     r"|it)\b[^,;]{0,60}(?:\b(?:is|be|would|should|will|are|has)\b|'s\b|:|=)|\b(?:o (?:at|goes)"
     r"|goes|by)\b|(?:[:=>→]|\bthere (?:are|is))\s{0,3}[*\"'`]{0,3}\w*$",
     re.IGNORECASE,
@@ -281,8 +281,8 @@ _VERSUS = re.compile(
     re.IGNORECASE,
 )
 _CONCLUDES = re.compile(
-    r"\b(?:so|therefore|thus|hence|final(?:ly)?|i (?:pick|choose|take)|actually|begin|start"
-    r"|first)\b",
+    r"\b(?:so|therefore|thus|hence|final(?:ly)?|i (?:pick|choose|take)|actually|(?:answer|result"
+    r"|total) is|begin|start|first)\b",
     re.IGNORECASE,
 )
 _OR = re.compile(r"[\s*_\"'`.,…-]*(?:or|alternatively)\b", re.IGNORECASE)

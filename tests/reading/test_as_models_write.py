@@ -253,26 +253,6 @@ def test_code_that_talks_of_calls_is_code():
     assert read("MathPython", code)[0].startswith("python: answer = int")
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "<think>",
-        "<reasoning>",
-        "</reasoning>",
-        "[THINK]",
-        "<|a|>",
-        "</s>",
-        "<",
-        "[/INST]",
-        "\u25c1",
-    ],
-)
-def test_marks_are_taken_off_in_one_pass(piece):
-    text = "</reasoning>" + piece * (400_000 // len(piece)) + "x"
-    assert isinstance(visible(text), str)
-    assert isinstance(visible(text[::-1]), str)
-
-
 @pytest.mark.parametrize("tag", ["action", "answer", "move", "guess"])
 def test_a_tag_of_our_own_is_left_as_it_is_and_what_is_around_it_is_not(tag):
     move = f"<{tag}>up</{tag}>"

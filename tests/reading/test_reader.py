@@ -218,44 +218,23 @@ def test_what_a_pattern_of_moves_generates_is_read_as_it_stands(name, data):
     assert env.step(move)[4]["move"] == move
 
 
-# --- cost ----------------------------------------------------------------------------------
+# --- any text ------------------------------------------------------------------------------
 
 
-class Counting:
-    """A game that counts how many characters it is asked to search."""
-
+class Game:
     free_text = mention_is_answer = False
 
-    def __init__(self):
-        self.searched = 0
-
     def named_moves(self, text):
-        self.searched += len(text)
         return iter([(0, 1, "x")] if text.startswith("x") else [])
 
     def marked_move(self, label, text):
         return text
 
 
-@pytest.mark.parametrize(
-    "bomb",
-    ["<action>", "{", "[", "```", "Action: ", r"\boxed{", "up. ", "x or ", "*", "'", "(", "a, ",
-     "\n", "? ", "<think>", "</think>", "answer is ", "move: move: ", "1 2 3 ", '{"action":'],
-)  # fmt: skip
-def test_a_megabyte_is_read_with_bounded_work(bomb):
-    work = []
-    for size in (100_000, 1_000_000):
-        game = Counting()
-        found = list(readings(bomb * (size // len(bomb)), game, ()))
-        work.append((game.searched, len(found)))
-    assert work[1][0] <= max(2 * work[0][0], 100_000), "the text that is searched does not grow"
-    assert work[1][1] <= work[0][1] + 1
-
-
 @given(st.text())
 @settings(max_examples=100)
 def test_no_text_upsets_the_reader(text):
-    found = list(readings(text, Counting(), (text[::-1],)))
+    found = list(readings(text, Game(), (text[::-1],)))
     assert all(one.move is None or isinstance(one.move, str) for one in found)
     assert isinstance(undress(text), str)
 

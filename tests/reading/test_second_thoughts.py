@@ -132,12 +132,3 @@ def test_code_and_lines_of_a_thought_are_not_taken_for_the_other_side():
     code = "user: int = 3\nprint(user)"
     assert visible(f"x = 1\n{code}").endswith(code)
     assert visible("<s>up</s> down") == "up</s> down"
-
-
-@pytest.mark.parametrize(
-    "piece", ["Action: a\n", "\n", " \n", "User", "a. No, wait, ", ", no", "<|im_end|>", "Wait. "]
-)
-def test_second_thoughts_without_end_are_read_in_one_pass(piece):
-    env = gym.make("llm_gym/Maze-v0")
-    env.reset(seed=0)
-    assert isinstance(env.step(piece * (400_000 // len(piece)))[0], str)

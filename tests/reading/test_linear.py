@@ -1,0 +1,94 @@
+"""Reading is linear in the reply and bounded, counted in characters that patterns are given."""
+
+import re
+
+import gymnasium as gym
+import pytest
+
+from llm_gym.reading import answer, formats, markup, moves
+from tests.work import ends_at_all, steps_of
+
+PIECES = [
+    "1=1=", "1+", "1 2 ", "((((", "**", "*", "'", '"', "{", '{"a":', '{"action":', "[", "[[", "```",
+    "<action>", "</action>", "<", "<think>", "</think>", "<reasoning>", "</reasoning>", "[THINK]",
+    "\u25c1", "<|a|>", "<|im_end|>", "</s>", "[/INST]", "\\boxed{", "\\text{", "\\", "Action: ",
+    "Action: a\n", "move: move: ", "answer is ", "up. ", "up,", "up or ", "up and then ", "go ",
+    "not ", "or else ", "I really ", "Wait. ", "a. No, wait, ", ", no", "no wait ", "? ", "\n",
+    " \n", "\t", "User", "a b c\n", "- up\n", "~~", "\uff17", "\u7b54", "\U0001f600", "\ud800",
+]  # fmt: skip
+GAMES = ("Maze", "GuessTheNumber", "Sudoku", "SearchQA")
+
+
+class Counted:
+    """A pattern that counts the characters that it is given."""
+
+    given = 0
+
+    def __init__(self, pattern):
+        self.pattern = pattern
+
+    def __getattr__(self, name):
+        method = getattr(self.pattern, name)
+
+        def call(*args):
+            at = 1 if name == "sub" else 0
+            start = args[1] if len(args) > 1 and isinstance(args[1], int) else 0
+            Counted.given += len(args[at]) - (start if name != "split" else 0)
+            return method(*args)
+
+        return call if callable(method) else method
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Count what every pattern of the reader is given."""
+    for module in (answer, formats, markup, moves):
+        for name, value in list(vars(module).items()):
+            if isinstance(value, re.Pattern):
+                monkeypatch.setattr(module, name, Counted(value))
+
+
+def play(env, piece, size):
+    env.reset(seed=0)
+    text = env.step(piece * (size // len(piece)))[0]
+    assert isinstance(text, str)
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_no_character_is_given_to_patterns_more_than_forty_times(game, counted):
+    env = gym.make(f"llm_gym/{game}-v0")
+    for piece in PIECES:
+        for size in (2_000, 8_000, 64_000):
+            Counted.given = 0
+            play(env, piece, size)
+            assert Counted.given <= 40 * size + 20_000, (piece, size)
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_four_times_the_reply_is_at_most_four_times_the_steps(game):
+    env = gym.make(f"llm_gym/{game}-v0")
+    for piece in PIECES:
+        small, large = (steps_of(play, env, piece, size) for size in (4_000, 16_000))
+        assert large <= 4.4 * small + 2_000, (piece, small, large)
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_the_longest_reply_is_read(game):
+    """What backtracks would take hours here."""
+    env = gym.make(f"llm_gym/{game}-v0")
+    with ends_at_all():
+        for piece in PIECES:
+            play(env, piece, 200_000)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_finder_is_asked_for_a_bounded_part(piece):
+    asked = []
+
+    def find(text):
+        asked.append(len(text))
+        return moves.find_numbers(text)
+
+    moves.judge(piece * (200_000 // len(piece)), find)
+    assert max(asked, default=0) <= 600
+    assert sum(asked) <= moves.WINDOW
