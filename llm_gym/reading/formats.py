@@ -149,6 +149,7 @@ class ActionFormat(NamedTuple):
     def tell(self, move: str, what: str = "move") -> str:
         r"""Return how to answer, with ``move`` as the example of what the rules call ``what``.
 
+        >>> from llm_gym.core.settings import get_format
         >>> get_format("tag").tell("7", "guess")
         'Write your guess between action tags.\nExample of the form: <action>7</action>'
         """
