@@ -208,7 +208,7 @@ _ASIDE = re.compile(
     r"|last (?:time|turn)|already|was|were|had|before (?:i|we|you)|such as|you (?:play|move|go"
     r"|said|could|can|have|need|must)|said|(?:initially|originally|at first)(?!,? (?:planned|let"
     r"|i (?!would|chose)))|someone|is (?:falling|tilting|drifting|leaning)|some (?:players"
-    r"|people)|consider(?:ed|ing)|thought (?:about|of)|thinking (?:about|of)|dealers? (?:\w+ )?"
+    r"|people)|consider(?:ed|ing)|(?:i|we) thought|thinking (?:about|of)|dealers? (?:\w+ )?"
     r"|options are|(?:opponent|enemy|x) (?:\w+ ){0,2}?(?:will|would|can|could|may|plays?|takes?"
     r"|took|is|has|gets))\b",
     re.IGNORECASE,

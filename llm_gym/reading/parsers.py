@@ -372,12 +372,12 @@ def _read_bare(text: str) -> Parsed:
             raise
         return Parsed(answer=text)
     message = values[0] if len(values) == 1 and isinstance(values[0], dict) else {}
-    content = message.get("content")
-    is_message = isinstance(content, str)
+    said = message.get("content")
+    content = said if isinstance(said, str) else None
     if listed := message.get("tool_calls") or message.get("function_call"):
-        return Parsed(_all_calls([listed]), thought=content if is_message else "")
-    calls = () if is_message else read_calls(values)
-    return Parsed(calls) if calls else Parsed(answer=content if is_message else text)
+        return Parsed(_all_calls([listed]), thought=content or "")
+    calls = () if content is not None else read_calls(values)
+    return Parsed(calls) if calls else Parsed(answer=text if content is None else content)
 
 
 def _all_calls(values: list[Any]) -> tuple[ToolCall, ...]:

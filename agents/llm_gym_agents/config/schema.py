@@ -524,7 +524,7 @@ def _config_error(section: str, error: ValidationError) -> ConfigError:
 
 def _check_mapping(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be a mapping of names to values, got {value!r}")
+        raise ConfigError(f"{name} must be a mapping of names to values, got {value!r:.100}")
 
 
 def _unknown_setting(section: str, name: str) -> UnknownSettingError:

@@ -114,7 +114,7 @@ class TrainingProgress:
     def _render(self) -> RenderableType:
         head = Table.grid(padding=(0, 2), expand=True)
         for how in ({}, {"ratio": 1}, {"justify": "right"}):
-            head.add_column(no_wrap=True, **how)  # type: ignore[arg-type]
+            head.add_column(no_wrap=True, **how)
         head.add_row(
             Text(f"iteration {self._done}/{self._total}", style="bold"),
             ProgressBar(total=max(self._total, 1), completed=self._done),

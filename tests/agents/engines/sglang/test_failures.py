@@ -18,6 +18,12 @@ from tests.agents.engines.scripts import run_python
 from tests.agents.tiny import save_tiny, tiny_model
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    """A server that does not say that a request was aborted is waited for only briefly."""
+    monkeypatch.setattr(sglang_engine, "ABORT_S", 0.5)
+
+
 def request(first, key=None, **sampling):
     return Request([first, 5, 6], Sampling(**sampling), key=key)
 
