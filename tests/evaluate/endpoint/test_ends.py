@@ -113,6 +113,7 @@ def test_ctrl_c_in_the_terminal_shows_what_was_played(tmp_path):
         release.set()
     assert process.returncode == 130
     assert "llm_gym/GuessTheNumber-v0" in out
-    assert "98 of 100 episodes did not end" in err
+    played = len(list(read_episodes(tmp_path / "llm_gym_GuessTheNumber-v0.jsonl")))
+    assert 1 <= played <= 2  # a busy machine may ask for a reply twice
+    assert f"{100 - played} of 100 episodes did not end" in err
     assert "Traceback" not in err
-    assert len(list(read_episodes(tmp_path / "llm_gym_GuessTheNumber-v0.jsonl"))) == 2

@@ -137,7 +137,7 @@ def test_nobody_waits_for_the_slowest():
 def test_a_thread_keeps_its_connection_open(server):
     result = play(GUESS, server.url, "m", 9, num_envs=3)
     assert result.usage.requests > 9
-    assert server.connections == 3
+    assert server.connections <= 3
 
 
 def test_a_connection_that_the_server_closed_is_opened_again(server):
