@@ -6,9 +6,10 @@ White space around the marks shows whether the template trims contents.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -104,26 +105,59 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Writes messages by a tokenizer's template, at one time for all of them."""
+    """Writes messages by a tokenizer's template, at one time for all of them.
+
+    A template is a program, and comes with the model: it runs in a child process with limits.
+    """
 
     tokenizer: PreTrainedTokenizerBase
     options: Mapping[str, Any]
     time: datetime = field(default_factory=datetime.now)
+    _written: dict[str, tuple[bool, str]] = field(default_factory=dict)
+    """By messages: whether the template wrote them, and the text or the error."""
 
     def __call__(self, messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
+        key = json.dumps([messages, open_reply])
+        if key not in self._written:
+            self.write_ahead(lambda write: write(messages, open_reply))
+        is_text, said = self._written[key]
+        if not is_text:
+            raise ValueError(said)
+        return said
+
+    def write_ahead(self, work: Callable[[Render], object]) -> None:
+        """Write all that ``work`` asks for in one child: to start one takes long."""
         from llm_gym.tools.sandbox.bounded import run_bounded
 
-        def write() -> str:
-            text = self.tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
-                tokenize=False,
-                add_generation_prompt=open_reply,
-                **{"strftime_now": self.time.strftime, **self.options},
-            )
-            assert isinstance(text, str)
-            return text
+        def write(messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
+            try:
+                found = True, self._write(messages, open_reply)
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a program of others may raise anything
+                found = False, f"{type(error).__name__}: {error}"
+            written[json.dumps([messages, open_reply])] = found
+            if not found[0]:
+                raise ValueError(found[1])
+            return found[1]
 
-        return run_bounded(write)  # a template is a program, and comes with the model
+        def write_all() -> str:
+            with suppress(ValueError):  # it is raised again where the texts are asked for
+                work(write)
+            return json.dumps(written)
+
+        written: dict[str, tuple[bool, str]] = {}
+        self._written.update(json.loads(run_bounded(write_all)))
+
+    def _write(self, messages: Sequence[Mapping[str, str]], open_reply: bool) -> str:
+        text = self.tokenizer.apply_chat_template(
+            [dict(message) for message in messages],
+            tokenize=False,
+            add_generation_prompt=open_reply,
+            **{"strftime_now": self.time.strftime, **self.options},
+        )
+        assert isinstance(text, str)
+        return text
 
     def conversation(self, replies: int, *, system: bool) -> tuple[Piece, list[int]]:
         """Return a whole prompt after so many replies, and which message goes into each slot."""
@@ -144,8 +178,10 @@ class Renderer:
 
 def cut_template(render: Renderer) -> Template:
     """Return the pieces of a chat template; raise if it cannot be split."""
+    names = (str(render.tokenizer.chat_template), *render.tokenizer.get_added_vocab())
     with _coming_to_an_end():
-        return _cut_template(render)
+        render.write_ahead(lambda write: _cut_template(write, names))
+        return _cut_template(render, names)
 
 
 @contextmanager
@@ -158,14 +194,13 @@ def _coming_to_an_end() -> Iterator[None]:
         raise ConfigError(f"the chat template does not come to an end: {error}") from error
 
 
-def _cut_template(render: Renderer) -> Template:
+def _cut_template(render: Render, names: Sequence[str]) -> Template:
     opening, after_reply = _user_turns(render)
     prompted = _with_system(render)
     prompt, end = render([_say("user", _USER)]), opening.fixed[-1]
     later = render([_say("user", _USER), _say("assistant", _REPLY), _say("user", _USER_2)])
     final = later.partition(prompt)[2].partition(_REPLY)[0] if later.startswith(prompt) else ""
     opened = _OPENED.search(end)
-    names = (str(render.tokenizer.chat_template), *render.tokenizer.get_added_vocab())
     return Template(
         opening,
         prompted,
