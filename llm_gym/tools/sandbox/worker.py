@@ -1,4 +1,4 @@
-"""Starting a worker: what it may read, the command that isolates it, and its control group."""
+"""Starting a worker: what it may read, and the command that isolates it."""
 
 from __future__ import annotations
 
@@ -6,26 +6,17 @@ import contextlib
 import errno
 import json
 import os
-import secrets
 import shutil
 import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
-import time  # noqa: TID251 - waits for the kernel; no episode depends on it
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_gym.tools.sandbox.inside import (
-    CGROUP_CONTROLLERS,
-    DEVICES,
-    FOLDER,
-    NAMESPACED,
-    NOBODY,
-    WORKER_CGROUP,
-)
+from llm_gym.tools.sandbox.inside import DEVICES, FOLDER, NAMESPACED, NOBODY
 from llm_gym.tools.sandbox.process import SandboxError
 
 _CAP_SYS_ADMIN = 21
@@ -91,7 +82,6 @@ class SandboxWorker:
         home = FOLDER if isolation in NAMESPACED else self.folder
         self.requests, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
-        self._cgroup = _cgroup_for(isolation)
         settings = {
             "isolation": isolation,
             "requests": inner.fileno(),
@@ -102,16 +92,13 @@ class SandboxWorker:
             "preload": [*PRELOAD, *preload],
             "subprocesses": subprocesses,
             "threads": _threads_of(NOBODY if who else os.geteuid()),
-            "cgroup": self._cgroup and [self._cgroup.descriptor, self._cgroup.controllers],
         }
-        group = () if self._cgroup is None else (self._cgroup.descriptor,)
         try:
             command = [*wrapper, *_python(settings)]
-            self.process = self._start(command, home, who, (inner.fileno(), proc, *group))
+            self.process = self._start(command, home, who, (inner.fileno(), proc))
         finally:
             inner.close()
-            for descriptor in (proc, *group):
-                os.close(descriptor)
+            os.close(proc)
         self.landlock = self._greet()
         if isolation != "none":
             # Nothing is written to it; a program that is killed could not clear it away.
@@ -134,22 +121,18 @@ class SandboxWorker:
             )
         except OSError as error:
             self.requests.close()
-            self._clear_away()
+            shutil.rmtree(self.folder, ignore_errors=True)
             raise SandboxError(_cannot_start(error, who)) from error
 
     def _greet(self) -> int:
         """Wait until the worker is ready; return its version of Landlock."""
         self.requests.settimeout(_START)
         try:
-            # Bound before it builds anything: it waits for our word.
-            if self.requests.recv(16) and self._cgroup is not None:
-                self._cgroup.take(self.process.pid)
-            self.requests.send(b"go")
             answer: dict[str, Any] = json.loads(self.requests.recv(65536) or b"{}")
         except TimeoutError:
             answer = {"refused": f"no answer within {_START:g} s"}
         except OSError as error:
-            answer = {"refused": f"the worker cannot be bound: {error}"}
+            answer = {"refused": f"the worker does not answer: {error}"}
         self.requests.settimeout(None)
         if "landlock" in answer:
             return int(answer["landlock"])
@@ -167,25 +150,9 @@ class SandboxWorker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             _, complaint = self.process.communicate()
-        self._clear_away()
+        shutil.rmtree(self.folder, ignore_errors=True)
         last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:]
         return last[0] if last else ""
-
-    def _clear_away(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self._cgroup is not None:
-            self._cgroup.remove()
-
-    @property
-    def controllers(self) -> list[str]:
-        """The controllers that limit each child as a whole; none where no group is delegated."""
-        return [] if self._cgroup is None else self._cgroup.controllers
-
-
-def _cgroup_for(isolation: str) -> WorkerCgroup | None:
-    if isolation == "none":
-        return None
-    return make_cgroup(NOBODY if os.geteuid() == 0 else None)
 
 
 def _who(isolation: str) -> dict[str, Any]:
@@ -274,112 +241,3 @@ def _wrapper(isolation: str, paths: Sequence[str]) -> list[str]:
         command += ["--symlink", FOLDER, "/tmp"]
     command += ["--dir", FOLDER, "--remount-ro", "/", "--chdir", "/", "--hostname", "sandbox"]
     return command
-
-
-_TRIES, _PAUSE_S = 50, 0.01
-
-
-class WorkerCgroup:
-    """A control group of our own: its descriptor goes to the worker.
-
-    Args:
-        folder: An existing group that others can be made in.
-        owner: User who is to have it; None for whoever we are.
-    """
-
-    def __init__(self, folder: Path, owner: int | None = None) -> None:
-        self.path = folder / f"llm-gym-{os.getpid()}-{secrets.token_hex(4)}"
-        self.path.mkdir()
-        try:
-            self.controllers = _controllers(self.path / "cgroup.controllers")
-            wanted = " ".join(f"+{name}" for name in self.controllers)
-            (self.path / "cgroup.subtree_control").write_text(wanted)
-            (self.path / WORKER_CGROUP).mkdir()
-            if owner is not None:
-                # The folder, to make groups in; the files, to move processes between them.
-                for name in (".", "cgroup.procs", WORKER_CGROUP, f"{WORKER_CGROUP}/cgroup.procs"):
-                    os.chown(self.path / name, owner, owner)
-            self.descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            self.remove()
-            raise
-
-    def take(self, pid: int) -> None:
-        """Move a process, the worker, into it, with those that it has started by now."""
-        procs = self.path / WORKER_CGROUP / "cgroup.procs"
-        procs.write_text(str(pid))
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            self.take(int(child))
-
-    def remove(self) -> None:
-        """Remove the group with all below it; whatever still runs in it is killed."""
-        with contextlib.suppress(OSError):
-            (self.path / "cgroup.kill").write_text("1")
-        with contextlib.suppress(OSError):
-            for each in self.path.iterdir():
-                if each.is_dir():
-                    _remove(each)
-        _remove(self.path)
-
-
-def make_cgroup(owner: int | None = None) -> WorkerCgroup | None:
-    """Return a group of our own, or None where the system gives us none."""
-    for folder in _candidates():
-        _sweep(folder)
-        try:
-            return WorkerCgroup(folder, owner)
-        except OSError:
-            continue
-    return None
-
-
-def _candidates() -> Iterator[Path]:
-    """Yield groups that hand a controller down: our own's parent, since ours has processes."""
-    own = _own()
-    if own is None:
-        return
-    mount, inside = own
-    place = mount / inside.lstrip("/")
-    for folder in (place, *([] if place == mount else [place.parent])):
-        if _controllers(folder / "cgroup.subtree_control") and os.access(folder, os.W_OK):
-            yield folder
-
-
-def _own() -> tuple[Path, str] | None:
-    """Return where version 2 is mounted and which group below it is ours; None without."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        ours = next((line[3:] for line in lines if line.startswith("0::")), None)
-        for line in Path("/proc/self/mounts").read_text().splitlines():
-            _, place, kind, *_ = line.split()
-            if kind == "cgroup2" and ours is not None:
-                return Path(place), ours
-    return None
-
-
-def _controllers(file: Path) -> list[str]:
-    with contextlib.suppress(OSError):
-        found = file.read_text().split()
-        return [name for name in CGROUP_CONTROLLERS if name in found]
-    return []
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a program that was killed has left: a worker ends with it, its group does not."""
-    for left in folder.glob("llm-gym-*"):
-        owner = left.name.split("-")[2]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            for each in (*left.glob("*/"), left):
-                with contextlib.suppress(OSError):
-                    each.rmdir()
-
-
-def _remove(folder: Path) -> None:
-    """Remove a group, once those who were killed in it are gone."""
-    for _ in range(_TRIES):
-        try:
-            return folder.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError:
-            time.sleep(_PAUSE_S)

@@ -11,5 +11,3 @@ FOLDER = "/sandbox"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 NOBODY = 65534
 """User and group id that replace root."""
-CGROUP_CONTROLLERS = ("memory", "pids")
-WORKER_CGROUP = "worker"

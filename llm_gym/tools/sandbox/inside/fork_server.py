@@ -4,13 +4,6 @@ It never runs a line of a model's code. A request arrives on a socket with four 
 channel for the code, the signal socket, output and errors. The signal socket is how the outside
 holds a child: a byte in (``k`` kill, ``s`` stop, ``c`` continue), the exit status out. When the
 request socket closes, the worker ends, and with it every child.
-
-Where the system has delegated a control group (version 2) to us, each child is bound by one of its
-own. Without, the limits of each process stay (see ``child``)::
-
-    base            llm-gym-...: ours
-    ├── worker      the worker, because the kernel wants no process in the base
-    └── child-N     one call or session: memory.max, pids.max
 """
 
 import contextlib
@@ -45,53 +38,6 @@ _LEAST_LANDLOCK = 3  # earlier versions let a file be emptied
 def _signal(letter: bytes) -> int:
     # By name when it is needed: not every platform that imports this has them.
     return int(getattr(signal, _SIGNAL_NAMES.get(letter, "SIGKILL")))
-
-
-class ChildCgroups:
-    """The control groups of a worker's children.
-
-    Args:
-        base: Descriptor of the base group's folder.
-        controllers: Those that it has.
-    """
-
-    def __init__(self, base: int, controllers: list[str]) -> None:
-        self.base, self.controllers = base, controllers
-        self._made = 0
-
-    def make(self, memory_bytes: int, tasks: int) -> str:
-        """Make a group with limits on all its processes together; return its name."""
-        self._made += 1
-        name = f"child-{self._made}"
-        os.mkdir(name, dir_fd=self.base)
-        group = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.base)
-        try:
-            if "memory" in self.controllers:
-                _write(group, "memory.max", str(memory_bytes))
-                with contextlib.suppress(FileNotFoundError):  # a kernel without swap
-                    _write(group, "memory.swap.max", "0")
-            if "pids" in self.controllers:
-                _write(group, "pids.max", str(tasks))
-        finally:
-            os.close(group)
-        return name
-
-    def enter(self, name: str) -> None:
-        """Move this process, and so its children to come, into the group."""
-        _write(self.base, f"{name}/cgroup.procs", "0")
-
-    def remove(self, name: str) -> None:
-        """Remove the group of a child that has ended; the last ones go with the base."""
-        with contextlib.suppress(OSError):
-            os.rmdir(name, dir_fd=self.base)
-
-
-def _write(group: int, name: str, text: str) -> None:
-    file = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=group)
-    try:
-        os.write(file, text.encode())
-    finally:
-        os.close(file)
 
 
 # --- the init process of a child that may start others ------------------------------------------
@@ -156,10 +102,8 @@ class _Child:
         signals: socket.socket,
         folder: str | None = None,
         init: socket.socket | None = None,
-        cgroup: str | None = None,
     ) -> None:
         self.pid, self.signals, self.folder, self.reaped = pid, signals, folder, False
-        self.cgroup = cgroup
         self.init = init
         """Leads to the init process of a child that may have many; see ``run_init``."""
         self.pidfd = os.pidfd_open(pid)
@@ -195,13 +139,8 @@ class _Child:
 class ForkServer:
     """Serves the requests of one sandbox."""
 
-    def __init__(
-        self,
-        requests: socket.socket,
-        context: child.WorkerContext,
-        cgroups: ChildCgroups | None = None,
-    ) -> None:
-        self.requests, self.context, self.cgroups = requests, context, cgroups
+    def __init__(self, requests: socket.socket, context: child.WorkerContext) -> None:
+        self.requests, self.context = requests, context
         self.namespaced = context.isolation in NAMESPACED
         self.poll = select.poll()
         self.poll.register(requests, select.POLLIN)
@@ -247,26 +186,21 @@ class ForkServer:
             # Only a process whose children go to its own namespace may make one for them.
             kernel.setns(self.myself, kernel.CLONE_NEWPID)
             kernel.unshare(kernel.CLONE_NEWPID)
-        context, limits, folder = self.context, request["limits"], None
+        context, folder = self.context, None
         if context.isolation == "none":
             folder = tempfile.mkdtemp(dir=context.folder)
             context = context._replace(folder=folder)
-        cgroup = None
-        if self.cgroups is not None:  # the folder is memory too, and the init process is a task
-            memory = limits["memory_bytes"] + limits["disk_bytes"]
-            cgroup = self.cgroups.make(memory, limits["tasks"] + 1)
-        with_init = self.namespaced and limits["subprocesses"]
+        with_init = self.namespaced and request["limits"]["subprocesses"]
         ours, inner = socket.socketpair() if with_init else (None, None)
         pid = os.fork()
         if pid == 0:
-            self._enter(cgroup)
             if inner is not None:
                 run_init(inner, lambda: _become_child(context, request, streams))
             _become_child(context, request, streams)
         if inner is not None:
             inner.close()
         try:
-            made = _Child(pid, signals, folder, ours, cgroup)
+            made = _Child(pid, signals, folder, ours)
         except OSError:  # no descriptor is left to hold it with
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -274,14 +208,6 @@ class ForkServer:
         self.by_signals[signals.fileno()] = self.by_pidfd[made.pidfd] = made
         self.poll.register(signals, select.POLLIN)
         self.poll.register(made.pidfd, select.POLLIN)
-
-    def _enter(self, cgroup: str | None) -> None:
-        if self.cgroups is None or cgroup is None:
-            return
-        try:
-            self.cgroups.enter(cgroup)
-        except OSError:  # unbound it must not be
-            os._exit(1)
 
     def _pass_signal(self, target: _Child) -> None:
         try:
@@ -300,8 +226,6 @@ class ForkServer:
         if self.context.isolation == "none":  # what its leader has left behind
             ended.send(b"k", group=True)
         ended.reap()
-        if self.cgroups is not None and ended.cgroup is not None:
-            self.cgroups.remove(ended.cgroup)
 
     def _end(self) -> None:
         for each in list(self.by_pidfd.values()):
@@ -341,9 +265,6 @@ def main(settings: dict[str, Any]) -> None:
     requests = socket.socket(fileno=settings["requests"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a session holds two of them
-    requests.send(b"here")
-    requests.recv(16)  # we are in our control group now, where there is one
-    cgroups = ChildCgroups(*settings["cgroup"]) if settings["cgroup"] else None
     try:
         context = _isolate(settings)
         child.prepare([context.folder, *settings["path"]])
@@ -362,7 +283,7 @@ def main(settings: dict[str, Any]) -> None:
     gc.collect()
     gc.freeze()  # the collector of a child need not touch, and so copy, what it shares
     requests.send(json.dumps({"landlock": context.landlock}).encode())
-    ForkServer(requests, context, cgroups).serve()
+    ForkServer(requests, context).serve()
 
 
 def _isolate(settings: dict[str, Any]) -> child.WorkerContext:
