@@ -26,7 +26,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "4 passes, rate 3e-3, entropy 0.03": {"learning_rate": 3e-3, "entropy_coef": 0.03},
     "2 passes, rate 3e-3": {"learning_rate": 3e-3, "ppo_epochs": 2},
     "grpo, 4 passes, rate 2e-3": {
-        "learning_rate": 2e-3, "adv_estimator": "grpo", "group_size": GROUP, "group_credit": "turn"
+        "learning_rate": 2e-3, "adv_estimator": "grpo", "group_size": GROUP,
+        "estimator_settings": {"credit": "turn"},
     },
 }  # fmt: skip
 """What was tried: differences from the defaults of an embedded model. Rewards are shaped, as they

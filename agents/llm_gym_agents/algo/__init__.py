@@ -5,7 +5,7 @@ result depends on padding, observations or how a batch is cut. Start with ``get_
 ``TokenObjective``; the ``compute_*`` functions are the same algorithms on padded rows.
 """
 
-from llm_gym_agents.algo.advantages.gae import Discount, gae, gae_turn
+from llm_gym_agents.algo.advantages.gae import gae, gae_turn
 from llm_gym_agents.algo.advantages.groups import group_ids
 from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
 from llm_gym_agents.algo.losses.aggregate import (
@@ -17,28 +17,22 @@ from llm_gym_agents.algo.losses.aggregate import (
 )
 from llm_gym_agents.algo.losses.kl import (
     KLController,
-    KLControllerState,
     kl_in_rewards,
     kl_loss,
 )
 from llm_gym_agents.algo.losses.mismatch import (
-    IMPORTANCE_CAP,
     check_numbers,
     importance_weights,
     mismatch_metrics,
 )
 from llm_gym_agents.algo.losses.objective import (
-    TokenDistribution,
     TokenObjective,
     make_clip_ppo_loss,
     value_loss,
 )
 from llm_gym_agents.algo.losses.policy_loss import (
     POLICY_LOSSES,
-    ClipRange,
-    ClipRatio,
     PolicyInputs,
-    PolicyLossSpec,
     TokenLoss,
     get_policy_loss,
     register_policy_loss,
@@ -65,22 +59,15 @@ from llm_gym_agents.algo.tensor_ops import StreamError
 __all__ = [
     "ADVANTAGES",
     "AGGREGATIONS",
-    "IMPORTANCE_CAP",
     "POLICY_LOSSES",
     "AdvantageSpec",
     "Advantages",
     "Aggregation",
     "BatchCounts",
-    "ClipRange",
-    "ClipRatio",
-    "Discount",
     "KLController",
-    "KLControllerState",
     "PaddedRows",
     "PolicyInputs",
-    "PolicyLossSpec",
     "StreamError",
-    "TokenDistribution",
     "TokenLoss",
     "TokenObjective",
     "TokenStream",

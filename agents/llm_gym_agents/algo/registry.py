@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
@@ -62,7 +62,11 @@ class Spec:
                     f"{self.name!r} has no setting {name!r}{did_you_mean(name, self.settings)}; "
                     f"it takes {', '.join(self.settings) or 'none'}"
                 )
-            usual = self.settings[name]
+            usual, choices = self.settings[name], _choices(self.function, name)
+            if choices and value not in choices:
+                raise ConfigError(
+                    f"{name!r} of {self.name!r} must be one of {', '.join(choices)}, got {value!r}"
+                )
             kinds = {type(value), type(usual)}
             if kinds <= {bool, str, int, float} and len(kinds) == 2 and kinds != {int, float}:
                 raise ConfigError(
@@ -180,6 +184,15 @@ def register_advantage(
 def get_advantage(name: str) -> AdvantageSpec:
     """The estimator registered as ``name``."""
     return ADVANTAGES.get(name)
+
+
+def _choices(function: Callable[..., Any], name: str) -> tuple[str, ...]:
+    """Return what an argument with the type ``Literal`` may be; nothing of another."""
+    try:
+        hint = get_type_hints(function).get(name)
+    except (NameError, TypeError):  # somebody's function, with types that only a checker sees
+        return ()
+    return get_args(hint) if get_origin(hint) is Literal else ()
 
 
 def _origin(function: Callable[..., Any]) -> tuple[str, str]:

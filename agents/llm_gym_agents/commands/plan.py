@@ -11,7 +11,7 @@ from typing import Any
 from llm_gym.cli.terminal_text import say
 from llm_gym.registry.user_code import explain_failures
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.defaults import CHOSEN, ENV_KWARGS, Choice, apply_defaults
+from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, named
 from llm_gym_agents.config.profile import (
     EMBEDDED,
     WARM_START_BATCH,
@@ -21,8 +21,6 @@ from llm_gym_agents.config.profile import (
     profile_task,
 )
 from llm_gym_agents.config.trust import untrusted
-from llm_gym_agents.distributed.build import tiny_tokenizer
-from llm_gym_agents.model.load import count_weights, tiny_llama
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.run.files import write_atomically
 
@@ -31,7 +29,8 @@ CHOICES = "choices.json"
 
 def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
     """Set what the user did not set, and return what every such setting became."""
-    own = {f"{ENV_KWARGS}.{name}" for name in config.environment.env_kwargs}
+    # Of a dictionary, the command line names it, and not what is in it.
+    own = named(config.diff())
     with explain_failures(str(config.environment.env_id)):
         seen = profile_task(config)
     return apply_defaults(config, seen, chosen | own)
@@ -114,15 +113,17 @@ def _takes(config: ConfigStore) -> str:
 def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
     """Write what a run would be, without beginning it."""
     training, inference = config.training, config.inference
-    name = config.model.model_name
     iterations = training.num_epochs * training.num_iters_per_epoch
     seen = profile_task(config)
+    # In float32 each takes 16 bytes to train: itself, its gradient and two moments of AdamW.
+    size = f", {seen.weights / 1e6:,.0f}M weights, {seen.weights * 16 / 2**30:.1f} GiB to train all"
+    weights = size if seen.weights else ""
     turns = inference.max_turns or seen.turns or 1
     most = training.batch_size * turns * inference.max_tokens
     steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
     lines = [
         *choice_lines(choices),
-        f"model        {name}{_weights(config, name)}",
+        f"model        {config.model.model_name}{weights}",
         f"environment  {config.environment.env_id}, at most {turns} turns",
         f"batch        {training.batch_size} episodes, {steps} optimizer steps from each",
         f"tokens       at most {most:,} sampled in an iteration",
@@ -140,29 +141,6 @@ def resume_command(config: ConfigStore) -> str:
     """Return the command that goes on with a run, with the consent that it will ask for."""
     trust = " --trust" if untrusted(config) else ""
     return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
-
-
-def _weights(config: ConfigStore, name: str) -> str:
-    """Return how many weights a model has and what training them takes, where that is known."""
-    if name == EMBEDDED and config.environment.env_id is not None:
-        tokenizer = tiny_tokenizer(config.environment.env_id, config.environment.env_kwargs)
-        count = tiny_llama(tokenizer).num_parameters()
-    else:
-        files = list(Path(name).glob("*.safetensors")) if Path(name).is_dir() else []
-        if not files:
-            return " (its size is known once it is loaded)"
-        count = sum(map(count_weights, files))
-    # Weights and gradients in float32, and two moments of AdamW.
-    return f", {count / 1e6:.2f}M weights, {_size(count * 16)} to train them all"
-
-
-def _size(count: float) -> str:
-    """Return bytes in words.
-
-    >>> _size(1.5e6), _size(3e10)
-    ('1.4 MiB', '27.9 GiB')
-    """
-    return f"{count / 2**20:.1f} MiB" if count < 2**30 else f"{count / 2**30:.1f} GiB"
 
 
 def _time(config: ConfigStore, seen: TaskProfile) -> str:

@@ -220,7 +220,7 @@ RULES: tuple[Rule, ...] = (
          "a given model", "a whole batch is played side by side"),
     Rule("training.group_size", 8, _groups,
          "an estimator that compares episodes", "fewer of one start seldom differ"),
-    Rule("training.group_credit", "turn", lambda s: s.groups and s.has_potential,
+    Rule("training.estimator_settings.credit", "turn", lambda s: s.by_turn and s.has_potential,
          "such an estimator, shaped rewards", "they add up to 0: whole episodes do not show them"),
     Rule("training.mini_batch_size", _mini_batch, _embedded,
          "embedded model", "four steps from a batch"),
@@ -308,7 +308,7 @@ def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> 
 
 
 def named(data: dict[str, dict[str, Any]]) -> set[str]:
-    """Return the full names of the settings in ``data``, those of the environment one by one.
+    """Return the full names of the settings in ``data``, those in a dictionary one by one.
 
     >>> sorted(named({"training": {"gamma": 1}, "environment": {"env_kwargs": {"rooms": 2}}}))
     ['environment.env_kwargs.rooms', 'training.gamma']
@@ -317,24 +317,18 @@ def named(data: dict[str, dict[str, Any]]) -> set[str]:
     for section, settings in data.items():
         for name, value in settings.items():
             full = f"{section}.{name}"
-            if full == ENV_KWARGS:
-                found |= {f"{full}.{each}" for each in value}
-            else:
-                found.add(full)
+            found |= {f"{full}.{each}" for each in value} if isinstance(value, dict) else {full}
     return found
 
 
 def _get(config: Settings, name: str) -> Any:
-    if name.startswith(f"{ENV_KWARGS}."):
-        return config.environment.env_kwargs.get(name.rpartition(".")[2])
-    section, setting = name.split(".")
-    return getattr(getattr(config, section), setting)
+    section, setting, *key = name.split(".")
+    value = getattr(getattr(config, section), setting)
+    return value.get(key[0]) if key else value
 
 
 def _set(config: Settings, name: str, value: Any) -> None:
-    if name.startswith(f"{ENV_KWARGS}."):
-        kwargs = config.environment.env_kwargs
-        config.environment.env_kwargs = {**kwargs, name.rpartition(".")[2]: value}
-        return
-    section, setting = name.split(".")
+    section, setting, *key = name.split(".")
+    if key:
+        value = {**getattr(getattr(config, section), setting), key[0]: value}
     setattr(getattr(config, section), setting, value)

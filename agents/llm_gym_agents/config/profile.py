@@ -64,6 +64,8 @@ class TaskProfile:
     """The lowest reward of a turn that was seen, 0 at most."""
     groups: bool = False
     """Whether the estimator compares episodes of one start by what each earned in all."""
+    by_turn: bool = False
+    """Whether it can compare their turns instead (``credit``)."""
     by_spread: bool = True
     """Whether it divides by how far they, or its advantages, differ."""
 
@@ -77,6 +79,7 @@ def profile_task(config: Settings) -> TaskProfile:
         _of_task(config),
         **_of_model(config),
         groups=estimator.needs_groups,
+        by_turn="credit" in estimator.settings,
         by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
     )
 
@@ -200,22 +203,17 @@ PLAYED = 0.4
 """Share of that for what is only played, as in an evaluation."""
 
 
-def episode_seconds(profile: TaskProfile) -> float:
-    """Return the CPU seconds of an episode.
-
-    A trained player plays longer than a random one: a quarter is added where the game allows it.
-    """
-    turns = profile.episode_turns
-    longer = max(1.0, min(profile.turns or turns, MAX_TURNS_PLAYED, 1.25 * turns) / turns)
-    return EPISODE_S + longer * (turns * TURN_S + profile.episode_words * WORD_S)
-
-
 def iteration_seconds(profile: TaskProfile, batch: int, evaluated: float) -> float:
     """Return the CPU seconds of an iteration.
+
+    A trained player plays longer than a random one: a quarter is added where the game allows it.
 
     Args:
         profile: What is trained on what.
         batch: Episodes of it.
         evaluated: Held-out episodes, on average, that are played after it.
     """
-    return episode_seconds(profile) * (batch + PLAYED * evaluated)
+    turns = profile.episode_turns
+    longer = max(1.0, min(profile.turns or turns, MAX_TURNS_PLAYED, 1.25 * turns) / turns)
+    episode = EPISODE_S + longer * (turns * TURN_S + profile.episode_words * WORD_S)
+    return episode * (batch + PLAYED * evaluated)

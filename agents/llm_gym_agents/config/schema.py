@@ -282,14 +282,13 @@ class TrainingConfig(Section):
     """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus,
     reinforce_plus_plus_baseline; or module:function."""
     estimator_settings: JSONDict = {}
-    """Further settings of the estimator, such as norm_by_std=false for grpo; for gae
+    """Further settings of the estimator. For grpo, dr_grpo and rloo credit=turn, which compares the
+    reward to come of each turn and not whole episodes; for grpo norm_by_std=false; for gae
     discount=token, where gamma and gae_lambda count tokens and not turns, or whiten=false."""
     gamma: Fraction = 1.0
     """Discount of one turn."""
     gae_lambda: Fraction = 0.95
     """Lambda of generalised advantage estimation, of one turn."""
-    group_credit: Literal["episode", "turn"] = "episode"
-    """What grpo, dr_grpo and rloo compare: whole episodes, or the reward to come of each turn."""
     reward_mode: Literal["replace", "add"] = "replace"
     """Whether a reward function replaces the environment's rewards or adds to them."""
 
@@ -318,9 +317,6 @@ class TrainingConfig(Section):
     """Most further groups played in place of one whose episodes all scored the same."""
     mask_truncated_replies: bool = False
     """Leave episodes with a reply that max_tokens truncated out of the loss."""
-    max_sampler_kl: PositiveFloat | None = None
-    """Leave out episodes whose KL between sampler and trainer, a mean over tokens, is above this;
-    None for none."""
 
     # --- the distance to the model that training began with -------------------------------
     kl: Literal["none", "reward", "loss"] = "none"

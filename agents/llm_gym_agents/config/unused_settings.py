@@ -20,11 +20,8 @@ class _Unused(NamedTuple):
     cause: str
 
 
-ESTIMATOR_SETTINGS = {
-    "gamma": "gamma",
-    "gae_lambda": "lam",
-    "group_credit": "credit",
-}
+ESTIMATOR_SETTINGS = {"gamma": "gamma", "gae_lambda": "lam"}
+"""Settings of the section that an estimator may take, and its own names of them."""
 _CRITIC_SETTINGS = (
     "model.critic",
     "training.value_coef",
@@ -67,8 +64,9 @@ def _algorithm(config: Settings) -> Iterator[_Unused]:
     cause = f"training.adv_estimator={training.adv_estimator!r}"
     missing = [ours for ours, its in ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
     yield _Unused(tuple(f"training.{name}" for name in missing), cause)
-    if "credit" in estimator.settings and training.group_credit == "episode":
-        yield _Unused(("training.gamma",), f"{cause} and training.group_credit='episode'")
+    whole = estimator.settings | training.estimator_settings
+    if whole.get("credit") == "episode":
+        yield _Unused(("training.gamma",), f"{cause}, which compares whole episodes")
     if not estimator.needs_critic:
         yield _Unused((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
     if "clip_ratio" not in get_policy_loss(training.policy_loss).settings:

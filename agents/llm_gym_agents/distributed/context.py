@@ -35,7 +35,6 @@ class RankContext:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and prints."""
         return self.ranks.is_main
 
     def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:

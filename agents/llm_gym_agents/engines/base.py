@@ -48,17 +48,13 @@ class Sampling:
     """How to sample a reply.
 
     Log-probs are always those of ``softmax(logits / temperature)`` over the whole vocabulary:
-    what a trainer can recompute. ``top_p``, ``top_k`` and ``min_p`` choose among its tokens and
-    do not renormalise it; a token must pass all three. At temperature 0 the most likely token is
-    taken, and its log-prob is that of temperature 1.
+    what a trainer can recompute. ``top_p`` chooses among its tokens and does not renormalise it. At
+    temperature 0 the most likely token is taken, and its log-prob is that of temperature 1.
     """
 
     max_tokens: int = 256
     temperature: float = 1.0
     top_p: float = 1.0
-    top_k: int = 0
-    """0 for no limit."""
-    min_p: float = 0.0
     stop_ids: tuple[int, ...] = ()
     """Besides the model's own end-of-text ids. The stopping id is part of the reply."""
     stop_strings: tuple[str, ...] = ()
@@ -74,8 +70,6 @@ class Sampling:
             f"temperature must be 0 (greedy) or at least {MIN_TEMPERATURE}, got {self.temperature}",
         )
         _need(0 < self.top_p <= 1, f"top_p must be in (0, 1], got {self.top_p}")
-        _need(self.top_k >= 0, f"top_k must not be negative, got {self.top_k}")
-        _need(0 <= self.min_p <= 1, f"min_p must be in [0, 1], got {self.min_p}")
         _need(
             not isinstance(self.stop_strings, str) and "" not in self.stop_strings,
             f"stop_strings must be a tuple of strings, none empty, got {self.stop_strings!r}",
@@ -157,12 +151,14 @@ class Engine(ABC):
     def load_bucket(self, bucket: list[tuple[str, Tensor]] | bytes) -> None:
         """Take some of the new weights; ``finish_loading`` says that these were all.
 
-        In between, nothing can be sampled. An engine that can only take all at once holds them.
+        In between, nothing can be sampled. An engine that can only take all at once holds copies:
+        the sender fills its memory again.
 
         Args:
             bucket: Weights by name, or a handle to a GPU's memory (``weight_push.flat_handle``).
         """
-        self._held = [*getattr(self, "_held", ()), *in_bucket(bucket)]
+        new = [(name, weight.clone()) for name, weight in in_bucket(bucket)]
+        self._held = [*getattr(self, "_held", ()), *new]
 
     def finish_loading(self, version: int) -> None:
         """Go on with the weights of all buckets, as ``version``; refuse if some are missing."""
@@ -191,11 +187,8 @@ class Engine(ABC):
         """Return the type that the weight ``name`` is kept in; None for whatever is pushed."""
         return getattr(self, "dtype", None)
 
-    def weight_sums(self) -> Sequence[Mapping[str, WeightSum | str]] | None:
-        """Return checksums of the weights in use, one mapping for each worker.
-
-        Strings where the engine hashes weights in its own way; None where it has no checksums.
-        """
+    def weight_sums(self) -> Sequence[Mapping[str, WeightSum]] | None:
+        """Return checksums of the weights in use, one mapping for each worker; None for none."""
         return None
 
     @abstractmethod

@@ -2,12 +2,11 @@
 
 ``WeightCheck`` is exact: the trainer's weights, cast as the engine keeps them, are summed while
 they are pushed; the engine's parameters are read back and summed where they are (``weight_sums``).
-A weight that missed a push, at a learning rate however small, is an error that names it. A server
-that hashes weights in its own way (SGLang) must return another hash for each weight that changed.
+A weight that missed a push, at a learning rate however small, is an error that names it.
 
 ``Probe`` looks at what the engine computes: it continues a few short prompts, and the trainer's own
-model scores them. A gap that precision does not explain is an error. Where sums could not be
-compared, it follows every push.
+model scores them. A gap that precision does not explain is an error. Where sums cannot be read, as
+from SGLang, it follows every push.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from llm_gym_agents.engines.transformers.causal import CausalModel, score
 from llm_gym_agents.engines.weight_sums import PendingSums, WeightSum
 
 Sums = Mapping[str, WeightSum]
-Read = Sequence[Mapping[str, WeightSum | str]]
+Read = Sequence[Sums]
 """Checksums read back from an engine, see ``Engine.weight_sums``."""
 
 
@@ -50,8 +49,6 @@ class WeightCheck:
         """Whether the sum of every weight of the last push was compared."""
         self._reordered: set[str] = set()
         """Weights that the engine keeps in another order, such as transposed."""
-        self._hashes: dict[str, tuple[list[WeightSum], list[str]]] = {}
-        """Our sums and the engine's own hashes after the last push, by the engine's name."""
 
     def push(
         self, engine: Engine, named_tensors: Iterable[tuple[str, Tensor]], version: int
@@ -82,28 +79,21 @@ class WeightCheck:
                 f"the engine does not hold the weights of version {version}: {found} "
                 "differs from what was pushed; nothing was trained on them"
             ) from None
-        if self._first and self._hashes:
-            compared = 0  # hashes show changes, and this push was the first
-        self._first, self.proven = False, compared == len(ours) and not self._hashes
+        self._first, self.proven = False, compared == len(ours)
         return compared
 
     def _compare(self, ours: Sums, theirs: Read) -> int:
         """Compare weight by weight; those without a name in common, by their total."""
         left, unnamed = dict(ours), 0
         for name in dict.fromkeys(itertools.chain.from_iterable(theirs)):
-            found = [shard[name] for shard in theirs if name in shard]
-            shards = [each for each in found if isinstance(each, WeightSum)]
+            shards = [shard[name] for shard in theirs if name in shard]
             parts = self._parts(ours, name)
             if not parts:
                 unnamed += sum(shard.content for shard in shards)
                 continue
             for part in parts:
                 left.pop(part, None)
-            pushed = [ours[part] for part in parts]
-            if shards:
-                self._compare_one(name, pushed, shards)
-            else:
-                self._compare_hashes(name, pushed, [str(each) for each in found])
+            self._compare_one(name, [ours[part] for part in parts], shards)
         compared = len(ours) - len(left)
         if not (left and unnamed and len(theirs) == 1):
             return compared
@@ -125,13 +115,6 @@ class WeightCheck:
             if not self._first and name not in self._reordered:
                 raise _Differs(name)
             self._reordered.add(name)
-
-    def _compare_hashes(self, name: str, pushed: list[WeightSum], hashes: list[str]) -> None:
-        """Raise if the weight ``name`` changed here since the last push, and not in the engine."""
-        before, same = self._hashes.get(name, (pushed, hashes))
-        if before != pushed and same == hashes:
-            raise _Differs(name)
-        self._hashes[name] = pushed, hashes
 
     def _parts(self, ours: Sums, name: str) -> list[str]:
         """Return which pushed weights make up the weight ``name`` of the engine, in order."""

@@ -3,7 +3,7 @@
 Weights travel in buckets: large enough that a call per bucket costs nothing, small enough that a
 second copy of the model never exists. On a GPU a bucket is one flat buffer whose handle is sent
 (CUDA IPC), so nothing is copied through the host. Elsewhere it is a safetensors file in shared
-memory, or numpy arrays in Ray's object store.
+memory, or a numpy array in Ray's object store.
 """
 
 from __future__ import annotations
@@ -158,32 +158,19 @@ def in_bucket(bucket: Named | bytes) -> Iterator[tuple[str, Tensor]]:
 # --- through an object store --------------------------------------------------------------
 
 
-class Packed(NamedTuple):
-    """One weight as bytes that pickle without a copy."""
+class StoredBucket(NamedTuple):
+    """A bucket in the machine's memory, which pickles without a copy."""
 
-    name: str
-    dtype: torch.dtype
-    shape: tuple[int, ...]
     data: np.ndarray
+    spots: list[Spot]
 
+    @classmethod
+    def of(cls, flat: Flat) -> StoredBucket:
+        """Return the bytes of ``flat``, which on a CPU are its own memory."""
+        return cls(flat.buffer.cpu().numpy(), flat.spots)
 
-def pack(bucket: Named) -> list[Packed]:
-    """Return a bucket as numpy arrays; weights on a CPU are not copied."""
-    return [
-        Packed(name, weight.dtype, tuple(weight.shape), _bytes(weight)) for name, weight in bucket
-    ]
-
-
-def unpack(packed: Iterable[Packed]) -> Named:
-    """Return the weights of a packed bucket, without a copy."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # only read
-        return [
-            (name, torch.from_numpy(data).view(dtype).view(shape))
-            for name, dtype, shape, data in packed
-        ]
-
-
-def _bytes(weight: Tensor) -> np.ndarray:
-    flat = weight.detach().cpu().contiguous().view(-1)
-    return flat.view(torch.uint8).numpy()
+    def named(self) -> Named:
+        """Return the weights, which are the bucket's own memory."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # only read
+            return Flat(torch.from_numpy(self.data), self.spots).named()

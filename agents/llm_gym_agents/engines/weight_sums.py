@@ -54,7 +54,6 @@ class PendingSums:
         self._sums: list[Tensor] = []
 
     def add(self, name: str, tensor: Tensor) -> None:
-        """Take the sum of a weight."""
         bits_N = tensor.detach().contiguous().view(-1).view(_BITS[tensor.element_size()])
         self._names.append(name)
         self._sizes.append(tensor.numel())

@@ -81,8 +81,9 @@ def imitate(
     optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=weight_decay)
     order = np.random.default_rng(seed)
     losses = []
+    first, last = decay
     for step in range(steps):
-        factor = min(1.0, (step + 1) / ramp) * _interpolate(*decay, step / steps)
+        factor = min(1.0, (step + 1) / ramp) * (first + step / steps * (last - first))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * factor
         batch = [talks[at] for at in order.integers(len(talks), size=drawn)]
@@ -94,15 +95,6 @@ def imitate(
         if on_step is not None:
             on_step(step + 1, loss)
     return losses
-
-
-def _interpolate(start: float, end: float, share: float) -> float:
-    """Interpolate linearly.
-
-    >>> _interpolate(1.0, 0.5, 0.5)
-    0.75
-    """
-    return start + share * (end - start)
 
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:

@@ -33,8 +33,8 @@ from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, resample_zero_variance_groups
 from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout
+from llm_gym_agents.run.metrics import ELAPSED, TOKENS_PER_SECOND
 from llm_gym_agents.run.process import SigtermListener
-from llm_gym_agents.run.timing import GpuMonitor, timing
 
 Settle = Callable[[list[Trajectory]], dict[str, float]]
 """Writes final rewards into episodes; returns metrics."""
@@ -61,7 +61,9 @@ class IterationRunner:
         Return metrics.
         """
         start = time.perf_counter()
-        monitor = GpuMonitor(self.learner.device)
+        on_gpu = self.learner.device.type == "cuda"
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats(self.learner.device)
         self.publisher.publish_if_outdated()
         # Chosen before play, so that neither speed nor failures decide what is trained on.
         tasks = self.schedule.tasks(iteration)
@@ -80,10 +82,18 @@ class IterationRunner:
         if self.learner.ppo.config.group_size > 1:
             flat = flat_groups(data, batch.rollout.episodes, self.learner.ppo.config)
             row["group/zero_variance"] = len(flat) / len(data.group_E.unique())
-        read = data.ids_S.numel()
-        row |= monitor.metrics(self.learner.model, read, learned, updated - played)
-        moments, all_s = (start, played, updated, end), elapsed_s + (end - start)
-        return row | timing(*moments, sampled=data.tokens, read=read, all_s=all_s)
+        if on_gpu:
+            peak, now = torch.cuda.max_memory_allocated, torch.cuda.memory_allocated
+            row["gpu/memory_peak_gib"] = peak(self.learner.device) / 2**30
+            row["gpu/memory_gib"] = now(self.learner.device) / 2**30
+        return row | {
+            "time/collect_s": played - start,
+            "time/update_s": end - played,
+            "time/collect_tokens_per_s": data.tokens / (played - start),
+            "time/update_tokens_per_s": data.ids_S.numel() / (updated - played),
+            TOKENS_PER_SECOND: data.tokens / (end - start),
+            ELAPSED: elapsed_s + (end - start),
+        }
 
     def _update(self, iteration: int, data: RolloutData, *, recorded: bool) -> dict[str, float]:
         settings = self.schedule.update_settings(iteration)

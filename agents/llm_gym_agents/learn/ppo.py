@@ -135,7 +135,7 @@ class PPO:
         reward_T, kl_metrics = self._rewards(data, scores)
         stream = token_stream(data, reward_T, scores)
         advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
-        self.stabilizers.before_update(data, scores, advantages)
+        self.stabilizers.before_update(data, advantages)
         batch = self._batch(data, scores, advantages)
         signal = signal_share(data, advantages.advantages_T)
         clock.note("advantage")
@@ -168,12 +168,11 @@ class PPO:
     def _is_one_pass(self, episodes: int) -> bool:
         """Whether one pass and one step are all; the pass then gives the old log-probs too.
 
-        A critic, a KL in the reward and a mask by sampler KL need a pass before the step.
+        A critic and a KL in the reward need a pass before the step.
         """
         config = self.config
         once = config.ppo_epochs == 1 and config.mini_batch_size >= episodes
-        once = once and self.model.value_head is None and config.kl != "reward"
-        return once and config.max_sampler_kl is None
+        return once and self.model.value_head is None and config.kl != "reward"
 
     def _rewards(self, data: RolloutData, scores: Scores) -> tuple[Tensor, Metrics]:
         """Return rewards per token, less the KL penalty with ``kl='reward'``."""
@@ -220,7 +219,6 @@ class PPO:
         return {name: float(value) for name, value in found.items()}
 
     def _set_rates(self, rate: float, share: float) -> None:
-        """Set the learning rates of policy and critic."""
         policy, *critic = self.optimizer.param_groups
         policy["lr"] = policy["base_lr"] * rate * share * self.trust.rate
         for group in critic:
@@ -361,7 +359,6 @@ class _Clock:
         self._last = time.perf_counter()
 
     def note(self, part: str) -> None:
-        """End a part."""
         now = time.perf_counter()
         self.seconds[f"time/{part}_s"] = now - self._last
         self._last = now
@@ -379,12 +376,7 @@ def policy_settings(config: TrainingConfig) -> dict[str, Any]:
 
 def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict[str, Any]:
     """Return those settings that the estimator takes."""
-    known = {
-        "gamma": config.gamma,
-        "lam": config.gae_lambda,
-        "discount": "turn",
-        "credit": config.group_credit,
-    }
+    known = {"gamma": config.gamma, "lam": config.gae_lambda, "discount": "turn"}
     own = {name: value for name, value in known.items() if name in spec.settings}
     return own | config.estimator_settings
 

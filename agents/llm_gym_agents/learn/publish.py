@@ -37,7 +37,6 @@ class WeightPublisher(ABC):
             self.publish(self.version)
 
     def publish(self, version: int) -> dict[str, float]:
-        """Publish the current weights; return metrics."""
         found = self._publish(version)
         self.version, self._outdated = version, False
         return found

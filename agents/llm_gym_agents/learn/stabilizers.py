@@ -19,8 +19,6 @@ from torch import Tensor, nn
 
 from llm_gym.core.errors import LLMGymError
 from llm_gym_agents import algo
-from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
-from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT
 from llm_gym_agents.algo.tensor_ops import segment_sum, spread
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.optimizer import trained
@@ -68,23 +66,26 @@ class Stabilizers:
         """Return values in the units that the critic learns in."""
         return value_T if self.value_scale is None else self.value_scale.scale(value_T)
 
-    def before_update(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> None:
+    def before_update(self, data: RolloutData, advantages: algo.Advantages) -> None:
         """Update the value scale and choose the episodes to train on."""
         if self.value_scale is not None:
             self.value_scale.update(advantages.returns_T)
-        self.kept_E = episode_mask(self.config, data, scores.log_prob_T)
+        self.kept_E = None
+        # Masked episodes stay in the batch, so that a group still compares with all its members.
+        if self.config.mask_truncated_replies and data.truncated_reply_E is not None:
+            kept_E = ~data.truncated_reply_E
+            self.kept_E = None if bool(kept_E.all()) else kept_E
 
     @property
     def metrics(self) -> dict[str, float]:
         """What they did in the last update."""
         found = {} if self.value_scale is None else self.value_scale.metrics
-        if self.config.mask_truncated_replies or self.config.max_sampler_kl is not None:
+        if self.config.mask_truncated_replies:
             kept_E = self.kept_E
             found["train/left_out"] = 0.0 if kept_E is None else 1.0 - float(kept_E.float().mean())
         return found
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
         scale = None if self.value_scale is None else self.value_scale.state_dict()
         return {"trust": self.trust.state_dict(), "value_scale": scale}
 
@@ -189,7 +190,6 @@ class TrustRegion:
             self.rate = min(1.0, self.rate * 1.25)
 
     def state_dict(self) -> dict[str, float]:
-        """Return the factors."""
         return {"rate": self.rate, "narrowed": self.narrowed}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
@@ -242,7 +242,6 @@ class ValueScale:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Mean and standard deviation, for the log."""
         return {"value/scale_mean": self.mean, "value/scale_spread": self.std}
 
     def state_dict(self) -> dict[str, float]:
@@ -256,39 +255,6 @@ class ValueScale:
 
 
 # --- episode mask ------------------------------------------------------------------------------
-
-
-def episode_mask(
-    config: TrainingConfig, data: RolloutData, old_log_prob_T: Tensor | None
-) -> Tensor | None:
-    """Return which episodes are trained on; None for all of them.
-
-    Masked episodes stay in the batch, so a group still compares with all of its members. Only
-    their tokens get weight 0.
-
-    Args:
-        config: Says which episodes to mask.
-        data: The batch.
-        old_log_prob_T: Log-probs of the trainer before the update.
-    """
-    kept_E = torch.ones(len(data.lengths_E), dtype=torch.bool)
-    if config.mask_truncated_replies and data.truncated_reply_E is not None:
-        kept_E &= ~data.truncated_reply_E
-    if config.max_sampler_kl is not None and old_log_prob_T is not None:
-        kl_E = sampler_kl(old_log_prob_T, data.sampler_log_prob_T, data.lengths_E)
-        kept_E &= kl_E <= config.max_sampler_kl
-    return None if bool(kept_E.all()) else kept_E
-
-
-def sampler_kl(old_log_prob_T: Tensor, sampler_log_prob_T: Tensor, lengths_E: Tensor) -> Tensor:
-    """Return the mean k3 between sampler and trainer over the tokens of each episode.
-
-    >>> old, sampler = torch.tensor([-1.0, -1.0, -1.0]), torch.tensor([-1.0, -1.0, -3.0])
-    >>> sampler_kl(old, sampler, torch.tensor([2, 1]))
-    tensor([0.0000, 4.3891])
-    """
-    log_ratio_T = (old_log_prob_T - sampler_log_prob_T).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-    return segment_sum(k3_of_log_ratio(log_ratio_T), lengths_E) / lengths_E.clamp(min=1)
 
 
 def masked_token_weights(

@@ -411,5 +411,4 @@ def _is_paid(episode: Trajectory) -> bool:
 
 
 def _shaping(info: Mapping[str, Any]) -> float:
-    """Return the shaping part of a reward."""
     return reward_terms(info).get("shaping", 0.0)

@@ -188,7 +188,6 @@ class _CapturedPass:
         return found[: len(ids_S)]
 
     def forward(self) -> Tensor:
-        """Replay the forward pass; return its output."""
         self.shared.passes += 1
         self._forward_again()
         return self._hidden_SC.detach()

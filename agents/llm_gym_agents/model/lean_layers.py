@@ -83,7 +83,6 @@ class GatedProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor]:
-        """Return the gradients of gate and up."""
         gate, up = ctx.saved_tensors
         with torch.enable_grad():
             again = gate.detach().requires_grad_()

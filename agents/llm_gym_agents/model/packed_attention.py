@@ -46,7 +46,6 @@ class Packing:
     """Receives the keys and values of each layer, for a cache."""
 
     def kept_by(self, keep: Keep) -> Packing:
-        """Return the same packing with ``keep``."""
         return replace(self, keep=keep)
 
     @classmethod

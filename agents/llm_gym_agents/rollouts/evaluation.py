@@ -154,7 +154,6 @@ def _truncated_replies(rollout: Rollout) -> float:
 
 
 def evaluation_metrics(result: Evaluation) -> dict[str, float]:
-    """Return the metrics of a held-out evaluation."""
     return {
         metrics.EVAL_SUCCESS: result.success,
         metrics.EVAL_RETURN: result.mean_return,

@@ -326,7 +326,6 @@ class TextEnvPool(EnvBase):
     # --- the end of an episode -----------------------------------------------------------
 
     def _fail(self, row: int, reply: str, what: str) -> None:
-        """Record a step whose environment failed."""
         self._report(int(self._episode_N[row]), what)
         episode = self._playing[row]
         assert episode is not None

@@ -6,17 +6,14 @@ import shlex
 import shutil
 from pathlib import Path
 
-import torch
-
 from llm_gym import cli
 from llm_gym_agents.commands.find_model import as_trained, played_with
-from llm_gym_agents.commands.plan import _weights
 from llm_gym_agents.commands.target import next_commands
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.recipes import find_recipe
 from llm_gym_agents.rollouts.evaluation import rollout
-from tests.agents.tiny import save_tiny, tiny_model
+from tests.agents.tiny import save_tiny
 
 
 def test_without_a_target_the_recipes_are_listed(capsys):
@@ -34,10 +31,8 @@ def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "llm_gym/Echo-v0", "--dry-run", "--training.batch-size", "16"]) == 0
     text = capsys.readouterr().out
-    assert "0.09M weights" in text
     assert "at most 192 sampled in an iteration" in text  # 16 episodes, 4 turns, 3 tokens
     assert "245 iterations, 3,920 episodes" in text
-    assert "1.4 MiB to train them all" in text
     assert "training.batch_size" in text
     assert "chosen by you" in text
     assert re.search(r"  reading less\b", text)
@@ -102,11 +97,3 @@ def test_a_run_without_a_checkpoint_cannot_be_watched(tmp_path, capsys):
     ConfigStore().save(tmp_path / "config.json")
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(tmp_path)]) == 2
     assert "checkpoint" in capsys.readouterr().err
-
-
-def test_weights_are_counted_whatever_they_are_kept_in(tmp_path):
-    lm = tiny_model()
-    for dtype in (torch.float32, torch.bfloat16):
-        lm.to(dtype).save_pretrained(tmp_path / str(dtype))
-        said = _weights(ConfigStore(), str(tmp_path / str(dtype)))
-        assert said.startswith(f", {lm.num_parameters() / 1e6:.2f}M weights")

@@ -61,7 +61,7 @@ def test_whole_numbers_and_exponents_are_numbers():
         (["--training.gamma"], "--training.gamma"),
         (["--ray.use-ray", "yes"], "yes"),
         (["--training.adv-estimator", "grop"], "did you mean 'grpo'?"),
-        (["--training.group-credit", "turns"], "turns"),
+        (["--training.reward-mode", "adds"], "adds"),
         (["--training.batch-size", "many"], "many"),
         (["--environment.env-kwargs", "rooms"], "NAME=VALUE"),
     ],

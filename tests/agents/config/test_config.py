@@ -75,7 +75,7 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(name, value):
 @pytest.mark.parametrize(
     ("name", "value", "meant"),
     [
-        ("training.group_credit", "turns", "'turn'"),
+        ("training.loss_agg", "token-meen", "'token-mean'"),
         ("training.adv_estimator", "grop", "'grpo'"),
         ("training.policy_loss", "pppo", "'ppo'"),
         ("model.dtype", "float23", "'float32'"),

@@ -98,6 +98,7 @@ def test_a_profile_is_what_is_trained_on_what():
         ("llm_gym/Echo-v0", "rloo", 8, "episode"),
         ("llm_gym/Echo-v0", "grpo", 8, "episode"),
         ("llm_gym/TextGameEasy-v0", "gae", 1, "episode"),
+        ("llm_gym/TextGameEasy-v0", "reinforce_plus_plus_baseline", 8, "episode"),
     ],
 )
 def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
@@ -106,8 +107,9 @@ def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
     config = ConfigStore()
     config.environment.env_id, config.training.adv_estimator = env_id, estimator
     apply_defaults(config, profile_task(config))
-    assert (config.training.group_size, config.training.group_credit) == (size, credit)
-    small = credit == "turn" or estimator == "rloo"  # what it compares, and does not scale up
+    assert config.training.group_size == size
+    assert config.training.estimator_settings.get("credit", "episode") == credit
+    small = (size > 1 and "TextGame" in env_id) or estimator == "rloo"  # what it compares
     assert config.training.entropy_coef == (0.002 if small else 0.01)
     config.check()
 

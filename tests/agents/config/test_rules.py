@@ -111,11 +111,6 @@ NEVER = "environment.eval_interval=0"
             "training.adv_estimator",
         ),
         (f"{GRPO} training.gamma=0.5", "training.gamma", "training.adv_estimator"),
-        (
-            "training.adv_estimator=reinforce_plus_plus training.group_credit=turn",
-            "training.group_credit",
-            "training.adv_estimator",
-        ),
         ("environment.env_id=llm_gym/Echo-v0 environment.max_steps=5", "environment.max_steps", ""),
         (
             "inference.bootstrap_at_turn_limit=true",

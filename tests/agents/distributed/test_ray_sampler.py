@@ -45,7 +45,7 @@ def test_weights_travel_in_buckets_each_of_which_is_stored_once(tmp_path, monkey
     sizes = []
 
     def put(bucket):
-        sizes.append(sum(each.data.nbytes for each in bucket))
+        sizes.append(sum(spot.end - spot.begin for spot in bucket.spots))
         return bucket
 
     sampler.pool.cluster.put = put

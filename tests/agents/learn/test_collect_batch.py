@@ -61,7 +61,9 @@ def test_the_estimator_says_which_groups_teach_nothing(estimator, credit, flat):
         rounding[1] = [0.1, 0.2, -0.3 + 1e-17]
     data = batch_of([*shaped, *rounding, [1.0], [0.0], [1.0]], [0, 0, 1, 1, 3, 3, 2])
     training = ConfigStore().training
-    training.adv_estimator, training.group_credit, training.group_size = estimator, credit, 2
+    training.adv_estimator, training.group_size = estimator, 2
+    if credit == "turn":
+        training.estimator_settings = {"credit": "turn"}
     assert flat_groups(*data, training) == flat
 
 

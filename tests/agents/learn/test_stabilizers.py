@@ -8,7 +8,7 @@ import torch
 
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
-from llm_gym_agents.learn.stabilizers import MIN_STD, ValueScale, sampler_kl
+from llm_gym_agents.learn.stabilizers import MIN_STD, ValueScale
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import RolloutData
 from tests.agents.learn.test_learner import config, weights
@@ -160,30 +160,12 @@ def test_a_batch_that_was_all_cut_teaches_nothing():
     assert all(not gradient.any() for gradient in found.values())
 
 
-def test_episodes_that_the_sampler_rated_otherwise_are_left_out():
-    torch.manual_seed(0)
-    batch, ppo = data(), make(max_sampler_kl=0.5)
-    with torch.no_grad():
-        inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.token_T)
-        batch.sampler_log_prob_T = ppo.model(*inputs).log_prob_T.clone()
-    first = int(batch.lengths_E[0])
-    batch.sampler_log_prob_T[:first] -= 2.0  # k3 of a log-ratio of 2 is 4.4
-    assert ppo.update(batch)["train/left_out"] == 0.25
-    assert ppo.stabilizers.kept_E.tolist() == [False, True, True, True]
-    assert make(max_sampler_kl=5.0).update(batch)["train/left_out"] == 0.0
-
-
-def test_differences_of_either_sign_do_not_cancel():
-    old, sampler = torch.tensor([-1.0, -1.0]), torch.tensor([-2.0, 0.0])
-    assert sampler_kl(old, sampler, torch.tensor([2])) > 0.5
-
-
 # --- going on --------------------------------------------------------------------------------
 
 
 def test_another_learner_goes_on_with_every_guard_to_the_same_bits():
-    guards = {"max_kl": 1e-3, "normalise_values": True, "max_sampler_kl": 3.0,
-              "mask_truncated_replies": True, "learning_rate": 1e-2}  # fmt: skip
+    guards = {"max_kl": 1e-3, "normalise_values": True, "mask_truncated_replies": True,
+              "learning_rate": 1e-2}  # fmt: skip
     torch.manual_seed(0)
     one = Learner.from_config(config(**guards), tiny_model())
     one.ppo.update(data(0))

@@ -183,8 +183,3 @@ def test_every_request_has_parameters_of_its_own(engine, monkeypatch):
 def test_greedy_log_probs_are_those_of_temperature_one(engine, lm):
     requests = asked(temperature=0.0)
     assert largest_gap(lm, requests, engine.generate(requests)) <= 1e-4
-
-
-def test_top_k_one_is_greedy(engine):
-    greedy = [reply.ids for reply in engine.generate(asked(temperature=0.0))]
-    assert [reply.ids for reply in engine.generate(asked(top_k=1))] == greedy

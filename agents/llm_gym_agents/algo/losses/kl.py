@@ -10,7 +10,6 @@ Shapes: T sampled tokens of all episodes, E episodes.
 from __future__ import annotations
 
 import math
-from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -72,12 +71,6 @@ def kl_in_rewards(
     return (widen(reward_T) - kl_coef * kl_T).to(dtype), mean_kl.to(dtype)
 
 
-class KLControllerState(TypedDict):
-    """What a checkpoint must hold to go on with the same coefficient."""
-
-    kl_coef: float
-
-
 class KLController:
     """Holds ``kl_coef`` and, if adaptive, moves it until the KL is at ``target_kl``.
 
@@ -125,10 +118,3 @@ class KLController:
             error = min(max(float(current_kl) / self.target_kl - 1.0, -_MAX_ERROR), _MAX_ERROR)
             self.kl_coef *= 1.0 + error * min(n_steps / self.horizon, 1.0)
         return self.kl_coef
-
-    def state_dict(self) -> KLControllerState:
-        """The part that changes while training; the settings come from the config."""
-        return {"kl_coef": self.kl_coef}
-
-    def load_state_dict(self, state: KLControllerState) -> None:
-        self.kl_coef = float(state["kl_coef"])

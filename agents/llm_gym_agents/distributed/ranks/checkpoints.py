@@ -83,7 +83,6 @@ class RankCheckpoints(Checkpoints):
         return save_sharded(place, state, ranks=self._ranks, **model)
 
     def put_apart(self, source: Path, place: Path) -> None:
-        """Put a checkpoint apart, and return when it is there."""
         if self._ranks.is_main:
             super().put_apart(source, place)
         self._ranks.barrier()

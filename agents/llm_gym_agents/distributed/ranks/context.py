@@ -89,7 +89,6 @@ class NullLog(MetricsLog):
         self.rows = list(rows)
 
     def log(self, iteration: int, metrics: Mapping[str, Any]) -> None:
-        """Keep one row."""
         self.rows.append({ITERATION: iteration, **metrics})
 
 

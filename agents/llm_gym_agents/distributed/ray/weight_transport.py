@@ -22,7 +22,7 @@ from llm_gym_agents.distributed.ray.actor import ActorHandle, gpu_uuid
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.engines.weight_check import WeightCheck, cast_and_sum
-from llm_gym_agents.engines.weight_push import Named, buckets, flat_buckets, handle_of, pack
+from llm_gym_agents.engines.weight_push import StoredBucket, flat_buckets, handle_of
 from llm_gym_agents.engines.weight_sums import PendingSums
 
 BUCKET_BYTES = 1 << 28
@@ -74,29 +74,19 @@ class WeightTransport:
         return calls.lost
 
     def _send(self, calls: ActorCalls, named: Iterator[tuple[str, Tensor]]) -> None:
-        if not any(map(self._shares_gpu, calls.actors)):
-            for bucket in buckets(named, BUCKET_BYTES):
-                self._through_store(calls, bucket, calls.actors)
-            return
         for flat in flat_buckets(named, BUCKET_BYTES):
-            near = [actor for actor in calls.actors if self._shares_gpu(actor)]
-            try:
-                calls.ask("take_weights", handle_of(flat), actors=near)
-            except ClusterLostError:
-                raise
-            except RuntimeError as error:  # some containers forbid access to each other's memory
-                _log.warning("weights go through the host: CUDA IPC does not work: %s", error)
-                self._gpu = None
-            others = [actor for actor in calls.actors if not self._shares_gpu(actor)]
-            self._through_store(calls, flat.named(), others)
-
-    def _through_store(
-        self, calls: ActorCalls, bucket: Named, actors: Sequence[ActorHandle]
-    ) -> None:
-        self.buckets += 1
-        if actors:
-            stored = self._cluster.put(pack(bucket))
-            calls.ask("take_weights", stored, actors=actors)
+            self.buckets += 1
+            if near := [actor for actor in calls.actors if self._shares_gpu(actor)]:
+                try:
+                    calls.ask("take_weights", handle_of(flat), actors=near)
+                except ClusterLostError:
+                    raise
+                except RuntimeError as error:  # containers may forbid access to others' memory
+                    _log.warning("weights go through the host: CUDA IPC does not work: %s", error)
+                    self._gpu = None
+            if others := [actor for actor in calls.actors if not self._shares_gpu(actor)]:
+                stored = self._cluster.put(StoredBucket.of(flat))
+                calls.ask("take_weights", stored, actors=others)
 
     def _shares_gpu(self, actor: ActorHandle) -> bool:
         info = actor.info

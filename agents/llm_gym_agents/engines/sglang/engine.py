@@ -19,7 +19,6 @@ from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.evaluate.endpoint.http import HTTPError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
 from llm_gym_agents.engines.sglang.server import Calls, SGLangServer, need_sglang
@@ -166,8 +165,6 @@ class SGLangEngine(Engine):
             "max_new_tokens": min(sampling.max_tokens, room),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "top_k": sampling.top_k or -1,
-            "min_p": sampling.min_p,
             "stop_token_ids": sorted(self.end_ids.union(sampling.stop_ids)),
             "ignore_eos": True,  # the list before says it all
             "sampling_seed": request.seed & 0x7FFFFFFF,
@@ -238,21 +235,6 @@ class SGLangEngine(Engine):
             raise EngineError(f"SGLang did not take the weights: {answer!r:.300}")
         self._server.ask("flush_cache")
         self.version = version
-
-    def weight_sums(self) -> list[dict[str, str]] | None:
-        """Return the server's own hash of each weight; None from a version that has none."""
-        self._need_open()
-        try:
-            answer = self._server.http.post("/weights_checker", {"action": "checksum"}, 600.0)
-            ranks = _rows(_row(answer, "an answer").get("ranks"))
-            sums = [_row(_row(rank, "a rank").get("checksums"), "checksums") for rank in ranks]
-        except HTTPError as error:
-            if error.status in (404, 405):
-                return None
-            raise EngineError(f"SGLang gives no checksums: {error}") from error
-        except ValueError as error:
-            raise EngineError(f"SGLang gives no checksums: {error}: {answer!r:.200}") from error
-        return [{str(name): str(each) for name, each in rank.items()} for rank in sums]
 
     # --- life and death ------------------------------------------------------------------
 

@@ -31,8 +31,6 @@ class RowSettings:
     temperature_B1: Tensor | None
     greedy_B: Tensor | None
     top_p_B1: Tensor | None
-    top_k_B1: Tensor | None
-    min_p_B1: Tensor | None
     uniform_BK: Tensor
 
     @classmethod
@@ -52,8 +50,6 @@ class RowSettings:
             torch.tensor(greedy, device=device) if any(greedy) else None,
             # Rounding may bring the sum to 1 before the last token: a row without a limit has none.
             column([row.top_p if row.top_p < 1 else 2.0 for row in rows], 2.0),
-            column([row.top_k or float("inf") for row in rows], float("inf")),
-            column([row.min_p for row in rows], 0.0),
             torch.from_numpy(uniform_BK).to(device),
         )
 
@@ -84,25 +80,13 @@ def _draw(probs_BV: Tensor, uniform_B1: Tensor) -> Tensor:
 
 
 def _choose(probs_BV: Tensor, settings: RowSettings) -> Tensor:
-    """Return the probabilities with 0 for tokens that top-p, top-k or min-p leave out."""
-    if settings.min_p_B1 is not None:
-        floor_B1 = settings.min_p_B1 * probs_BV.amax(-1, keepdim=True)
-        chosen_BV = probs_BV.masked_fill(probs_BV < floor_B1, 0.0)
-    else:
-        chosen_BV = probs_BV
-    if settings.top_p_B1 is None and settings.top_k_B1 is None:
-        return chosen_BV
+    """Return the probabilities with 0 for tokens that top-p leaves out."""
+    if settings.top_p_B1 is None:
+        return probs_BV
     # Stable: of equally likely tokens the one with the lower id comes first, on every device.
     sorted_BV, order_BV = probs_BV.sort(stable=True, dim=-1, descending=True)
-    drop_BV = torch.zeros_like(sorted_BV, dtype=torch.bool)
-    if settings.top_p_B1 is not None:
-        before_BV = sorted_BV.cumsum(-1, dtype=torch.float64) - sorted_BV
-        drop_BV |= before_BV >= settings.top_p_B1
-    if settings.top_k_B1 is not None:
-        rank_V = torch.arange(sorted_BV.shape[1], device=sorted_BV.device)
-        drop_BV |= rank_V >= settings.top_k_B1
-    dropped_BV = torch.zeros_like(drop_BV).scatter(1, order_BV, drop_BV)
-    return chosen_BV.masked_fill(dropped_BV, 0.0)
+    drop_BV = sorted_BV.cumsum(-1, dtype=torch.float64) - sorted_BV >= settings.top_p_B1
+    return probs_BV.masked_fill(torch.zeros_like(drop_BV).scatter(1, order_BV, drop_BV), 0.0)
 
 
 Words = npt.NDArray[np.uint64]

@@ -33,9 +33,8 @@ class _Running(NamedTuple):
 class VLLMEngine(Engine):
     """Samples with vLLM.
 
-    Log-probs are those of ``softmax(logits / temperature)``, as everywhere; with ``top_p``,
-    ``top_k``, ``min_p`` or a pattern vLLM gives them among the tokens that these leave, so train
-    without them.
+    Log-probs are those of ``softmax(logits / temperature)``, as everywhere; with ``top_p`` or a
+    pattern vLLM gives them among the tokens that these leave, so train without them.
 
     Args:
         path: A model folder or a hub name.
@@ -133,7 +132,6 @@ class VLLMEngine(Engine):
 
     @staticmethod
     def need_package(settings: Mapping[str, Any]) -> None:
-        """Raise ``MissingExtraError`` if vLLM is not installed."""
         vllm_runtime.need_vllm()
 
     # --- sampling ------------------------------------------------------------------------

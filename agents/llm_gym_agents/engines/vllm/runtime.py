@@ -170,8 +170,6 @@ def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed
         max_tokens=limit,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
-        top_k=sampling.top_k,
-        min_p=sampling.min_p,
         logprobs=0,
         flat_logprobs=True,
         detokenize=False,

@@ -10,7 +10,6 @@ What SGLang 0.5 does not know is refused here too, so that a wrong name cannot p
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import sys
@@ -20,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 SAMPLING = {
-    "max_new_tokens", "stop", "stop_token_ids", "temperature", "top_p", "top_k", "min_p",
+    "max_new_tokens", "stop", "stop_token_ids", "temperature", "top_p",
     "ignore_eos", "sampling_seed", "regex",
 }  # fmt: skip
 ASKED = {"input_ids", "sampling_params", "return_logprob", "logprob_start_len"}
@@ -40,10 +39,6 @@ class FixedSampler:
 
     def load(self, folder: str) -> None:
         """Nothing to load into."""
-
-    def hashes(self) -> dict[str, str]:
-        """Return a hash of each weight, made as only this server makes it."""
-        return {}
 
 
 class TinySampler(FixedSampler):
@@ -91,19 +86,6 @@ class TinySampler(FixedSampler):
         with self.lock:
             self.model.load_state_dict(load_file(f"{folder}/model.safetensors"), strict=False)
 
-    def hashes(self) -> dict[str, str]:
-        own, found = dict(self.model.named_parameters()), {}
-        for name, weight in own.items():  # SGLang keeps query, key and value as one
-            fused = [own[name.replace("q_proj", f"{one}_proj")] for one in "qkv"]
-            if "k_proj" not in name and "v_proj" not in name:
-                data = b"".join(
-                    each.detach().numpy().tobytes()
-                    for each in (fused if "q_proj" in name else [weight])
-                )
-                name = name.replace("q_proj", "qkv_proj")
-                found[name] = hashlib.sha256(data).hexdigest()[:16]
-        return found
-
 
 class StandIn(ThreadingHTTPServer):
     """Serves at ``url`` until ``close``.
@@ -132,8 +114,6 @@ class StandIn(ThreadingHTTPServer):
         """Paths that are answered with these very bytes: whatever a stranger may send."""
         self.trickles: set[str] = set()
         """Paths whose answer comes a byte at a time, for ever."""
-        self.lacks: set[str] = set()
-        """Paths that this version of the server does not have."""
         self.dead = False
         self.aborts = 0
         self._changed = threading.Condition()
@@ -211,7 +191,6 @@ class _Handler(BaseHTTPRequestHandler):
             "/server_info": lambda body: {**server.sampler.about, "version": "0.5"},
             "/update_weights_from_disk": self._update,
             "/flush_cache": lambda body: "Cache flushed.",
-            "/weights_checker": self._hashes,
             "/abort_request": lambda body: server.abort(),
         }
         if self.path in server.says:
@@ -220,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._trickle()
         elif self.path in server.refuses:
             self._say(400, {"success": False, "message": server.refuses[self.path]})
-        elif self.path not in known or self.path in server.lacks:
+        elif self.path not in known:
             self._say(404, {"detail": "Not Found"})
         else:
             answer = known[self.path](body)
@@ -273,11 +252,6 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.deaf:
             self.server.sampler.load(body["model_path"])
         return {"success": True, "message": "Succeeded", "num_paused_requests": 0}
-
-    def _hashes(self, body: Any) -> Any:
-        assert body == {"action": "checksum"}
-        ranks = [{"checksums": self.server.sampler.hashes(), "per_gpu_checksum": ""}]
-        return {"success": True, "message": "", "ranks": ranks}
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""

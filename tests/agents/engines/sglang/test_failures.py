@@ -240,7 +240,7 @@ def test_an_answer_that_trickles_in_has_a_deadline_as_a_whole(fixed, connect, mo
     fixed.dead = True
 
 
-@pytest.mark.parametrize("path", ["/weights_checker", "/update_weights_from_disk", "/flush_cache"])
+@pytest.mark.parametrize("path", ["/update_weights_from_disk", "/flush_cache"])
 @pytest.mark.parametrize("body", [b"null", b"[1]", b'{"ranks": 7}', b'"x"', b"[" * 100_000])
 def test_an_odd_answer_to_a_push_never_passes_for_new_weights(server, connect, path, body):
     server.deaf = True

@@ -172,9 +172,9 @@ def test_the_model_is_left_in_the_mode_it_was_in():
 def test_rows_with_different_settings_share_a_batch(model, engine):
     kinds = [
         Sampling(max_tokens=9, temperature=0),
-        Sampling(max_tokens=5, temperature=0.5, top_k=3),
+        Sampling(max_tokens=5, temperature=0.5, top_p=0.3),
         Sampling(max_tokens=12, top_p=0.5),
-        Sampling(max_tokens=7, temperature=1.5, min_p=0.1),
+        Sampling(max_tokens=7, temperature=1.5),
     ]
     requests = [Request([at, 5, 9], kinds[at % 4], seed=at) for at in range(16)]
     together = engine.generate(requests)

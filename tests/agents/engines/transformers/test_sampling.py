@@ -56,7 +56,7 @@ def test_who_asks_for_no_limit_has_none_beside_one_who_does():
         ([0.0, 1.0, 2.0], {"temperature": 0.5}, 0.999, 2, 0.5),
         ([0.0, 3.0, 2.0], {"temperature": 0}, 0.01, 1, 1.0),  # greedy
         ([1e3, -1e3, 0.0], {"temperature": 1e-5}, 0.5, 0, 1e-5),
-        ([0.0, 3.0, 2.0], {"top_k": 1}, 0.9, 1, 1.0),  # the whole vocabulary counts
+        ([0.0, 3.0, 2.0], {"top_p": 0.1}, 0.9, 1, 1.0),  # the whole vocabulary counts
     ],
 )
 def test_a_token_has_the_log_prob_of_its_temperature(logits, sampling, number, wanted, temperature):
@@ -73,23 +73,16 @@ PROBS = [0.05, 0.4, 0.25, 0.2, 0.1]
     ("sampling", "kept"),
     [
         (Sampling(), {0, 1, 2, 3, 4}),
-        (Sampling(top_k=2), {1, 2}),
-        (Sampling(top_k=99), {0, 1, 2, 3, 4}),
         (Sampling(top_p=0.64), {1, 2}),
         (Sampling(top_p=0.66), {1, 2, 3}),
         (Sampling(top_p=0.001), {1}),
-        (Sampling(min_p=0.3), {1, 2, 3}),
-        (Sampling(min_p=1.0), {1}),
-        (Sampling(top_p=0.8, top_k=2, min_p=0.3), {1, 2}),
-        (Sampling(top_p=0.96, top_k=4, min_p=0.3), {1, 2, 3}),
     ],
 )
-def test_top_p_top_k_and_min_p_choose_among_tokens(sampling, kept):
+def test_top_p_chooses_among_tokens(sampling, kept):
     assert chosen(PROBS, sampling) == kept
 
 
 def test_of_equally_likely_tokens_the_lower_id_is_kept():
-    assert chosen([0.25] * 4, Sampling(top_k=2)) == {0, 1}
     assert chosen([0.25] * 4, Sampling(top_p=0.5)) == {0, 1}
 
 
@@ -97,8 +90,6 @@ SETTINGS = st.builds(
     Sampling,
     temperature=st.sampled_from([0.0, 0.5, 1.0, 1.7]),
     top_p=st.sampled_from([0.3, 0.9, 1.0]),
-    top_k=st.sampled_from([0, 1, 3]),
-    min_p=st.sampled_from([0.0, 0.2]),
 )
 
 
@@ -120,7 +111,7 @@ def test_a_row_is_sampled_alike_alone_and_in_company(rows, seed):
         *(("temperature", bad) for bad in (-1, 1e-9, float("nan"), float("inf"))),
         *(("top_p", bad) for bad in (0, 1.1)),
         *(("stop_strings", bad) for bad in (("",), "end")),
-        ("top_k", -1), ("min_p", 2), ("max_tokens", 0),
+        ("max_tokens", 0),
     ],
 )  # fmt: skip
 def test_settings_that_mean_nothing_are_refused(name, bad):
