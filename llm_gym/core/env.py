@@ -297,8 +297,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             if self.is_understood(move) or (brief := brief_move(said, self)) == move:
                 return refused
             if brief is not None and brief != said:
-                self._base_reader = "named"
-                return brief, self.apply(brief)
+                outcome = self.apply(brief)
+                self._base_reader = "named" if outcome[1] else "format"
+                return brief, outcome
         told = (self._base_rules(), self._base_observations[-1])
         for found in readings(said, self, told):
             if found.move is None:

@@ -41,7 +41,7 @@ _RETRACTION = re.compile(
     r"(?:[\s,.:!…-]{1,4}(?:no|actually|scratch that)\b)*",
     re.IGNORECASE,
 )
-_BRIEF = re.compile(r"(?=[\w .,;!'()+*/-]{1,40}\Z)[^\W_](?:.*[^\W_])?", re.ASCII)
+_BRIEF = re.compile(r"(?=[\w ,'()+*/-]{1,40}\Z)[^\W_](?:.*[^\W_])?", re.ASCII)
 _WORD = re.compile(r"\w")
 _LOOKS = 8  # second thoughts looked at, from the end
 _BETWEEN = re.compile(r"[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?", re.IGNORECASE)
@@ -100,10 +100,11 @@ def brief_move(said: str, game: Speaker) -> str | None:
 
     It answers at once what ``readings`` would find out at length: most refused replies are brief.
     """
-    if _BRIEF.fullmatch(said):
-        for start, end, move in game.named_moves(said):
-            return move if (start, end) == (0, len(said)) else None
-        return said
+    bare = said.rstrip(".!")
+    if _BRIEF.fullmatch(bare):
+        for start, end, move in game.named_moves(bare):
+            return move if (start, end) == (0, len(bare)) else None
+        return bare
     return None if len(said) > 40 or not said.isascii() or _WORD.search(said) else said
 
 
@@ -162,7 +163,7 @@ def _marked(marker: Marker, game: Speaker) -> Iterator[Candidate]:
     if game.free_text or not is_open(raw):
         yield from (Candidate(move, marker.kind) for move in moves if move)
     verdict = judge(raw, game.named_moves)
-    if verdict.move is not None or (verdict.problem and marker.kind != "brackets"):
+    if verdict.move is not None or verdict.problem:
         yield Candidate(verdict.move, verdict.why or marker.kind, verdict.problem, is_final=True)
     elif marker.kind in STRONG and moves[0]:
         yield Candidate(moves[0], marker.kind, is_final=True)

@@ -2,7 +2,7 @@ r"""Stage 1: what a reply says, without reasoning, chat templates and markup; an
 
 ``visible`` takes off the reasoning and the control tokens. ``undress`` takes off what a move is
 wrapped in. ``find_markers`` gives the places that say "this is my move": tags, a LaTeX box, JSON,
-a label such as ``**Action:**``, a code fence, ``[move]``. Everything is linear in the text.
+a label such as ``**Action:**``, a code fence. Everything is linear in the text.
 """
 
 from __future__ import annotations
@@ -115,7 +115,6 @@ _LATEX_SIGNS = (
     (re.compile(r"\\(?:[ ,;:!]|q?quad(?![a-z])|space(?![a-z]))|~"), " "),
 )
 _MATH = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]")
-_HTML = re.compile(r"<([a-z_]{1,20})>([^<>]*)</\1>", re.IGNORECASE)
 _ENDS_OF_MOVES = ".!,;: \t*_$~|\\\x00＊…。！，\u00a0\ufeff\u200b"
 _ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them costs
 _FRONTS = "*_ \t$~#\x00＊\u00a0\ufeff\u200b"
@@ -125,8 +124,8 @@ _SMILES = (":)", ":-)", ";)", ":D")
 def undress(text: str) -> str:
     r"""Return ``text`` without what it is wrapped in.
 
-    >>> [undress(text) for text in ('**"Right."**', "`go north`!", r"\text{7}", "[7]", "- up")]
-    ['Right', 'go north', '7', '7', 'up']
+    >>> [undress(text) for text in ('**"Right."**', "`go north`!", r"\text{7}", "[7]")]
+    ['Right', 'go north', '7', '7']
     >>> undress("(1 + 2) * (3 + 4)"), undress("-13."), undress("up?"), undress(r"1\ 2\times 3")
     ('(1 + 2) * (3 + 4)', '-13', 'up?', '1 2* 3')
     """
@@ -136,8 +135,8 @@ def undress(text: str) -> str:
         text = text.rstrip(_ENDS_OF_MOVES).lstrip(_FRONTS)
         if found := _BULLET.match(text):
             text = text[found.end() :]
-        if text[:1] in ("\\", "<") and (found := _MATH.fullmatch(text) or _HTML.fullmatch(text)):
-            text = (found[found.lastindex or 0] or "").strip()
+        if text[:1] == "\\" and (found := _MATH.fullmatch(text)):
+            text = (found[1] or found[2] or "").strip()
         if text.endswith(_SMILES):
             text = text[: text.rindex(text[-2:-1])]
         if not text.isascii():
@@ -206,11 +205,6 @@ _NAMES = "action|answer|move|guess|choice|command|final_answer|final answer"
 _NAME = re.compile(rf"(?:my_|next_|chosen_|best_)?(?:{_NAMES}|response|output)", re.IGNORECASE)
 _TAG = re.compile(rf"<\s?({_NAMES})\s?>", re.IGNORECASE)
 _CLOSE = re.compile(rf"</\s?(?:{_NAMES})\s?>|<(?:{_NAMES})>|\n|$", re.IGNORECASE)
-_BROKEN_JSON = re.compile(
-    rf"\{{[^{{}}]{{0,300}}?[\"'“]?\b({_NAMES})[\"'”]?\s?:\s?"
-    r"(?:\"([^\"\n]*)\"|'([^'\n]*)'|“([^”\n]*)”|([^\s,{}\"'][^,{}\"'\n]{0,200}))",
-    re.IGNORECASE,
-)
 _LABEL = re.compile(
     r"^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore|thus|and)"
     r"[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion|selection|pick"
@@ -219,8 +213,7 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(?:```|\Z)")
-_BRACKET = re.compile(r"(?<![\w\]])\[([^\[\]\n]{1,200})\](?![\w\[(])")
-MARKS = re.compile(r"<[a-z]|\\boxed|```|[:={\[]", re.IGNORECASE)
+MARKS = re.compile(r"<[a-z]|\\boxed|```|[:={]", re.IGNORECASE)
 """Every marker has one of these."""
 STRONG = frozenset({"tag", "boxed", "json", "label"})
 """Markers that can mean nothing but a move, so that nothing else is looked at."""
@@ -231,7 +224,7 @@ class Marker(NamedTuple):
     """One place that says "this is my move"."""
 
     kind: str
-    """tag, boxed, json, label, fence or brackets."""
+    """tag, boxed, json, label or fence."""
     label: str
     """What it is called there: action, answer, move; the language of a fence."""
     text: str
@@ -253,7 +246,6 @@ def find_markers(text: str) -> list[Marker]:
     strong += [_marker("label", one[1], one[2], one) for one in _last(_LABEL, text)]
     strong.sort(key=lambda one: -one.start)
     weak = [_marker("fence", one[1] or "fence", one[2], one) for one in _last(_FENCE, text)]
-    weak += [_marker("brackets", "brackets", one[1], one) for one in _last(_BRACKET, text)]
     return [one for one in (*strong, *weak) if one.text]
 
 
@@ -296,12 +288,6 @@ def _objects(text: str) -> list[Marker]:
         end = text.rfind("{", 0, end)
         if end >= 0 and (one := _object(text, end)):
             found.append(one)
-    if not found and "{" in text:
-        for broken in _last(_BROKEN_JSON, text):
-            said = next((part for part in broken.groups()[1:] if part), "")
-            close = text.find("}", broken.end(), broken.end() + 200)
-            marker = _marker("json", broken[1], said, broken)
-            found.append(marker._replace(end=max(close + 1, marker.end)))
     return found
 
 

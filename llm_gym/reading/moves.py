@@ -84,12 +84,13 @@ def find_numbers(text: str) -> Iterator[Named]:
     """
     if text.isdecimal() and text.isascii() and len(text) < 19:
         return iter([(0, len(text), text)])
-    skipped = no_results(text)
     found = [
         (one.start(), one.end(), one[0].replace("−", "-").replace(",", ""))
         for one in _NUMBER.finditer(text)
-        if one.start() not in skipped
     ]
+    if found:
+        skipped = no_results(text)
+        found = [one for one in found if one[0] not in skipped]
     words = ((*one.span(), _WORDS[one[0].lower()]) for one in _WORD_NUMBER.finditer(text))
     return apart([*found, *words])
 
@@ -274,7 +275,6 @@ _JOINED = re.compile(
     re.IGNORECASE,
 )
 _ELSE = re.compile(r"[\s,*_`\"'”’]*(?:/|\||(?:or|otherwise|else)\b[\s\w]{0,20})[\s*_`\"'“‘]*", re.I)
-_LEADS = re.compile(r"[\s*_`\"']*(?:leads?|gets?|brings?|takes?)\b", re.IGNORECASE)
 _VERSUS = re.compile(
     r"[\s,*_`\"'”’]*(?:and |but )?(?:not|over|rather than|instead of|than(?= ))"
     r"(?:\s+(?:to|go|going|move|moving|the|with|at|on))*[\s*_`\"'“‘]*",
@@ -423,11 +423,10 @@ def _join(sentence: str, found: list[Named], roles: list[str]) -> None:
         if _ELSE.fullmatch(sentence, *between):
             if "denied" not in pair:
                 roles[at - 1] = roles[at] = "doubt"
-        elif (joined := _JOINED.fullmatch(sentence, *between)) and "stated" in pair:
-            if _LEADS.match(sentence, found[at][1]):  # "up + left leads home" plays neither
-                roles[at - 1] = roles[at] = "mention"
-            elif "then" in joined[0].lower() or not _ABOUT_IT.match(sentence, found[at][1]):
-                roles[at - 1] = roles[at] = "stated"  # "I go left, up" names two moves
+        elif "stated" in pair and (joined := _JOINED.fullmatch(sentence, *between)):
+            is_next = "then" in joined[0].lower()  # "I go left, up" names two moves
+            if is_next or not _ABOUT_IT.match(sentence, found[at][1]):
+                roles[at - 1] = roles[at] = "stated"
 
 
 def _role(sentence: str, start: int, end: int, stop: int, breaks: list[re.Match[str]]) -> str:

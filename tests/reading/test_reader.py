@@ -43,7 +43,7 @@ def read(name, reply, **settings):
         ("{'action': 'up'}", "up", "json"),
         ("**Action:** up\nAnd that is that.", "up", "label"),
         ("```\nup\n```\nThat is it.", "up", "fence"),
-        ("I take [up] now, hoping for the best", "up", "brackets"),
+        ("I take [up] now, hoping for the best", "up", "named"),
         ("I thought about left.\n**Up.**", "Up", "last line"),
         ("I will go up, since left is a wall.", "up", "named"),
         ("I go up. Then I go right.", "up", "named"),

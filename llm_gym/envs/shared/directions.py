@@ -7,6 +7,7 @@ from llm_gym.reading.moves import IDIOM, Named
 
 _COMPASS = {"up": "north", "right": "east", "down": "south", "left": "west"}
 _NAMES = {name: way for way, compass in _COMPASS.items() for name in (way, compass)}
+_NAMED = re.compile("|".join(_NAMES), re.IGNORECASE)
 _ARROWS = dict(
     zip("\u2191\u2192\u2193\u2190\u2b06\u27a1\u2b07\u2b05", 2 * tuple(_COMPASS), strict=True)
 )
@@ -46,7 +47,7 @@ def find_directions(text: str) -> Iterator[Named]:
     if (way := _ARROWS.get(text.strip(" \ufe0f.!*`"))) is not None:
         yield 0, len(text), way
         return
-    if _SAID.search(text) is None:
+    if _NAMED.search(text) is None:
         return
     text = IDIOM.sub(lambda found: "\0" * len(found[0]), text)
     for one in _SAID.finditer(text):

@@ -139,7 +139,7 @@ class BookSpeaker:
             yield from find_pattern(text, self.pattern)
 
     def marked_move(self, label: str, text: str) -> str:
-        return "" if self.free_text and label in ("fence", "brackets") else text
+        return "" if self.free_text and label == "fence" else text
 
 
 def read_on(reply: str, speaker: BookSpeaker, read: Callable[[str], Any]) -> ParsedReply:
