@@ -17,6 +17,7 @@ import ast
 import json
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def _first_sentence(path: Path) -> str:
     return " ".join(text.replace("``", "").split()).split(". ")[0].rstrip(".")
 
 
+@cache
 def arrows(package: str) -> Arrows:
     """Return which room imports from which, at any depth, lazily or for types alone."""
     found = set()

@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -57,13 +58,20 @@ def page() -> str:
     return "".join(parts)
 
 
+@cache
+def _sources() -> dict[Path, str]:
+    paths = SOURCE.rglob("*.py")
+    kept = [path for path in paths if path.relative_to(SOURCE).parts[0] not in SKIPPED]
+    return {path: path.read_text() for path in kept}
+
+
 def users_of(section: str, setting: str) -> set[str]:
     """Return the rooms of the trainer whose code reads a setting."""
     read = re.compile(rf"\b_?(?:config|settings|own|{section})(?:\.{section})?\.{setting}\b")
     found = {
         path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        for path in SOURCE.rglob("*.py")
-        if path.relative_to(SOURCE).parts[0] not in SKIPPED and read.search(path.read_text())
+        for path, text in _sources().items()
+        if f".{setting}" in text and read.search(text)
     }
     if f"{section}.{setting}" == "environment.max_steps":
         found.add("llm_gym.core.legacy")  # a BaseEnvironment is given the section as its config

@@ -11,7 +11,6 @@ import pickle
 import re
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 
 import gymnasium as gym
@@ -35,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 HEADINGS = ["Description", "Actions", "Observations", "Rewards", "Episode end", "Args"]
 IDS = [row.id for row in ENVS]
 FIRST_OF_CLASS = list({row.entry_point: row.id for row in reversed(ENVS)}.values())
+FIRST_OF_FAMILY = {row.entry_point.split(".")[2]: row.id for row in reversed(ENVS)}.values()
 SEEDS = 200
 
 
@@ -146,7 +146,7 @@ import gymnasium as gym, hashlib, json, sys
 from llm_gym.registry.suite import ENVS
 for row in ENVS:
     env = gym.make(row.id); text = []
-    for seed in range(3):
+    for seed in range(1):
         text.append(repr(env.reset(seed=seed))); done = False
         while not done:
             *step, done, truncated, info = env.step(env.unwrapped.random_action())
@@ -174,17 +174,19 @@ def test_a_fresh_process_with_another_hash_seed_plays_the_same_episodes():
 )
 @pytest.mark.parametrize("action_format", FORMATS)
 def test_hostile_text_is_an_observation_not_an_exception(action_format, ids):
-    for env_id, text in product(ids, HOSTILE.values()):
+    for env_id in ids:
         env = gym.make(env_id, action_format=action_format, disable_env_checker=True)
-        env.reset(seed=0)
-        obs, reward, *_, info = env.step(text)
-        assert env.observation_space.contains(obs), env_id
-        assert reward <= 0.0 or info["valid_action"], env_id
-        assert set(INFO_KEYS) <= info.keys(), env_id
+        for text in HOSTILE.values():
+            env.reset(seed=0)
+            obs, reward, *_, info = env.step(text)
+            assert env.observation_space.contains(obs), env_id
+            assert reward <= 0.0 or info["valid_action"], env_id
+            assert set(INFO_KEYS) <= info.keys(), env_id
+        env.close()
 
 
 @given(text=st.text(), action_format=st.sampled_from(list(FORMATS)), row=st.sampled_from(ENVS))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 def test_no_text_raises(text, action_format, row):
     env = gym.make(row.id, action_format=action_format, disable_env_checker=True)
     env.reset(seed=0)
@@ -225,8 +227,8 @@ def test_rules_are_told_once_wherever_they_go(env):
 
 
 def test_works_in_the_stock_vector_envs(env):
-    for kwargs in ({}, {"vectorization_mode": "async"}):
-        vec = gym.make_vec(env.spec.id, num_envs=2, **kwargs)
+    for mode in ("sync", "async") if env.spec.id in FIRST_OF_FAMILY else ("sync",):
+        vec = gym.make_vec(env.spec.id, num_envs=2, vectorization_mode=mode)
         obs, _ = vec.reset(seed=0)
         assert obs == (env.reset(seed=0)[0], env.reset(seed=1)[0])
         obs, rewards, *_ = vec.step(["", "\ud800 é"])

@@ -20,12 +20,19 @@ FORBIDDEN = {  # folder -> first names that its files may not import at any dept
 ONE_DOOR = ("vllm", "sglang", "ray", "wandb")
 
 
-def imports(path, top_level_only=False):
+@cache
+def nodes(path, top_level_only=False):
+    """Return the imports of a file."""
     tree = ast.parse(path.read_text())
-    for node in tree.body if top_level_only else ast.walk(tree):
+    found = tree.body if top_level_only else ast.walk(tree)
+    return [node for node in found if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imports(path, top_level_only=False):
+    for node in nodes(path, top_level_only):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        elif node.level == 0:
             yield node.module.split(".")[0]
 
 
@@ -86,10 +93,10 @@ def arrows(package):
 
 def _arrows(modules):
     for name, path in modules.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Import):
                 yield from ((name, alias.name) for alias in node.names if alias.name in modules)
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 assert node.level == 0, f"{name} imports by a relative name"
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ def declared() -> set[str]:
     return {re.split(r"[\[<>=!~ ]", row)[0].lower().replace("-", "_") for row in rows}
 
 
+@cache
 def imported(folder: Path) -> set[tuple[str, str]]:
     """Return the packages that are imported, and by whom."""
     found = set()

@@ -83,7 +83,10 @@ def test_four_times_the_text_is_at_most_four_times_the_steps(parser):
         assert large <= 4.4 * small + 100, (name, small, large)
 
 
-@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize(
+    "parser",
+    [name if name == "auto" else pytest.param(name, marks=pytest.mark.slow) for name in PARSERS],
+)
 def test_the_longest_reply_is_read(parser):
     """What backtracks would take hours here; ``envs/parsing.py`` measures seconds."""
     for name in HOSTILE:

@@ -46,8 +46,10 @@ def gone(pids):
     ],
 )  # fmt: skip
 def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
-    tmp_path, kind, why
+    tmp_path, kind, why, monkeypatch
 ):
+    for wait in ("PROCESS_TERMINATION_TIMEOUT", "FORCE_KILL_TIMEOUT"):  # until it is killed
+        monkeypatch.setattr(f"mcp.client.stdio.{wait}", 0.1, raising=False)
     place = tmp_path / "pids"
     with pytest.raises(ConfigError, match=f"cannot connect.*{why}"):
         # Only a deaf server needs its time-out to come; the others must be found out before it.

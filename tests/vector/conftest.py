@@ -1,10 +1,9 @@
 """Vectors of environments in processes, of which none may be left."""
 
-import multiprocessing
-
 import pytest
 
 from llm_gym.vector import make_vec
+from tests.vector.odd import no_process_is_left
 
 
 @pytest.fixture
@@ -19,4 +18,4 @@ def start():
     yield make
     for envs in started:
         envs.close()
-    assert multiprocessing.active_children() == []
+    no_process_is_left()

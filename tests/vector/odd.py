@@ -1,5 +1,6 @@
 """An environment for tests of vector environments, and equality of what they return."""
 
+import multiprocessing
 import os
 import re
 import subprocess
@@ -126,6 +127,13 @@ def assert_same(ours, stock):
 def assert_same_batch(ours, stock):
     assert ours[0] == list(stock[0])
     assert_same(list(ours[1:]), list(stock[1:]))
+
+
+def no_process_is_left():
+    """Wait for processes that were told to end: a busy machine lets them go a moment later."""
+    for child in multiprocessing.active_children():
+        child.join(60)
+    assert multiprocessing.active_children() == []
 
 
 def runs(pid):

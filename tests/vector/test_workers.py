@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 from functools import partial
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -13,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from llm_gym.core.errors import WorkerError
 from llm_gym.vector import RowsError, make_vec, worker_pool
-from tests.vector.odd import GUESS, MODES, Odd, assert_same, pause, runs
+from tests.vector.odd import GUESS, MODES, Odd, assert_same, no_process_is_left, pause, runs
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,19 @@ def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
     assert envs.get_attr("pid")[1] != pids[1]
 
 
+def test_silence_is_counted_anew_for_each_row():
+    worker = worker_pool.WorkerProcess({0: Odd, 1: Odd})
+    worker.position = SimpleNamespace(value=0)
+    worker._expect([(0, "step", "a"), (1, "step", "b")])
+    counted = []
+    for at in (0, 0, 0, 1, 1):
+        worker.position.value = at
+        worker.look(1.0)
+        counted.append(worker.silent)
+    assert counted == [0.0, 1.0, 2.0, 0.0, 1.0]
+
+
+@pytest.mark.slow
 def test_the_time_limit_is_for_one_row_not_for_all_rows_of_a_worker(start):
     envs = start(Odd, 4, workers=1, timeout=2.5)
     envs.reset(seed=0)
@@ -225,7 +239,7 @@ def test_what_cannot_be_read_fails_the_rows_of_that_message(start):
 def test_an_environment_that_cannot_be_built_leaves_no_process(prefix, sentence):
     with pytest.raises(WorkerError, match=sentence):
         make_vec([Odd, partial(Odd, prefix)], workers=2)
-    assert multiprocessing.active_children() == []
+    no_process_is_left()
 
 
 def test_an_environment_may_have_processes_of_its_own(start):

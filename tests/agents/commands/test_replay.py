@@ -35,7 +35,7 @@ def test_every_episode_that_a_training_run_recorded_is_the_same_again(env_id, tm
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_every_episode_of_an_evaluation_is_the_same_again(workers, tmp_path, capsys):
     model, out = save_tiny(tmp_path / "model"), tmp_path / "out"
-    ids = ["llm_gym/TextGame-v0", "llm_gym/Wordle-v0", "FrozenLake-v1"]
+    ids = ["llm_gym/TextGame-v0", "FrozenLake-v1"][: 1 if int(workers) else 2]
     given = ("--model", str(model), "--episodes", "4", "--max-tokens", "4", "--workers", workers)
     for env_id in ids:
         command = ["eval", env_id, *given, "--out", str(out), "--system-prompt", "Be brief."]

@@ -1,14 +1,16 @@
 """Real process groups for tests: gloo on the CPU, kept between tests, given functions to run.
 
 ``group(3).run(function, *arguments)`` calls a module-level function in each of three processes, as
-``function(rank, *arguments)``, and returns what each returned. The processes import torch once.
+``function(rank, *arguments)``, and returns what each returned.
 """
 
 import contextlib
 import os
 import queue
+import sys
 import tempfile
 import traceback
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -20,6 +22,7 @@ class Failed(Exception):
 
 
 def _serve(rank, world, place, inbox, outbox):
+    warnings.simplefilter("ignore")  # those of pytest would be errors
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "here"}
     dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=world)
@@ -36,7 +39,9 @@ class Group:
     """Processes that wait for work."""
 
     def __init__(self, world):
-        context = mp.get_context("spawn")
+        # A fork imports nothing anew. Autograd forbids it after a use of CUDA.
+        forks = sys.platform == "linux" and not torch.cuda.is_available()
+        context = mp.get_context("fork" if forks else "spawn")
         self._folder = tempfile.TemporaryDirectory()
         self.world, self._outbox = world, context.Queue()
         self._inboxes = [context.Queue() for _ in range(world)]
@@ -48,8 +53,10 @@ class Group:
             )
             for rank, inbox in enumerate(self._inboxes)
         ]
-        for process in self._processes:
-            process.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads: pytest's own only read a pipe
+            for process in self._processes:
+                process.start()
 
     def run(self, function, *arguments):
         """Return what ``function`` returned in each process."""

@@ -13,6 +13,7 @@ from tests.agents.distributed.learning import (
     stop_where_one_breaks,
     update_in_group,
 )
+from tests.matrix import some_of
 
 
 def check_equal(found, case):
@@ -23,8 +24,7 @@ def check_equal(found, case):
         assert all(other["trained"][name].equal(x) for name, x in found[0]["trained"].items())
 
 
-@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "mode"), some_of(CASES, ["ddp", "fsdp"]))
 def test_two_processes_learn_what_one_learns(group, mode, case):
     check_equal(group(2).run(update_in_group, mode, case), case)
 

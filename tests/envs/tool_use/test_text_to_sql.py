@@ -102,7 +102,7 @@ def test_a_query_with_one_mistake_loses():
     won, tried = [], 0
     for tables in (1, 2, 3):
         env = TextToSQLEnv(tables=tables, rows=20)
-        for seed in range(1000, 1024):
+        for seed in range(1000, 1010):
             env.reset(seed=seed)
             saved, gold = env.snapshot(), env._gold
             for kind, query in mutants(gold, env._blanks):
@@ -113,7 +113,7 @@ def test_a_query_with_one_mistake_loses():
             env.restore(saved)
             assert env.step(f"answer: {gold}")[1] == 1.0
         env.close()
-    assert tried > 350
+    assert tried > 140
     assert len(won) <= 0.01 * tried, won
 
 

@@ -10,7 +10,6 @@ import torch
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
 from llm_gym_agents.engines.sglang import engine as sglang_engine
-from llm_gym_agents.engines.sglang import server as http_calls
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.learn.publish import Publisher
@@ -20,8 +19,9 @@ from tests.agents.tiny import save_tiny, tiny_model
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    """A server that does not say that a request was aborted is waited for only briefly."""
+    """A server that says nothing of use is waited for only briefly."""
     monkeypatch.setattr(sglang_engine, "ABORT_S", 0.5)
+    monkeypatch.setattr(sglang_server, "_PAUSE_S", 0.02)
 
 
 def request(first, key=None, **sampling):
@@ -108,9 +108,10 @@ def test_a_reply_that_the_server_broke_off_is_an_error(fixed, connect):
 
 
 def test_a_request_that_the_server_refuses_is_an_error(fixed, connect):
+    engine = connect(fixed)
     fixed.refuses["/generate"] = "no such regex"
     with pytest.raises(EngineError, match="no such regex"):
-        connect(fixed).generate([request(9)])
+        engine.generate([request(9)])
 
 
 @pytest.mark.slow
@@ -216,9 +217,10 @@ BYTES = [b"", b"null", b"[]", b"{}", b'"text"', b"not json", b"\xff\xfe", b"[" *
 
 @pytest.mark.parametrize("body", [*BYTES, *(json.dumps(each).encode() for each in MALFORMED)])
 def test_an_answer_of_any_other_shape_is_one_error(fixed, connect, body):
+    engine = connect(fixed)
     fixed.says["/generate"] = body
     with pytest.raises(EngineError) as found:
-        connect(fixed).generate([request(9, max_tokens=4)])
+        engine.generate([request(9, max_tokens=4)])
     assert "\n" not in str(found.value)
     assert len(str(found.value)) < 1000
 
@@ -232,7 +234,7 @@ def test_scores_of_any_other_shape_are_one_error(server, connect, rows):
 
 
 def test_an_answer_that_trickles_in_has_a_deadline_as_a_whole(fixed, connect, monkeypatch):
-    monkeypatch.setattr(http_calls, "CALL_S", 0.3)
+    monkeypatch.setattr(sglang_server, "CALL_S", 0.3)
     engine = connect(fixed)
     fixed.trickles.add("/generate")
     with pytest.raises(EngineError, match="timed out"):

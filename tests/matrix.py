@@ -1,0 +1,18 @@
+"""Tables of tests of which `make test` runs a part."""
+
+from itertools import product
+
+import pytest
+
+
+def some_of(*axes):
+    """Return every combination of ``axes``; slow but for the diagonal, which has every value."""
+    axes = [list(axis) for axis in axes]
+    quick = {tuple(at % len(axis) for axis in axes) for at in range(max(map(len, axes)))}
+    return [
+        pytest.param(
+            *(axis[at] for axis, at in zip(axes, cell, strict=True)),
+            marks=() if cell in quick else pytest.mark.slow,
+        )
+        for cell in product(*(range(len(axis)) for axis in axes))
+    ]
