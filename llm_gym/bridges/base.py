@@ -193,17 +193,14 @@ class BridgeEnv(gym.Env[str, str]):
         return None
 
     def random_move(self, rng: np.random.Generator) -> str:
-        """Return one of the legal moves, or one of the examples."""
         legal = self.legal_moves()
         moves = sorted(legal) if legal else self.examples
         return moves[int(rng.integers(len(moves)))]
 
     def oracle_move(self) -> str:
-        """Return a move of a best player who sees everything."""
         raise NotImplementedError(f"{type(self).__name__} knows no solution")
 
     def oracle_value(self) -> float:
-        """Return the success that the oracle expects."""
         return 1.0
 
     # --- Gymnasium -----------------------------------------------------------------------
@@ -273,7 +270,6 @@ class BridgeEnv(gym.Env[str, str]):
     # --- players -------------------------------------------------------------------------
 
     def random_action(self) -> str:
-        """Return a random action, drawn from a generator that ``reset`` seeds."""
         if self._player_rng is None:
             entropy = None if self._player_seed is None else (self._player_seed, 1)
             self._player_rng = np.random.default_rng(entropy)
@@ -283,7 +279,6 @@ class BridgeEnv(gym.Env[str, str]):
         return self.format.render(self.oracle_move())
 
     def legal_actions(self) -> list[str] | None:
-        """Return every usable action in this state, or None where they are not known."""
         moves = self.legal_moves()
         return None if moves is None else [self.format.render(move) for move in moves]
 

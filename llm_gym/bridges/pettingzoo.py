@@ -16,6 +16,7 @@ from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
 from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text import AsText
+from llm_gym.wrappers.as_text.env import AsTextEnv
 
 _PACKAGE = "pettingzoo"
 _OTHERS_TURNS = 10_000
@@ -119,7 +120,7 @@ class OneSeat(gym.Env[Any, Any]):
         raise _NoLegalMove(f"the opponent made no legal move, but {action!r:.60}")
 
 
-class PettingZooEnv(gym.Env[str, str]):
+class PettingZooEnv(AsTextEnv):
     """A game of PettingZoo from one seat, in words.
 
     Description:
@@ -152,7 +153,6 @@ class PettingZooEnv(gym.Env[str, str]):
         **settings: Of ``AsText``.
     """
 
-    takes_text_settings = True
     has_splits = False
     metadata = {"render_modes": ["ansi"], "render_fps": 4}
 
@@ -191,15 +191,14 @@ class PettingZooEnv(gym.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        text, info = self.text.reset(seed=seed, options=options)
+        text, info = super().reset(seed=seed, options=options)
         self._closed = False
         return text, _plain(info)
 
     def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
         if self._closed:
             raise ResetNeeded("the episode has not begun; call reset() before step()")
-        text, reward, terminated, truncated, info = self.text.step(action)
+        text, reward, terminated, truncated, info = super().step(action)
         return text, reward, terminated, truncated, _plain(info)
 
     def render(self) -> str | None:
@@ -207,13 +206,7 @@ class PettingZooEnv(gym.Env[str, str]):
 
     def close(self) -> None:
         self._closed = True
-        self.text.close()
-
-    def __getattr__(self, name: str) -> Any:
-        # A copy that is being made has no ``text`` yet, and asks for names with an underscore.
-        if name.startswith("_") or name in ("text", "seat"):
-            raise AttributeError(f"PettingZooEnv has no attribute {name!r}")
-        return self.text.get_wrapper_attr(name)
+        super().close()
 
     def _draw_text(self, observation: Any, info: Mapping[str, Any]) -> str:
         return _with_moves(str(self.seat.render() or "").strip("\n"), info)

@@ -154,7 +154,6 @@ class TextWorldEnv(FileGames):
         return self._now.get("admissible_commands") or None
 
     def oracle_move(self) -> str:
-        """Return the next command of TextWorld's own solution."""
         commands = self._now.get("policy_commands")
         if not commands:
             raise NotImplementedError(f"{self.game} knows no solution from here")

@@ -137,5 +137,4 @@ def _needs_trainer(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _place(name: str) -> tuple[int, str]:
-    """Return where the help lists a command."""
     return (_LISTED.index(name) if name in _LISTED else len(_LISTED), name)

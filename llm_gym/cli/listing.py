@@ -95,7 +95,6 @@ def _tell_bridges(rows: list[BridgeRow]) -> None:
 
 
 def _others() -> list[str]:
-    """Return the ids outside the suite, package by package."""
     others = [env_id for env_id in gym.registry if env_id not in _SUITE]
     return sorted(others, key=lambda env_id: (owner(gym.spec(env_id)), env_id))
 

@@ -43,6 +43,5 @@ def settings_given(game: Game, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _levels_of(env_class: type) -> list[Mapping[str, Any]]:
-    """Return the settings of every registered id of ``env_class``."""
     name = f"{env_class.__module__}:{env_class.__qualname__}"
     return [spec.kwargs for spec in gym.registry.values() if spec.entry_point in (name, env_class)]

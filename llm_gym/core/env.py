@@ -162,7 +162,6 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         return state, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play the move that ``action`` holds."""
         if self._base_stop is not _PLAYING or not isinstance(action, str):
             raise refuse_step(type(self).__name__, action, self._base_stop)
         said = str(action)

@@ -103,7 +103,6 @@ class _SharedTexts(Sequence[str]):
         return tuple(self)
 
     def write(self, at: int, text: str) -> None:
-        """Put the text of one environment into its place."""
         written = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint8)
         self._texts[at, : len(written)], self._sizes[at, 0] = written, len(written)
 

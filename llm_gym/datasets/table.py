@@ -89,7 +89,6 @@ class Table:
 
     @property
     def name(self) -> str:
-        """What messages call the data set."""
         return self._source.name
 
     def __len__(self) -> int:
@@ -110,7 +109,6 @@ class Table:
         return at if split is None else int(self._of(split)[at])
 
     def fetch(self, number: int) -> DatasetRow:
-        """Return row ``number``, counted from 0."""
         data = self.data(number)
         try:
             row = self._read(data)

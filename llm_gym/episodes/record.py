@@ -68,14 +68,12 @@ class Tokens:
     """The token's part of the text. A character of several tokens is the last one's."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the arrays as JSON values, checked against each other."""
         data = write_fields(self, TOKEN_FIELDS, "tokens.")
         _check_arrays(data)
         return data
 
     @staticmethod
     def from_dict(data: Any) -> Tokens:
-        """Return the arrays in ``data``, which ``to_dict`` made."""
         if not isinstance(data, dict):
             raise RecordError(f"tokens must be an object, got {shorten(data)}")
         tokens = Tokens(**read_fields(data, TOKEN_FIELDS, "tokens."))
@@ -157,12 +155,10 @@ class Trajectory:
 
     @property
     def total_reward(self) -> float:
-        """Sum of the rewards, not discounted."""
         return float(sum(self.rewards))
 
     @property
     def reward_terms(self) -> list[dict[str, float]]:
-        """What each turn's reward is made of, as far as the environment said."""
         return [reward_terms(info) for info in self.infos]
 
     @property
@@ -172,7 +168,6 @@ class Trajectory:
 
     @property
     def split(self) -> str | None:
-        """The split that ``reset`` was asked for."""
         return (self.options or {}).get("split")
 
     @property

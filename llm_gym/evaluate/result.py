@@ -26,7 +26,6 @@ class Evaluation:
 
     @property
     def success(self) -> float:
-        """Share of episodes won."""
         return sum(episode.success for episode in self.episodes) / len(self.episodes)
 
     @property
@@ -37,7 +36,6 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the success."""
         return wilson(sum(episode.success for episode in self.episodes), len(self.episodes))
 
     @property

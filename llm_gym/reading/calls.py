@@ -69,13 +69,11 @@ class ToolDefinition:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """The schema of each parameter, by name."""
         found: Mapping[str, Any] = self.parameters.get("properties", {})
         return found
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the parameters that every call must give."""
         return tuple(self.parameters.get("required", ()))
 
     def schema(self) -> dict[str, Any]:

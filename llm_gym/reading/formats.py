@@ -143,7 +143,6 @@ class ActionFormat(NamedTuple):
     """What every action in this format has, and once; empty where it has nothing of the kind."""
 
     def render(self, move: str) -> str:
-        """Return ``move`` written as an action."""
         return f"{self.prefix}{self.escape(move)}{self.suffix}"
 
     def tell(self, move: str, what: str = "move") -> str:

@@ -88,7 +88,6 @@ class RemoteEnv(gym.Env[str, str]):
         return played
 
     def render(self) -> str | None:
-        """Return the last action and observation (``ansi``); ``human`` prints as it plays."""
         if self.render_mode == "ansi":
             return self._screen
         if self.render_mode is None:
@@ -107,7 +106,6 @@ class RemoteEnv(gym.Env[str, str]):
 
     @property
     def system_prompt(self) -> str:
-        """What the environment wants told before its first observation."""
         return self._prompt
 
     def instance_id(self) -> str:

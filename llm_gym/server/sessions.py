@@ -201,7 +201,6 @@ class Sessions:
             _close(session)
 
     def end_idle(self, now: float) -> None:
-        """End the sessions without a request for ``idle_s``."""
         before = now - self.limits.idle_s
         silent = [name for name, one in self._table.items() if one.used_at < before]
         for name in silent:

@@ -89,7 +89,6 @@ class ToolRegistry:
         return [tool.definition for tool in self._tools.values()]
 
     def schemas(self) -> list[dict[str, Any]]:
-        """Return what the ``tools=`` of a chat template takes."""
         return [definition.schema() for definition in self.definitions]
 
     def __contains__(self, name: object) -> bool:
@@ -117,7 +116,6 @@ class ToolRegistry:
         return succeeded, shorten(text, self.max_result_chars)
 
     def reset(self) -> None:
-        """Let every tool forget what earlier calls left behind."""
         for tool in self._tools.values():
             tool.reset()
 

@@ -149,7 +149,6 @@ def _is_type(value: Any, kind: Any) -> bool:
 
 
 def _as_type(value: Any, types: Any, name: str) -> Any:
-    """Return ``value`` as one of ``types``."""
     kinds = [types] if isinstance(types, str) else types if isinstance(types, list) else []
     if not kinds or any(_is_type(value, kind) for kind in kinds):
         return value

@@ -246,7 +246,6 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         return self.call("render")
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close every environment, and end the worker processes."""
         self.closed = True  # also when an environment raises on the way
         self._rows.close()
 

@@ -83,7 +83,6 @@ class ToolUse(TextWrapper):
 
     @property
     def tool_schemas(self) -> list[dict[str, Any]]:
-        """What the ``tools=`` of a chat template takes."""
         return self.registry.schemas()
 
     @property

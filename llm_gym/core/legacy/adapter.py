@@ -72,7 +72,6 @@ class LegacyEnv(gym.Env[str, str]):
         return _text(observation, old, "reset"), info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Play ``action``, and count the step if the class does not."""
         if self._stop is not StopReason.PLAYING or not isinstance(action, str):
             raise refuse_step(type(self.environment).__name__, action, self._stop)
         old = self.environment

@@ -74,7 +74,6 @@ class SimpleGameEnvironment(BaseEnvironment):
         return self.get_state_description()
 
     def step(self, action: str) -> tuple[str, float, bool, dict[str, Any]]:
-        """Play one command; one that cannot be carried out costs a step and says why."""
         self.step_count += 1
         command = parse_command(action)
         refusal = "I do not know that command." if command is None else self._play(command)
@@ -87,7 +86,6 @@ class SimpleGameEnvironment(BaseEnvironment):
         return state, float(success), self.done, info
 
     def get_state_description(self) -> str:
-        """Return all there is to know about the game."""
         item = "carried" if self.item_at is None else f"at {self.item_at}"
         return (
             "Game State:\n"

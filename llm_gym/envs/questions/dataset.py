@@ -150,7 +150,6 @@ class DatasetEnv(TextEnv):
 
     @property
     def grader(self) -> Grader:
-        """What compares replies with answers."""
         return self._table.plan.grader
 
     @property
@@ -244,7 +243,6 @@ class DatasetEnv(TextEnv):
         return go_on("That is not right.", score if self.turns_left == 1 else 0.0)
 
     def _right_answer(self) -> str:
-        """Return what a player who knows the answer writes."""
         if not self._row.answers:
             return ""
         try:

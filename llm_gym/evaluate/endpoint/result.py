@@ -57,7 +57,6 @@ class ServedEvaluation(Evaluation):
 
     @property
     def cost(self) -> float | None:
-        """What the tokens cost, where the prices were given."""
         return None if self.prices is None else self.prices.cost(self.usage)
 
     def summary(self) -> dict[str, Any]:
@@ -67,7 +66,6 @@ class ServedEvaluation(Evaluation):
         return {**super().summary(), "planned": self.planned, **stops, **usage, "cost": self.cost}
 
     def notes(self) -> list[str]:
-        """Return what one should know before believing the figures, a sentence each."""
         said = super().notes()
         if left := self.planned - len(self.episodes):
             said.insert(

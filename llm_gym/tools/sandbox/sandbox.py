@@ -225,7 +225,6 @@ class SandboxSession:
         """How often the variables were lost."""
 
     def run(self, code: str, timeout: float | None = None) -> SandboxResult:
-        """Run ``code`` after what ran before."""
         seconds = self._sandbox.timeout if timeout is None else _check_timeout(timeout)
         if problem := _unusable(code):
             return problem

@@ -88,7 +88,6 @@ class ReplyReader:
             return ParsedReply(move, problem=problem if is_object else str(closer) or problem)
 
     def action(self, move: str | None, info: Mapping[str, Any]) -> Any:
-        """Return the action that ``move`` means, or raise ``Unusable`` with the reason."""
         if move is None:
             raise Unusable(f"I found no move in your reply. {self.instruction()}".rstrip())
         if len(move) > self._longest:

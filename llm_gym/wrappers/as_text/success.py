@@ -43,7 +43,6 @@ class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play, and judge where the episode is over."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._total += float(reward)
         if terminated or truncated:

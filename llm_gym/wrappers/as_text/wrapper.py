@@ -367,7 +367,6 @@ class AsText(TextWrapper):
         return None if moves is None else [self._format.render(move) for move in moves]
 
     def action_pattern(self) -> str:
-        """Return a regex that usable actions match in full, for constrained decoding."""
         moves = self.book.legal_moves(self._last_info)
         if moves is not None:
             return self._format.pattern(moves)
@@ -383,14 +382,12 @@ class AsText(TextWrapper):
         return self._format.render(self.book.random_move(self._last_info, self._player_rng))
 
     def oracle_action(self) -> str:
-        """Return the action of a best player who sees everything, where there is one."""
         return self._format.render(self.book.oracle_move())
 
     # --- text ----------------------------------------------------------------------------
 
     @property
     def system_prompt(self) -> str:
-        """The rules when ``rules="system"``, else empty: they are told once, in one place."""
         return self._told if self.rules == "system" else ""
 
     def _rules_told(self) -> str:

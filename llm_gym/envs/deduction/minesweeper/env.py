@@ -209,7 +209,6 @@ class MinesweeperEnv(TextEnv):
         return go_on(f"You reveal row {cell // self.cols}, column {cell % self.cols}.")
 
     def _opened(self, numbers: Sequence[int], cell: int) -> list[int]:
-        """Return the cells that revealing ``cell`` reveals."""
         around, queue, seen = neighbours(self.rows, self.cols), [cell], {cell}
         for at in queue:  # grows while it is read
             if numbers[at] == 0:

@@ -69,11 +69,9 @@ class World:
     # --- looking -------------------------------------------------------------------------
 
     def items_in(self, place: str) -> list[str]:
-        """Return the items in a room or container, or carried, by name."""
         return self.contents().get(place, [])
 
     def contents(self) -> dict[str, list[str]]:
-        """Return the items in every place that holds any, by name."""
         held: dict[str, list[str]] = {}
         for item in sorted(self.place):
             held.setdefault(self.place[item], []).append(item)

@@ -127,7 +127,6 @@ class Schema(NamedTuple):
         return domain.second if second else domain.first, self.columns[at], self.columns[at + 1]
 
     def sql(self) -> str:
-        """Return the statements that create the tables."""
         domain = DOMAINS[self.domain]
         made = []
         for second in range(2 if self.tables == 3 else 1):

@@ -54,6 +54,10 @@ class Phrasebook:
     """Of the numbers of a Box of observations; of the columns, where it has rows."""
     mask_advises = False
     """Whether an action that the mask excludes can be played all the same, and does nothing."""
+    end_text = "The episode is over."
+    """Said at the end of a game, after its last state."""
+    end_is_success = False
+    """Whether a game that ends by its rules has been won."""
     fallback: str | None = None
     """The move that is played for a text that means none, where it is not the idle one."""
 
@@ -112,7 +116,7 @@ class Phrasebook:
 
     def ending(self, reward: float) -> str:
         """Return what is said at the end of a game, after the description of its last state."""
-        return "The episode is over."
+        return self.end_text
 
     # --- moves ---------------------------------------------------------------------------
 
@@ -178,6 +182,8 @@ class Phrasebook:
         By default the environment says so itself (``info["is_success"]``), or its spec has the
         return from which on it counts as solved.
         """
+        if self.end_is_success:
+            return terminated
         if (told := flag(info, "is_success")) is not None:
             return told
         threshold = None if self.env.spec is None else self.env.spec.reward_threshold

@@ -14,6 +14,7 @@ class CartPoleWords(Phrasebook):
     names = ("push left", "push right")
     aliases = {"left": 0, "right": 1}
     labels = ("Cart position", "cart speed", "pole angle", "pole speed")
+    end_text = "The pole has fallen or the cart has left the track."
 
     def rules_text(self) -> str:
         track, angle = self.game.x_threshold, self.game.theta_threshold_radians
@@ -24,9 +25,6 @@ class CartPoleWords(Phrasebook):
             f"right is positive: position, angle and speeds. {self.limit_text()}"
         ).strip()
 
-    def ending(self, reward: float) -> str:
-        return "The pole has fallen or the cart has left the track."
-
 
 class MountainCarWords(Phrasebook):
     """Position and speed of the car."""
@@ -34,6 +32,8 @@ class MountainCarWords(Phrasebook):
     names = ("push left", "do nothing", "push right")
     aliases = {"left": 0, "nothing": 1, "wait": 1, "right": 2}
     labels = ("Position", "speed")
+    end_text = "The car is on the hill."
+    end_is_success = True
 
     def rules_text(self) -> str:
         game = self.game
@@ -45,20 +45,14 @@ class MountainCarWords(Phrasebook):
             f"{self.limit_text()}"
         ).strip()
 
-    def ending(self, reward: float) -> str:
-        return "The car is on the hill."
-
-    def success(
-        self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
-    ) -> bool | None:
-        return terminated
-
 
 class AcrobotWords(Phrasebook):
     """Angles and speeds of the two links, and how high the tip is."""
 
     names = ("torque -1", "torque 0", "torque 1")
     aliases = {"torque +1": 2, "+1": 2, "-1": 0}
+    end_text = "The tip is up."
+    end_is_success = True
 
     def rules_text(self) -> str:
         return (
@@ -75,14 +69,6 @@ class AcrobotWords(Phrasebook):
         values = map(number, (first, second, speed1, speed2, height))
         names = ("First angle", "second angle", "first speed", "second speed", "tip height")
         return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
-
-    def ending(self, reward: float) -> str:
-        return "The tip is up."
-
-    def success(
-        self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
-    ) -> bool | None:
-        return terminated
 
 
 _NAMES = ("Sideways", "height", "sideways speed", "vertical speed", "tilt", "tilt speed")

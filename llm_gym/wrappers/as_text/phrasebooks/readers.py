@@ -79,7 +79,6 @@ class Reader(ABC):
         return None
 
     def examples(self) -> Sequence[str]:
-        """Return a few actions as text."""
         moves, rng = self.moves(), np.random.default_rng(0)
         return moves[:16] if moves else [self.write(self.draw(rng)) for _ in range(4)]
 

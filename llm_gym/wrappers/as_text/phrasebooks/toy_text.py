@@ -106,6 +106,8 @@ class CliffWalkingWords(Phrasebook):
 
     names = ("up", "right", "down", "left")
     aliases = directions(names)
+    end_text = "You reach the goal."
+    end_is_success = True
 
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         super().__init__(env, reads_actions=reads_actions)
@@ -129,14 +131,6 @@ class CliffWalkingWords(Phrasebook):
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         return self._pictures[int(observation)]
 
-    def ending(self, reward: float) -> str:
-        return "You reach the goal."
-
-    def success(
-        self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
-    ) -> bool | None:
-        return terminated
-
 
 _IN_TAXI = 4
 _STOPS = "RGYB"
@@ -154,6 +148,8 @@ class TaxiWords(Phrasebook):
         "pick up passenger": 4, "pick up the passenger": 4,
         "drop off passenger": 5, "drop off the passenger": 5,
     }  # fmt: skip
+    end_text = "The passenger is where they wanted to go."
+    end_is_success = True
 
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         super().__init__(env, reads_actions=reads_actions)
@@ -196,14 +192,6 @@ class TaxiWords(Phrasebook):
     def _stop(self, number: int) -> str:
         row, column = self.game.locs[number]
         return f"{_STOPS[number]} (row {row}, column {column})"
-
-    def ending(self, reward: float) -> str:
-        return "The passenger is where they wanted to go."
-
-    def success(
-        self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
-    ) -> bool | None:
-        return terminated
 
 
 class BlackjackWords(Phrasebook):
