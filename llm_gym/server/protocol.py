@@ -32,8 +32,9 @@ CLOSE = "close"
 OPERATIONS = (RESET, STEP, STEP_AND_RESET, CALL, CLOSE)
 
 PLAYERS = ("oracle", "solver", "random")
+VALUE = "oracle_value"
 CALLS = {f"{player}_action": player for player in PLAYERS} | {
-    "oracle_value": "oracle",
+    VALUE: "oracle",
     "legal_actions": "random",
     "action_pattern": "random",
 }
@@ -110,4 +111,21 @@ def pack_number(number: Any) -> Any:
 
 def unpack_number(number: Any) -> float:
     """Return what ``pack_number`` was given."""
-    return float(decode(number) if isinstance(number, dict) else number)
+    number = decode(number) if isinstance(number, dict) else number
+    if type(number) not in (int, float):
+        raise TypeError(f"expected a number, got {number!r:.80}")
+    return float(number)
+
+
+def text(value: Any) -> str:
+    """Return ``value``, which must be text."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {value!r:.80}")
+    return value
+
+
+def texts(value: Any) -> str | list[str] | None:
+    """Return ``value``, which must be what a call may answer: a text, several, or None."""
+    if isinstance(value, list | tuple):
+        return [text(one) for one in value]
+    return value if value is None else text(value)

@@ -1,8 +1,8 @@
 """``llm_gym/Remote-v0``: one environment of a server, or many with one request per step."""
 
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gymnasium as gym
@@ -67,14 +67,9 @@ class RemoteEnv(gym.Env[str, str]):
         super().reset(seed=seed)
         if seed is None and not self._session.history:
             seed = any_seed()
-        answer = self._ask(protocol.RESET, [seed, options])
-        try:
-            observation, packed, self._instance, self._prompt = answer
-            info = protocol.unpack_info(packed)
-        except (TypeError, ValueError) as error:
-            raise _nonsense(error) from error
-        self._waits = ""
-        return self._shown("", _text(observation)), info
+        begun = unpack_reset(self._ask(protocol.RESET, [seed, options]))
+        self._instance, self._prompt, self._waits = begun.instance_id, begun.system_prompt, ""
+        return self._shown("", begun.observation), dict(begun.info)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if not isinstance(action, str):
@@ -114,23 +109,23 @@ class RemoteEnv(gym.Env[str, str]):
         return self._instance
 
     def oracle_action(self) -> str:
-        return _text(self._call("oracle_action"))
+        return str(self._call("oracle_action"))
 
     def oracle_value(self) -> float:
-        return float(self._call("oracle_value"))
+        return float(self._call(protocol.VALUE))
 
     def solver_action(self) -> str:
-        return _text(self._call("solver_action"))
+        return str(self._call("solver_action"))
 
     def random_action(self) -> str:
-        return _text(self._call("random_action"))
+        return str(self._call("random_action"))
 
     def legal_actions(self) -> list[str] | None:
-        actions = self._call("legal_actions")
-        return None if actions is None else [_text(action) for action in actions]
+        actions: list[str] | None = self._call("legal_actions")
+        return actions
 
     def action_pattern(self) -> str:
-        return _text(self._call("action_pattern"))
+        return str(self._call("action_pattern"))
 
     def snapshot(self) -> bytes:
         """Return the episode as it stands, to be given to ``restore`` any number of times.
@@ -147,10 +142,7 @@ class RemoteEnv(gym.Env[str, str]):
     # --- inside --------------------------------------------------------------------------
 
     def _call(self, name: str) -> Any:
-        answer = self._ask(protocol.CALL, name)
-        if len(answer) != 1:
-            raise _nonsense("one value")
-        return answer[0]
+        return unpack_call(name, self._ask(protocol.CALL, name))
 
     def _ask(self, operation: str, argument: Any) -> list[Any]:
         if self._connection is None:
@@ -188,26 +180,44 @@ def needed(url: str | None) -> str:
     return url
 
 
+@contextmanager
+def _must_make_sense() -> Iterator[None]:
+    """Say in one sentence what is wrong with an answer of a server."""
+    try:
+        yield
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        raise RemoteError(f"the server's answer makes no sense: {error!s:.200}") from error
+
+
+@_must_make_sense()
 def unpack_step(answer: list[Any]) -> tuple[str, float, bool, bool, dict[str, Any]]:
     """Return what a step gave, checked to be that."""
-    try:
-        observation, reward, terminated, truncated, info = answer
-        if type(terminated) is not bool or type(truncated) is not bool:
-            raise TypeError("terminated and truncated must be true or false")
-        number = protocol.unpack_number(reward)
-        return _text(observation), number, terminated, truncated, protocol.unpack_info(info)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _nonsense(error) from error
+    observation, reward, terminated, truncated, info = answer
+    if type(terminated) is not bool or type(truncated) is not bool:
+        raise TypeError("terminated and truncated must be true or false")
+    number = protocol.unpack_number(reward)
+    return protocol.text(observation), number, terminated, truncated, protocol.unpack_info(info)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _nonsense(f"expected text, got {value!r:.80}")
-    return value
+@_must_make_sense()
+def unpack_reset(answer: list[Any]) -> Beginning:
+    """Return how an episode begins, checked to be that."""
+    observation, info, instance, prompt = answer
+    name = None if instance is None else protocol.text(instance)
+    unpacked = protocol.unpack_info(info)
+    return Beginning(protocol.text(observation), unpacked, name, protocol.text(prompt))
 
 
-def _nonsense(what: object) -> RemoteError:
-    return RemoteError(f"the server's answer makes no sense: {what!s:.200}")
+@_must_make_sense()
+def unpack_call(name: str, answer: list[Any]) -> Any:
+    """Return what a call of ``name`` gave, checked to be of its kind."""
+    (value,) = answer
+    if name == protocol.VALUE:
+        return protocol.unpack_number(value)
+    found = protocol.texts(value)
+    if isinstance(found, str) is (name == "legal_actions"):
+        raise TypeError(f"{name} gave {found!r:.80}")
+    return found
 
 
 _OPERATIONS = {
@@ -246,9 +256,9 @@ class RemoteRows:
             else:
                 answers[at] = found
         for at, answer in zip(asked, play(self._connection, asks) if asks else (), strict=True):
-            row, operation, _ = jobs[at]
+            row, operation, argument = jobs[at]
             try:
-                answers[at] = _read(operation, answer)
+                answers[at] = _read(operation, argument, answer)
             except LLMGymError as error:
                 failures[row] = Failure(f"raised {type(error).__name__}: {error}", error=error)
         return answers, failures
@@ -284,21 +294,16 @@ class RemoteRows:
         return _OPERATIONS[operation], argument
 
 
-def _read(operation: str, answer: Any) -> Any:
+def _read(operation: str, argument: Any, answer: Any) -> Any:
     if isinstance(answer, dict):
         raise refusal(answer)
     if operation == "call":
-        return answer[0] if answer else None
+        return unpack_call(argument[0], answer)
     if operation not in ("reset", "begin"):
         return unpack_step(answer)
-    try:
-        observation, packed, instance, prompt = answer
-        info = protocol.unpack_info(packed)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RemoteError(f"the server's answer makes no sense: {error!s:.200}") from error
-    if operation == "reset":
-        return observation, 0.0, False, False, info
-    return observation, 0.0, False, False, Beginning(observation, info, instance, prompt)
+    begun = unpack_reset(answer)
+    info = begun.info if operation == "reset" else begun
+    return begun.observation, 0.0, False, False, info
 
 
 class RemoteVectorEnv(TextVectorEnv):

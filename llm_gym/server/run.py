@@ -18,6 +18,7 @@ from llm_gym.server.sessions import OPTIONS, ServerLimits, SessionRunner, Sessio
 
 THREADS = 32
 _KEEP_ALIVE_S, _GRACE_S, _BACKLOG = 120, 5, 1024
+_FRAGMENTS = 4096  # of one WebSocket message
 _LIGHT, _HEAVY = "llm_gym.envs.", ("llm_gym.envs.tool_use.", "llm_gym.envs.questions.dataset")
 
 
@@ -156,6 +157,7 @@ def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any
         access_log=False,
         lifespan="on",
         ws_max_size=limits.body_bytes,
+        ws_max_queue=1,
         ws_per_message_deflate=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_GRACE_S,
@@ -171,6 +173,8 @@ def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any
         raise ConfigError(f"cannot read the certificate or its key: {error}") from error
     protocol: Any = config.http_protocol_class
     config.http_protocol_class = _bounded(protocol, limits)
+    if config.ws_protocol_class is not None:
+        config.ws_protocol_class = _bounded_websocket(config.ws_protocol_class, limits)
     return uvicorn.Server(config)
 
 
@@ -207,6 +211,20 @@ def _bounded(protocol: Any, limits: ServerLimits) -> Any:
             # One that became a WebSocket is no longer among the connections.
             if self in self.connections and self._has_no_request():
                 self.transport.close()
+
+    return Bounded
+
+
+def _bounded_websocket(protocol: Any, limits: ServerLimits) -> Any:
+    """Return uvicorn's protocol with limits of what it answers by itself, and of fragments."""
+
+    class Bounded(protocol):  # type: ignore[misc]
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            # Each ping is answered, also if nobody reads; a fragment may be empty.
+            unread = self.transport.get_write_buffer_size()
+            if unread > limits.body_bytes or len(getattr(self, "frames", ())) > _FRAGMENTS:
+                self.transport.abort()
 
     return Bounded
 

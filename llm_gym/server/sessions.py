@@ -231,7 +231,7 @@ class Sessions:
             session.env = self._make()
         beginning = begin(session.env, seed, options)
         session.turns, session.episode = 0, session.episode + 1
-        info, observation = protocol.pack_info(beginning.info), _text(beginning.observation)
+        info, observation = protocol.pack_info(beginning.info), protocol.text(beginning.observation)
         return [observation, info, beginning.instance_id, beginning.system_prompt]
 
     def _step(self, session: EnvSession, action: str) -> Answer:
@@ -240,7 +240,7 @@ class Sessions:
         if session.turns >= self.limits.episode_turns and not (terminated or truncated):
             truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
         return [
-            _text(observation),
+            protocol.text(observation),
             protocol.pack_number(reward),
             bool(terminated),
             bool(truncated),
@@ -254,14 +254,15 @@ class Sessions:
         observation, info = _begun(session).reset()
         session.turns, session.episode = 0, session.episode + 1
         final = {"final_obs": played[0], "final_info": protocol.unpack_info(played[4])}
-        return [_text(observation), *played[1:4], protocol.pack_info({**final, **info})]
+        return [protocol.text(observation), *played[1:4], protocol.pack_info({**final, **info})]
 
     def _call(self, session: EnvSession, name: str) -> Answer:
         player = protocol.CALLS.get(name)
         if player not in self.players:
             raise gym.error.Error(f"this server does not let players ask for {name}")
         value = _begun(session).get_wrapper_attr(name)()
-        return [list(value) if isinstance(value, tuple) else value]
+        pack = protocol.pack_number if name == protocol.VALUE else protocol.texts
+        return [pack(value)]
 
     def _closed(self, session: EnvSession, _: Any) -> Answer:
         return []
@@ -279,12 +280,6 @@ def _begun(session: EnvSession) -> gym.Env[str, str]:
     if session.env is None:
         raise gym.error.ResetNeeded("the episode has not begun; reset before you step")
     return session.env
-
-
-def _text(observation: Any) -> str:
-    if not isinstance(observation, str):
-        raise TypeError(f"an observation must be a str, got {type(observation).__name__}")
-    return observation
 
 
 def _close(session: EnvSession) -> None:

@@ -7,12 +7,14 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 import llm_gym
 from llm_gym.core.errors import LLMGymError, RemoteError
 from llm_gym.server.sessions import ServerLimits
-from tests.server.servers import GUESS, Caller, serving
+from llm_gym.vector import RowsError
+from tests.server.servers import GUESS, Caller, Hanging, name, serving
 
 GAME = "llm_gym/TextGameEasy-v0"
 
@@ -165,23 +167,38 @@ NONSENSE = {
     "an error without words": {"rows": [{"error": "failed"}]},
     "a short step": {"rows": [["text", 0.0]]},
     "no text": {"rows": [[3, 0.0, False, False, {}]]},
-    "a reward that is text": {"rows": [["text", "a lot", False, False, {}]]},
+    "a reward that is text": {"rows": [["text", "3", False, False, {}]]},
+    "a reward that is a flag": {"rows": [["text", True, False, False, {}]]},
+    "a reward that no float holds": {"rows": [["text", 10**400, False, False, {}]]},
     "a flag that is a number": {"rows": [["text", 0.0, 0, False, {}]]},
     "an info that is a list": {"rows": [["text", 0.0, False, False, []]]},
     "an odd code": {"rows": [["text", 0.0, False, False, {"$encoded": {"$exec": "x"}}]]},
     "deep": b'{"rows": [["text", 0.0, false, false, ' + b'{"a":' * 50_000 + b"]}",
     "lost for ever": {"rows": [{"error": "lost", "message": "x"}]},
 }
+ODD_RESETS = {
+    "short": ["text", {}],
+    "no text": [3, {}, None, ""],
+    "an instance that is a list": ["text", {}, [], ""],
+    "a prompt that is none": ["text", {}, None, None],
+    "an info that is a list": ["text", [], None, ""],
+    "a deep info": ["text", {"$encoded": json.loads('{"a":' * 900 + "1" + "}" * 900)}, None, ""],
+}
+ODD_CALLS = {
+    "oracle_action": ([3], [], ["left", "right"], [["left"]], [None]),
+    "oracle_value": (["much"], [True], [None], [10**400]),
+    "legal_actions": ([3], ["left"], [[3]], [{"left": 1}]),
+}
 
 
 class Liar(ThreadingHTTPServer):
-    """Says about itself what it should, begins an episode, and answers steps with ``says``."""
+    """Says about itself what it should, and ``says`` where it is asked for a ``lie_at``."""
 
     daemon_threads = True
 
-    def __init__(self, says, about=ABOUT):
+    def __init__(self, says, about=ABOUT, lie_at="step"):
         super().__init__(("127.0.0.1", 0), _Lies)
-        self.says, self.about = says, about
+        self.says, self.about, self.lie_at = says, about, lie_at
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def __enter__(self):
@@ -199,8 +216,9 @@ class _Lies(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        asked = json.loads(body)["rows"][-1][2] if b'"reset"' in body else "step"
-        self._say({"rows": [RESET]} if asked == "reset" else self.server.says)
+        asked = json.loads(body)["rows"][-1][2]
+        truth = {"reset": RESET, "step": STEP, "call": ["left"], "close": []}[asked]
+        self._say(self.server.says if asked == self.server.lie_at else {"rows": [truth]})
 
     def _say(self, what):
         body = what if isinstance(what, bytes) else json.dumps(what).encode()
@@ -222,6 +240,72 @@ def test_a_server_that_says_nonsense_is_one_error_of_ours(says):
         with pytest.raises(RemoteError):
             env.step("x")
         env.close()
+
+
+@pytest.mark.parametrize("row", ODD_RESETS.values(), ids=ODD_RESETS)
+def test_a_beginning_that_makes_no_sense_is_one_error_of_ours(row):
+    with Liar({"rows": [row]}, lie_at="reset") as liar:
+        env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1, disable_env_checker=True)
+        envs = llm_gym.make_vec("llm_gym/Remote-v0", 1, url=liar.url, tries=1)
+        for each, kind in ((env, RemoteError), (envs, RowsError)):
+            with pytest.raises(kind) as caught:
+                each.reset(seed=0)
+            assert "\n" not in str(caught.value)
+        liar.lie_at = None  # it comes to its senses, and so do we
+        assert env.reset(seed=0) == ("text", {})
+        assert list(envs.reset(seed=0)[0]) == ["text"]
+        env.close()
+        envs.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [(name, each) for name, all_ in ODD_CALLS.items() for each in all_]
+)
+def test_a_call_that_makes_no_sense_is_one_error_of_ours(name, answer):
+    with Liar({"rows": [answer]}, lie_at="call") as liar:
+        env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
+        envs = llm_gym.make_vec("llm_gym/Remote-v0", 1, url=liar.url, tries=1)
+        env.reset(seed=0)
+        envs.reset(seed=0)
+        with pytest.raises(RemoteError):
+            getattr(env.unwrapped, name)()
+        with pytest.raises(RowsError):
+            envs.call(name)
+        assert env.step("x")[0] == envs.step(["x"])[0][0] == "text", "the episode goes on"
+        env.close()
+        envs.close()
+
+
+def test_a_body_without_an_end_is_one_error_of_ours(monkeypatch):
+    monkeypatch.setattr("llm_gym.evaluate.endpoint.http.MAX_BODY_BYTES", 1 << 20)
+    with Liar(b'{"rows": [["' + b"x" * (2 << 20)) as liar:
+        env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
+        env.reset(seed=0)
+        with pytest.raises(RemoteError, match="1 MiB"):
+            env.step("x")
+        env.close()
+
+
+class Careless(Hanging):
+    """Has players whose answers are not what they should be."""
+
+    def oracle_value(self):
+        return np.float32("nan")
+
+    def legal_actions(self):
+        return ("left",)
+
+    def oracle_action(self):
+        return np.int64(3)
+
+
+def test_what_an_environment_there_should_not_say_costs_nobody_elses_answer():
+    with serving("odd", make=Careless) as server:
+        rows = [[name(), 1, "reset", [0, None]], [name(1), 1, "reset", [0, None]]]
+        calls = [[name(), 2, "call", "oracle_action"], [name(), 3, "call", "oracle_value"]]
+        answers = Caller(server).rows(*rows, *calls, [name(1), 2, "call", "legal_actions"])
+    assert answers[2]["error"] == "failed"
+    assert answers[3:] == [[{"$float": "NaN"}], [["left"]]]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """OpenEnv's protocol over a plain WebSocket: answers in order, and nobody disturbs the others."""
 
 import json
+import socket
 
 import pytest
 
@@ -8,6 +9,7 @@ pytest.importorskip("websockets")
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from llm_gym.server.sessions import ServerLimits
 from tests.server.servers import Caller, Hanging, serving
 
 GAME = "llm_gym/TextGameEasy-v0"
@@ -87,3 +89,36 @@ def test_bytes_that_are_no_text_end_that_socket_alone(server):
             rude.recv(10)
         polite.send(LOOK)
         assert receive(polite)["observation"]["info"]["turn"] == 1
+
+
+def frame(first, payload=b""):
+    """A frame as a client sends it, masked by zeros."""
+    return bytes([first, 0x80 | len(payload), 0, 0, 0, 0]) + payload
+
+
+FLOODS = {
+    "pings whose answers nobody reads": (b"", frame(0x89, b"x" * 125), ConnectionError),
+    "a message of fragments without an end": (frame(0x01), frame(0x00), ConnectionError),
+    "moves whose answers nobody reads": (frame(0x81, RESET.encode()), frame(0x81, LOOK.encode()),
+                                         TimeoutError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("begin", "again", "ends"), FLOODS.values(), ids=FLOODS)
+def test_a_flood_is_cut_off_or_held_up_and_others_play_on(begin, again, ends):
+    with serving(GAME, limits=ServerLimits(body_bytes=100_000)) as server, socket.socket() as rude:
+        rude.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        rude.settimeout(2 if ends is TimeoutError else 60)
+        rude.connect((server.host, server.port))
+        rude.sendall(
+            f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
+        )
+        assert b" 101 " in rude.recv(4096)
+        rude.sendall(begin)
+        with pytest.raises(ends):
+            rude.sendall(again * 500_000)  # where a hundred kilobytes may wait to be read
+        with talk(server) as polite:
+            polite.send(RESET)
+            assert receive(polite)["done"] is False
