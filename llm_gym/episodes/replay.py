@@ -35,8 +35,8 @@ _WRAPPERS = frozenset(
         "gymnasium.wrappers.common:TimeLimit",
         "llm_gym.wrappers.as_text.wrapper:AsText",
         "llm_gym.wrappers.limits:EpisodeLimits",
-        "llm_gym.wrappers.max_invalid:MaxInvalid",
-        "llm_gym.wrappers.token_budget:TokenBudget",
+        "llm_gym.wrappers.limits:MaxInvalid",
+        "llm_gym.wrappers.limits:TokenBudget",
         "llm_gym.wrappers.tool_use:ToolUse",
         "llm_gym.wrappers.transcript:TranscriptObservation",
     }

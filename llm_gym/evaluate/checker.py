@@ -21,7 +21,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.evaluate import fairness
-from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
+from llm_gym.evaluate.fairness import DoesNotApply, game_of, need, player_of
 from llm_gym.evaluate.scores import measure
 
 EPISODES = 40

@@ -16,10 +16,36 @@ import gymnasium as gym
 import numpy as np
 
 from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ContractError
 from llm_gym.core.game import Game
 from llm_gym.core.splits import split_of
 from llm_gym.envs.questions.dataset import DatasetEnv
-from llm_gym.evaluate.contract import DoesNotApply, game_of, need, player_of
+
+
+class DoesNotApply(Exception):
+    """A check needs something that the environment does not offer."""
+
+
+def need(held: bool, sentence: str) -> None:
+    """Raise ``ContractError`` with ``sentence`` unless the rule ``held``."""
+    if not held:
+        raise ContractError(sentence)
+
+
+def game_of(env: gym.Env[Any, Any]) -> TextEnv:
+    """Return ``env`` as the ``TextEnv`` that it is, for checks that need one."""
+    if not isinstance(env, TextEnv):
+        raise DoesNotApply("needs a TextEnv")
+    return env
+
+
+def player_of(env: gym.Env[Any, Any]) -> TextEnv:
+    """Return ``env`` for checks that only ask it for players and for the name of an instance.
+
+    A bridge to another suite has these (``offers_players``) without being a ``TextEnv``.
+    """
+    return env if getattr(env, "offers_players", False) else game_of(env)  # type: ignore[return-value]
+
 
 UNUSABLE = ("???", "no such move", "-1", "999999999", "north north", "[]", "answer")
 _SPLIT_INSTANCES = 100

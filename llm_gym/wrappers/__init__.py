@@ -3,10 +3,8 @@
 from llm_gym.wrappers.as_text import AsText
 from llm_gym.wrappers.chat import ChatObservation
 from llm_gym.wrappers.format_reward import FormatReward
-from llm_gym.wrappers.limits import EpisodeLimits
-from llm_gym.wrappers.max_invalid import MaxInvalid
+from llm_gym.wrappers.limits import EpisodeLimits, MaxInvalid, TokenBudget
 from llm_gym.wrappers.record_episodes import RecordEpisodes
-from llm_gym.wrappers.token_budget import TokenBudget
 from llm_gym.wrappers.tool_use import ToolUse
 from llm_gym.wrappers.transcript import TranscriptObservation
 

@@ -1,4 +1,4 @@
-"""Cut an episode from outside: after some turns, tokens or seconds."""
+"""End an episode early: after some turns, tokens, seconds or unusable replies."""
 
 import math
 
@@ -9,10 +9,14 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, ContractError
+from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
+from llm_gym.core.spaces import AnyText
 from llm_gym.wrappers.base import TextWrapper
+
+_NOTE_CHARS = 100  # what is added to an observation
 
 
 class EpisodeLimits(TextWrapper):
@@ -103,3 +107,130 @@ class EpisodeLimits(TextWrapper):
 
 def _count_nothing(text: str) -> int:
     return 0
+
+
+class MaxInvalid(TextWrapper):
+    """End the episode after some unusable replies; the player is told so at the beginning.
+
+    It is a rule that the player knows, so the episode is terminated (``invalid``) and not cut. The
+    turns that are left cost what playing on badly would (``quitting_cost`` of the environment).
+
+    Args:
+        env: Text environment to wrap; its ``info`` says whether an action was usable in
+            ``valid_action``.
+        max_invalid: Unusable replies that end the episode.
+        in_a_row: Whether a usable reply makes up for those before it.
+
+    Example:
+        >>> import llm_gym
+        >>> env = MaxInvalid(gym.make("llm_gym/GuessTheNumber-v0"), max_invalid=1)
+        >>> observation, info = env.reset(seed=0)
+        >>> *_, terminated, truncated, info = env.step("no idea")
+        >>> terminated, truncated, str(info["stop_reason"])
+        (True, False, 'invalid')
+    """
+
+    def __init__(self, env: gym.Env[str, str], max_invalid: int, in_a_row: bool = True) -> None:
+        check_range("max_invalid", max_invalid, 1)
+        super().__init__(env)
+        self.max_invalid, self.in_a_row = max_invalid, in_a_row
+        self._invalid = 0
+        inner = getattr(env.observation_space, "max_length", 0)
+        self.observation_space = AnyText(inner + _NOTE_CHARS)
+
+    @property
+    def rule(self) -> str:
+        many = f"{self.max_invalid} unusable replies{' in a row' * self.in_a_row}"
+        return f"The game ends after {many if self.max_invalid > 1 else 'an unusable reply'}."
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._invalid = 0
+        return f"{self.rule}\n{observation}", info
+
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if "valid_action" not in info:
+            raise ContractError(
+                f"MaxInvalid needs an environment whose info has valid_action; {self.env} has none"
+            )
+        if not info["valid_action"]:
+            self._invalid += 1
+        elif self.in_a_row:
+            self._invalid = 0
+        if self._invalid >= self.max_invalid and not (terminated or truncated):
+            terminated, info = True, {**info, "stop_reason": StopReason.INVALID}
+            if price := find_attribute(self.env, "quitting_cost"):
+                cost = price()
+                reward = float(reward) + cost
+                info["reward_terms"] = {**info.get("reward_terms", {}), "given_up": cost}
+        return observation, reward, terminated, truncated, info
+
+
+def about_tokens(text: str) -> int:
+    """Return a rough number of tokens: one for every four characters, rounded up.
+
+    >>> about_tokens("go north")
+    2
+    """
+    return -(-len(text) // 4)
+
+
+class TokenBudget(TextWrapper):
+    """Limit what the player writes in an episode, and say how much is left of it.
+
+    The step that uses up the budget is played and truncates the episode (``tokens``). Only
+    actions count; ``EpisodeLimits`` counts observations too and says nothing to the player.
+
+    Args:
+        env: Text environment to wrap.
+        max_tokens: Tokens of all actions of an episode together.
+        count_tokens: Returns the number of tokens in a text; the default is a rough count that
+            needs no tokenizer. It is not JSON, so an environment wrapped with it has no JSON
+            spec.
+        tell: Whether observations say how many tokens are left.
+
+    Example:
+        >>> import llm_gym
+        >>> env = TokenBudget(gym.make("llm_gym/GuessTheNumber-v0"), max_tokens=3)
+        >>> _ = env.reset(seed=0)
+        >>> observation, _, _, truncated, _ = env.step("1")
+        >>> observation.splitlines()[-1], truncated
+        ('Tokens left: 2.', False)
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        max_tokens: int,
+        count_tokens: Callable[[str], int] | None = None,
+        tell: bool = True,
+    ) -> None:
+        check_range("max_tokens", max_tokens, 1)
+        super().__init__(env)
+        self.max_tokens, self.tell = max_tokens, tell
+        self._count = count_tokens or about_tokens
+        self._left = max_tokens
+        inner = getattr(env.observation_space, "max_length", 0)
+        self.observation_space = AnyText(inner + _NOTE_CHARS)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._left = self.max_tokens
+        return self._told(observation), info
+
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._left = max(0, self._left - self._count(action))
+        if self._left == 0 and not (terminated or truncated):
+            truncated, info = True, {**info, "stop_reason": StopReason.TOKENS}
+        if not (terminated or truncated):
+            observation = self._told(observation)
+        return observation, reward, terminated, truncated, info
+
+    def _told(self, observation: str) -> str:
+        return f"{observation}\nTokens left: {self._left}." if self.tell else observation

@@ -15,7 +15,7 @@ from llm_gym.core.legacy import as_gym
 from llm_gym.registry.classes import creator
 from llm_gym.registry.plugins import cannot_build, find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
-from llm_gym.wrappers.as_text.success import SuccessInfo
+from llm_gym.wrappers.as_text.settings import SuccessInfo
 from llm_gym.wrappers.as_text.wrapper import SETTINGS, AsText
 
 

@@ -24,12 +24,13 @@ from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, find_phraseboo
 from llm_gym.wrappers.as_text.phrasebooks.readers import Unusable
 from llm_gym.wrappers.as_text.replies import ParsedReply, ReplyReader
 from llm_gym.wrappers.as_text.settings import (
+    Success,
+    load_success,
     of_reset,
     of_step,
     path_of,
     write_rules,
 )
-from llm_gym.wrappers.as_text.success import Success, load_success
 from llm_gym.wrappers.base import TextWrapper
 
 _PLAYING = StopReason.PLAYING
