@@ -25,7 +25,7 @@ COLUMNS = {
 } | {"macOS arm64, 3.13": ("aarch64-apple-darwin", "3.13")}
 MAKE = "train,lora,dev"
 # These fix versions of their own, so constraints.txt does not apply to them.
-UNCONSTRAINED = ("vllm", "sglang")
+UNCONSTRAINED = ("vllm", "sglang", "openenv")
 SECONDS = 120
 NO_ANSWER = "no answer from the index"
 WHEELS_ONLY = ("--only-binary", ":all:")

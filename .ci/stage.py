@@ -1,28 +1,24 @@
 """Runs a stage whose packages may not exist for this machine, in a virtual environment of its own.
 
-``python .ci/stage.py NAME`` installs the packages of a stage and runs its tests. A package that pip
-cannot install here, or that this processor cannot run, is skipped with a sentence, and the rest
-goes on. Any other failure fails the stage. The sentences are collected in .venv/.skipped.
+``python .ci/stage.py NAME`` installs the packages of a stage with uv and runs its tests. A package
+that cannot be installed here, or that this processor cannot run, is skipped with a sentence, and
+the rest goes on. Any other failure fails the stage. The sentences are collected in .venv/.skipped.
+``--newest`` takes the newest releases of the packages instead of those that are named here.
 """
 
 import os
+import re
 import subprocess
 import sys
 import venv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SKIPPED = ROOT / ".venv" / ".skipped"
-# What pip says when a package does not exist for this machine, or cannot be built on it.
-NOT_FOR_THIS_MACHINE = (
-    "No matching distribution found",
-    "Could not find a version that satisfies",
-    "subprocess-exited-with-error",
-    "Failed to build",
-    "failed-wheel-build-for-install",
-    "is not a supported wheel on this platform",
-)
+# What uv says when a package does not exist for this machine, or cannot be built on it.
+NOT_FOR_THIS_MACHINE = ("No solution found when resolving dependencies", "Failed to build")
 
 
 @dataclass(frozen=True)
@@ -45,10 +41,9 @@ class Stage:
 
 
 BRIDGES = "textarena reasoning-gym gem pettingzoo verifiers textworld jericho scienceworld openenv"
-TRAINERS = (
-    "datasets==4.8.0 trl==1.16.0 openenv-core==0.3.0 "
-    "ray codetiming hydra-core orjson cachetools pillow"
-)
+TRAINERS = "datasets==4.8.0 trl==1.16.0 openenv==0.10.0 trackio==0.43.0 wandb==0.31.0"
+# What verl imports; its own pins want an older torch.
+VERL_NEEDS = "ray codetiming hydra-core orjson cachetools pillow"
 PACKAGES = (
     "highway-env gym-anytrading flappy-bird-gymnasium ale-py mo-gymnasium popgym minigrid "
     "minihack gymnasium[box2d]"
@@ -59,6 +54,7 @@ STAGES = {
         "train,test,serve",
         tuple(f".[{name}]" for name in BRIDGES.split()),
         ("tests/bridges", "--ignore-glob", "*/export_*"),
+        unpinned=("mcp",),  # OpenEnv wants an older one
     ),
     # The three packages that vLLM brings for pictures and sound are built for another torch.
     "vllm": Stage(
@@ -72,15 +68,22 @@ STAGES = {
     # Of verl only what runs on a CPU is tried.
     "exports": Stage(
         "train,test,serve",
-        tuple(TRAINERS.split()),
-        ("-W", "ignore", *(f"tests/bridges/export_{name}" for name in EXPORTED)),
+        (*TRAINERS.split(), *VERL_NEEDS.split()),
+        (
+            "-W",
+            "ignore",
+            *(f"tests/bridges/export_{name}" for name in EXPORTED),
+            "tests/agents/run/test_trackers.py",
+        ),
         no_deps=("verl==0.9.1",),
+        unpinned=("mcp",),
     ),
-    # verifiers and TRL want different versions of datasets.
+    # verifiers and OpenEnv want different versions of mcp; verifiers runs its player with uv.
     "exports-verifiers": Stage(
         "test",
-        ("verifiers==0.1.14", "skyrl-gym==0.4.0"),
+        ("verifiers==0.4.0", "skyrl-gym==0.4.0", "uv"),
         ("-W", "ignore", "tests/bridges/export_others"),
+        unpinned=("mcp",),
     ),
     "packages": Stage(
         "test",
@@ -107,18 +110,21 @@ class Installer:
             return
         venv.create(self._folder, with_pip=True)
         self._constraints.write_text(self._pins())
-        self._must("--upgrade", "pip")
-        theirs = list(self._stage.theirs)
-        if why := self._try(*self._all(theirs)):
-            if self._try(*self._all([])):
+        pip = [self.python, "-m", "pip", "--quiet", "install"]
+        subprocess.run([*pip, "uv"], check=True, cwd=ROOT)
+        if self._try(*self._all(list(self._stage.theirs))):
+            if why := self._try(*self._all([])):
                 sys.exit(f"our own packages cannot be installed: {why}")
-            theirs = [each for each in theirs if self._exists(each)]
-            if theirs and (why := self._try(*self._all(theirs))):
+            kept: list[str] = []
+            for each in self._stage.theirs:
+                if not self._skip(each, "--dry-run", *self._all([*kept, each])):
+                    kept.append(each)
+            if why := self._try(*self._all(kept)):
                 sys.exit(why)
         for each in self._stage.no_deps:
-            self._must("--no-deps", each)
+            self._skip(each, "--no-deps", each)
         if self._stage.remove:
-            self._run("uninstall", "--yes", *self._stage.remove)
+            self._run("uninstall", *self._stage.remove)
         if not self.skipped:
             stamp.write_text(wanted)
 
@@ -147,32 +153,45 @@ class Installer:
         free = self._stage.unpinned
         return "\n".join(line for line in lines if line.partition("==")[0] not in free) + "\n"
 
-    def _exists(self, package: str) -> bool:
-        why = self._try("--dry-run", package)
+    def _skip(self, package: str, *arguments: str) -> bool:
+        """Return whether uv cannot install ``arguments``, after noting ``package`` as skipped."""
+        why = self._try(*arguments)
         if why:
-            print(f"pip says of {package}:\n{why[-2000:]}")
+            print(f"uv says of {package}:\n{why[-2000:]}")
             self.skipped.append(f"{package} cannot be installed on this machine")
-        return not why
+        return bool(why)
 
     def _try(self, *arguments: str) -> str:
-        """Return what pip says against an installation that does not exist here."""
+        """Return what uv says against an installation that does not exist here."""
         done = self._run("install", "--constraint", str(self._constraints), *arguments)
         if done.returncode and not any(sign in done.stderr for sign in NOT_FOR_THIS_MACHINE):
-            sys.exit(f"pip install {' '.join(arguments)} fails:\n{done.stderr}")
+            sys.exit(f"uv pip install {' '.join(arguments)} fails:\n{done.stderr}")
         return done.stderr if done.returncode else ""
 
-    def _must(self, *arguments: str) -> None:
-        if why := self._try(*arguments):
-            sys.exit(why)
+    def _run(self, action: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [self.python, "-m", "uv", "--quiet", "pip", action, "--python", self.python]
+        environment = os.environ | self._pip_settings
+        return subprocess.run(
+            [*command, *arguments], cwd=ROOT, capture_output=True, text=True, env=environment
+        )
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [self.python, "-m", "pip", "--quiet", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    @cached_property
+    def _pip_settings(self) -> dict[str, str]:
+        """Return what pip's own settings say of indexes and wheels, which uv does not read."""
+        command = [self.python, "-m", "pip", "config", "list"]
+        told = subprocess.run(command, capture_output=True, text=True).stdout
+        found = re.findall(r"\.(find-links|index-url)='(.*)'", told)
+        return {f"UV_{key.upper().replace('-', '_')}": value.split()[0] for key, value in found}
 
 
-def run(name: str) -> int:
+def run(name: str, newest: bool = False) -> int:
     """Install and test one stage; return the exit code of its tests."""
     stage = STAGES[name]
+    if newest:
+        free = [
+            tuple(re.sub("==.*", "", each) for each in of) for of in (stage.theirs, stage.no_deps)
+        ]
+        stage, name = replace(stage, theirs=free[0], no_deps=free[1]), f"{name}-newest"
     installer = Installer(name, stage)
     installer.install()
     why = installer.missing()
@@ -191,6 +210,7 @@ def run(name: str) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in STAGES:
-        sys.exit(f"usage: python .ci/stage.py {{{','.join(STAGES)}}}")
-    sys.exit(run(sys.argv[1]))
+    names = [each for each in sys.argv[1:] if each != "--newest"]
+    if len(names) != 1 or names[0] not in STAGES:
+        sys.exit(f"usage: python .ci/stage.py {{{','.join(STAGES)}}} [--newest]")
+    sys.exit(run(names[0], "--newest" in sys.argv))

@@ -265,7 +265,8 @@ class PPOTrainer:
 
     def _end_with_best(self) -> None:
         """Export the best model, and load it unless it is the last one anyway."""
-        best = self.files.export_best_model(warm_start_success(self.warm_start))
+        start = warm_start_success(self.warm_start)
+        best = self.files.export_best_model(start, self.warm_start)
         if best is not None and (best.name == WARM_START or number(best) != self.iteration):
             self.load_checkpoint(best)
             self.ended_with_best = True

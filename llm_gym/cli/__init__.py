@@ -11,12 +11,12 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from llm_gym import __version__
 from llm_gym.cli import check, evaluate, listing, play, replay, serve, view
-from llm_gym.cli.parser import Parser
+from llm_gym.cli.parser import Parser, completion
 from llm_gym.cli.terminal_text import plain_warnings, say
 from llm_gym.core.errors import ConfigError, LLMGymError, install_command
 
@@ -35,7 +35,7 @@ _HELP = {
     "eval": evaluate.HELP,
     "train": "train a model to play",
     "resume": "go on with a run of train",
-    "export": "write prompts, episodes, tools or a package for other trainers",
+    "export": "write data or packages for other trainers, or put a model on a hub",
 }
 # As one would come to need them; what other packages add comes last.
 _LISTED = (
@@ -54,6 +54,9 @@ def _main(arguments: list[str]) -> int:
     added = {entry.name: entry for entry in entry_points(group=GROUP)}
     name = arguments[0] if arguments else ""
     try:
+        if name == "--completion":
+            say(completion(_names(added), _main))
+            return 0
         if name == "eval":
             return evaluate.main(arguments[1:], lambda: _trainers(added, "eval", "eval"))
         if _names_model(arguments):
@@ -120,8 +123,11 @@ def _parser(added: dict[str, EntryPoint]) -> Parser:
         f"{TRACEBACK}=1 in the environment an error shows its traceback.",
     )
     parser.add_argument("--version", action="version", version=f"llm-gym {__version__}")
+    parser.add_argument(
+        "--completion", action="store_true", help="print the shell completion for bash and zsh"
+    )
     commands = parser.add_subparsers(metavar="command", required=True)
-    for name in sorted({*_BUILT_IN, *_HELP, *added}, key=_place):
+    for name in _names(added):
         if module := _BUILT_IN.get(name):
             sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
             module.add_arguments(sub)
@@ -130,6 +136,11 @@ def _parser(added: dict[str, EntryPoint]) -> Parser:
             help_line = _HELP.get(name) or f"from {added[name].module}"
             commands.add_parser(name, help=help_line).set_defaults(run=_needs_trainer(name))
     return parser
+
+
+def _names(added: Iterable[str]) -> list[str]:
+    """Return every command, in the order of the help."""
+    return sorted({*_BUILT_IN, *_HELP, *added}, key=_place)
 
 
 def _needs_trainer(name: str) -> Callable[[argparse.Namespace], int]:

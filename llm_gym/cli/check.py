@@ -1,22 +1,37 @@
-"""``llm-gym check``: an environment keeps its contract, and the sandbox holds."""
+"""``llm-gym check``: an environment keeps its contract, the sandbox holds, extras are there."""
 
 import argparse
 import os
+import platform
+import re
+import shutil
+from importlib import metadata
 
+from llm_gym import __version__
 from llm_gym.cli.common import add_settings, make
 from llm_gym.cli.terminal_text import say, sentence
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, LLMGymError, install_command
 from llm_gym.core.text import did_you_mean
 
-HELP = "check an environment, or the sandbox"
+_ENGINES = {
+    "transformers": "train",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "openai (a served model)": "endpoint",
+}
+_GROUPS = ("bridges", "dev")
+"""Extras that only name others."""
+
+HELP = "check an environment, the sandbox, or what is installed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.epilog = (
-        "check ENV tests the contract of an environment; check sandbox tries every known way out"
+        "check ENV tests the contract of an environment; check sandbox tries every known way out; "
+        "check alone says which engines, extras and sandbox work here"
     )
-    parser.add_argument("what", help="module:EnvClass or a registered id; or sandbox")
+    parser.add_argument("what", nargs="?", help="module:EnvClass or a registered id; or sandbox")
     parser.add_argument("--isolation", default="auto", help="with sandbox: which one (auto)")
     parser.add_argument(
         "--verbose", action="store_true", help="with sandbox: show how each attempt ended"
@@ -26,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what was found; return 1 if something failed."""
+    if options.what is None:
+        return check_installation()
     if options.what == "sandbox":
         return _check_sandbox(options)
     options.env = options.what
@@ -85,3 +102,71 @@ def _check_sandbox(options: argparse.Namespace) -> int:
     held = sum(finding.contained for finding in counted)
     say(f"{held} of {len(counted)} ways out that work without isolation were closed")
     return int(not all(finding.contained for finding in findings))
+
+
+# --- what is installed -----------------------------------------------------------------------
+
+
+def check_installation() -> int:
+    """Print versions, engines, extras and the sandbox; return 0, as nothing of it must be there."""
+    gpu = "a GPU" if shutil.which("nvidia-smi") else "no GPU"
+    say(f"llm-gym {__version__}, Python {platform.python_version()}, {platform.platform()}, {gpu}")
+    needs = extras()
+    if not needs:
+        say("this is a source tree on PYTHONPATH, so its extras are not known")
+    lacking = {extra: _missing(names) for extra, names in needs.items()}
+    if needs:
+        say("\nengines")
+        for engine, extra in _ENGINES.items():
+            if extra in needs:
+                _tell(engine, extra, lacking[extra], needs[extra])
+        say("\nextras")
+        for extra in sorted(needs.keys() - set(_GROUPS)):
+            _tell(extra, extra, lacking[extra], needs[extra])
+    say("\nsandbox")
+    _tell_sandbox()
+    return 0
+
+
+def extras() -> dict[str, list[str]]:
+    """Return the packages of each extra of this installation."""
+    try:
+        told = metadata.requires("llm-gym") or []
+    except metadata.PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {"tools": []}
+    for text in told:
+        extra, name = re.search(r"extra == ['\"]([\w-]+)['\"]", text), re.match(r"[\w.-]+", text)
+        # What depends on the platform is not needed everywhere.
+        if extra and name and name[0] != "llm-gym" and not re.search(r";.*_\w+ ", text):
+            found.setdefault(extra[1], []).append(name[0])
+    return found
+
+
+def _missing(names: list[str]) -> list[str]:
+    return [name for name in names if _version(name) is None]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _tell(name: str, extra: str, missing: list[str], names: list[str]) -> None:
+    if missing:
+        say(f"  {'-':<6}{name}: {install_command(extra)}")
+    else:
+        versions = ", ".join(f"{each} {_version(each)}" for each in names[:4])
+        say(f"  {'ok':<6}{name}{f' ({versions})' if versions else ''}")
+
+
+def _tell_sandbox() -> None:
+    from llm_gym.tools.sandbox import Sandbox
+
+    try:
+        with Sandbox() as sandbox:
+            say(f"  {'ok':<6}isolated by {sandbox.mechanism} (llm-gym check sandbox tries it)")
+    except LLMGymError as error:
+        say(f"  {'-':<6}{sentence(str(error))}")

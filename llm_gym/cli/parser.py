@@ -1,10 +1,14 @@
-"""The command line's parser: what it cannot use is answered in one sentence."""
+"""The command line's parser: what it cannot use is answered in one sentence; and completion."""
 
 import argparse
+import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout, suppress
 from typing import NoReturn
+
+import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest
@@ -88,3 +92,34 @@ def number(least: float, most: float = math.inf) -> Callable[[str], float]:
         return value
 
     return read
+
+
+_SCRIPT = """\
+# llm-gym --completion >> ~/.bashrc; zsh: autoload -U bashcompinit && bashcompinit, then the same.
+_llm_gym() {{
+    local words current="${{COMP_WORDS[COMP_CWORD]}}"
+    case "${{COMP_WORDS[1]}}" in
+{cases}
+    esac
+    if [ "$COMP_CWORD" = 1 ]; then words="{commands}"; fi
+    if [ "$COMP_CWORD" -gt 1 ] && [ "${{current#-}}" = "$current" ]; then words="{ids}"; fi
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F _llm_gym llm-gym
+"""
+
+
+def completion(commands: Sequence[str], main: Callable[[list[str]], int]) -> str:
+    """Return a script that completes commands, flags and ids; flags are those that helps name."""
+    flags = {name: " ".join(_flags(name, main)) for name in commands}
+    cases = "\n".join(f'        {name}) words="{flags[name]}" ;;' for name in commands)
+    ids = sorted(name for name in gym.registry if name.startswith("llm_gym/"))
+    return _SCRIPT.format(cases=cases, commands=" ".join(commands), ids=" ".join(ids))
+
+
+def _flags(name: str, main: Callable[[list[str]], int]) -> list[str]:
+    told = io.StringIO()
+    for flag in ("--help", "--help-settings")[: 1 + (name == "train")]:
+        with redirect_stdout(told), suppress(SystemExit, ConfigError):
+            main([name, flag])
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z][\w.-]*\w", told.getvalue())))

@@ -1,4 +1,4 @@
-"""OpenEnv's protocol (openenv-core 0.3): a WebSocket is a session.
+"""OpenEnv's protocol (openenv 0.10): a WebSocket is a session.
 
 Its clients send ``{"type": "reset" | "step" | "state" | "close", "data": {...}}`` to ``/ws`` and
 get ``observation``, ``state`` or ``error`` back. An action is ``{"message": text}``; an
@@ -25,14 +25,14 @@ _FLAG = {"type": "boolean"}
 _OBJECT = {"type": "object"}
 SCHEMA = {
     "action": {
-        "title": "Action",
+        "title": "TextAction",
         "type": "object",
         "properties": {"message": _TEXT, "metadata": _OBJECT},
         "required": ["message"],
         "additionalProperties": False,
     },
     "observation": {
-        "title": "Observation",
+        "title": "TextObservation",
         "type": "object",
         "properties": {
             "message": _TEXT,

@@ -15,6 +15,9 @@ import pytest
 collect_ignore_glob = ["verifiers_envs/*", "openenv_game.py"]
 
 
+_EVENTS = "text/event-stream"
+
+
 class _Server(ThreadingHTTPServer):
     status = 200
     daemon_threads = True
@@ -40,9 +43,13 @@ class _Handler(BaseHTTPRequestHandler):
             "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
         }  # fmt: skip
-        body = json.dumps(answer).encode()
+        body, kind = json.dumps(answer).encode(), "application/json"
+        if asked.get("stream"):
+            end = {"index": 0, "delta": said, "finish_reason": "stop"}
+            piece = answer | {"object": "chat.completion.chunk", "choices": [end]}
+            body, kind = f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode(), _EVENTS
         self.send_response(self.server.status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

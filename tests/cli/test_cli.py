@@ -134,7 +134,6 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
         (["play", "llm_gym/TextGame-v0", "--sead", "1"], "did you mean --seed?"),
         (["serve", "llm_gym/Echo-v0", "--port", "99999"], "99999"),
         (["eval", ECHO, "--endpoint", "http://x", "--model", "m", "--top-p", "2"], "--top-p"),
-        (["check"], "what"),
         (["check", "sandbox", "--isolation", "bubblewrapp"], "did you mean 'bubblewrap'?"),
         (["plai"], "did you mean play?"),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=many"], "rooms"),
@@ -337,3 +336,34 @@ def test_an_id_of_a_known_package_names_it(env_id, home, capsys, monkeypatch):
     monkeypatch.delitem(sys.modules, home, raising=False)
     assert main(["play", env_id]) == 2
     assert home in capsys.readouterr().err
+
+
+def test_check_alone_says_what_works_and_how_to_add_the_rest(capsys, monkeypatch):
+    packages = ["gymnasium>=1.1", "torch>=2; extra == 'train'", "nowhere>=1; extra == 'vllm'"]
+    packages += ["far>=1; sys_platform == 'win32' and extra == 'serve'"]
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: packages)
+    real = importlib.metadata.version
+
+    def version(name):
+        return "2.13.0" if name == "torch" else real(name)
+
+    monkeypatch.setattr("importlib.metadata.version", version)
+    assert main(["check"]) == 0
+    told = capsys.readouterr().out
+    assert "ok    transformers (torch 2.13.0)" in told
+    assert "[vllm]" in told
+    assert "far" not in told
+    assert "sandbox" in told
+
+
+def test_completion_offers_commands_flags_and_ids(capsys):
+    assert main(["--completion"]) == 0
+    script = capsys.readouterr().out
+    asked = "COMP_WORDS=(llm-gym {}); COMP_CWORD={}; _llm_gym; echo ${{COMPREPLY[*]}}"
+    offers = {"pl": "play", "check --iso": "--isolation", "play llm_gym/Ec": ECHO}
+    for words, offered in offers.items():
+        line = asked.format(words, len(words.split()))
+        done = subprocess.run(
+            ["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == [offered]

@@ -18,21 +18,25 @@ from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.user_code import close_user_env
 
-_KINDS = ("prompts", "episodes", "verl", "tools", "verifiers")
+_KINDS = ("prompts", "episodes", "verl", "tools", "verifiers", "openenv", "records", "hub")
 Row = dict[str, Any]
 
 
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(argv)
+    if options.kind in ("records", "hub"):
+        say(_from_run(options))
+        return 0
     import_modules(options)
     kwargs = settings(options.set)
     close_user_env(build(options.env, kwargs))  # known to be there before anything is loaded
     out = Path(options.out or f"{options.kind}.jsonl")
-    if options.kind == "verifiers":
-        from llm_gym_agents.export.verifiers import write_package
+    if options.kind in ("verifiers", "openenv"):
+        from llm_gym_agents.export.packages import write_openenv, write_verifiers
 
-        told = str(write_package(options.out or ".", options.env, **kwargs))
+        write = write_verifiers if options.kind == "verifiers" else write_openenv
+        told = str(write(options.out or ".", options.env, **kwargs))
     elif options.kind == "tools":
         from llm_gym_agents.export.episodes import tool_definitions
 
@@ -44,6 +48,18 @@ def main(argv: list[str]) -> int:
         told = _write(_rows(options, kwargs), out)
     say(told)
     return 0
+
+
+def _from_run(options: argparse.Namespace) -> str:
+    from llm_gym_agents.export.hub import push, write_dataset
+
+    run = Path(options.env)
+    if options.kind == "hub":
+        if options.name is None:
+            raise ConfigError("export hub needs a name: llm-gym export hub RUN OWNER/NAME")
+        return push(run, options.name)
+    out = Path(options.out or "records")
+    return f"{out}: {write_dataset(run, out)} episodes"
 
 
 def _rows(options: argparse.Namespace, kwargs: dict[str, Any]) -> list[Row]:
@@ -96,13 +112,16 @@ def _parser() -> Parser:
         prog="llm-gym export",
         description="Write what other trainers read: the beginnings of episodes, episodes of "
         "a built-in player as chat messages, rows of verl, tool definitions, or a package for "
-        "verifiers. A warm start reads episodes too: --warm-start.player file.",
+        "verifiers or OpenEnv. records RUN writes the recorded episodes of a run as a data set; "
+        "hub RUN NAME puts the model of a run, or such a data set, on the Hugging Face hub. A warm "
+        "start reads episodes too: --warm-start.player file.",
         epilog="TRL and SkyRL-Gym take objects instead: llm_gym_agents.export.trl and .skyrl "
         "(docs/serve_and_export.md)",
     )
     parser.add_argument("kind", choices=_KINDS)
-    parser.add_argument("env", help="an id such as llm_gym/TextGame-v0")
-    parser.add_argument("--out", help="a .jsonl or .parquet file; for verifiers a folder")
+    parser.add_argument("env", help="an id such as llm_gym/TextGame-v0; records, hub: a run")
+    parser.add_argument("name", nargs="?", help="hub: the repository, OWNER/NAME")
+    parser.add_argument("--out", help="a .jsonl or .parquet file; for packages a folder")
     parser.add_argument("--episodes", type=whole(1), default=1000, help="how many (1000)")
     parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
     parser.add_argument(

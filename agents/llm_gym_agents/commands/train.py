@@ -32,7 +32,7 @@ _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
     ", --training.batch-size, --training.adv-estimator (gae, grpo, ...), --training.seed, "
     "--model.lora-rank, --inference.backend, --inference.max-tokens, --environment.env-kwargs, "
-    "--warm-start.player, --checkpoint.wandb-project. llm-gym train ENV --help-settings lists all "
+    "--warm-start.player, --checkpoint.tracker. llm-gym train ENV --help-settings lists all "
     "of them, and docs/settings.md."
 )
 

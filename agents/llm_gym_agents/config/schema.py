@@ -366,8 +366,8 @@ class CheckpointConfig(Section):
     """Iterations from one record of training episodes to the next; 0 for none."""
     resume: bool = False
     """Go on from the newest checkpoint in output_dir."""
-    wandb_project: Text | None = None
-    """Weights & Biases project to log to as well."""
+    tracker: Text | None = None
+    """wandb/PROJECT or trackio/PROJECT, to log to as well."""
 
 
 class EnvConfig(Section):

@@ -7,7 +7,7 @@ is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from transformers import PreTrainedTokenizerBase
 
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.context import RankContext
+from llm_gym_agents.distributed.model_card import model_card
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.run.checkpoints import standing
 from llm_gym_agents.run.files import RunLock
-from llm_gym_agents.run.metrics import MetricsLog
+from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 from llm_gym_agents.text.codec import TokenTexts
 
 RECORDED_EPISODES = 4
@@ -76,7 +77,7 @@ class RunFolder:
         log = self._context.log(
             self.path,
             resume_after=iteration if self._is_own else None,
-            wandb_project=self._config.checkpoint.wandb_project,
+            tracker=self._config.checkpoint.tracker,
             config=self._config.to_dict(),
         )
         self._is_own = True
@@ -103,11 +104,14 @@ class RunFolder:
             return self.path / WARM_START
         return best
 
-    def export_best_model(self, start: HeldOutSuccess | None) -> Path | None:
+    def export_best_model(
+        self, start: HeldOutSuccess | None, warm_start: Mapping[str, float] | None
+    ) -> Path | None:
         """Copy the model of the best checkpoint to ``final``; return that checkpoint, if any."""
         best = self.checkpoints.latest()
         if self._config.checkpoint.end_with_best and self._config.environment.eval_interval:
             best = self.best(start) or best
         if best is not None:
-            self.checkpoints.put_apart(best, self.path / FINAL)
+            card = model_card(self._config, read_metrics(self.path), warm_start, best.name)
+            self.checkpoints.put_apart(best, self.path / FINAL, card)
         return best

@@ -138,11 +138,12 @@ def episode_rows(
             except NotImplementedError as error:
                 raise ConfigError(f"{env_id} has no {player}: {error}") from error
             if episode.success or not only_won:
-                rows.append({**_episode_row(episode), "env_id": env_id, "player": player})
+                rows.append({**episode_row(episode), "env_id": env_id, "player": player})
     return rows
 
 
-def _episode_row(episode: Trajectory) -> Row:
+def episode_row(episode: Trajectory) -> Row:
+    """Return an episode as messages, and how it went."""
     return {
         "messages": _plain(episode.messages),
         "reward": episode.total_reward,

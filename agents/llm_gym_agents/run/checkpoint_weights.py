@@ -11,6 +11,7 @@ Nothing is pickled. That library takes a quarter of a second to import, so it is
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+ADAPTER = "adapter"
+"""The LoRA adapter, in the folder of the merged model."""
 _SAMPLE = 256
 
 
@@ -52,12 +56,28 @@ def save_lm(
     layers = adapted_layers(plain)
     gathers = layers or is_sharded(plain)
     state = merged_weights(plain, layers, keep=write) if gathers else None
+    adapters = _adapters(plain) if layers else None
+    whole = {name: full_tensor(each) for name, each in adapters.tensors.items()} if adapters else {}
     if write:
         with no_progress_bars(), _as_plain(plain):
             plain.save_pretrained(folder, state_dict=state)
             if tokenizer is not None:
                 _save_tokenizer(tokenizer, folder)
-    return _adapters(plain) if layers else None
+        if whole:
+            _save_adapter(folder / ADAPTER, plain, whole)
+    return adapters
+
+
+def _save_adapter(folder: Path, plain: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Write the adapter as PEFT loads it: ``PeftModel.from_pretrained(base, folder)``."""
+    settings = copy.copy(plain.peft_config["default"])
+    settings.base_model_name_or_path = plain.config._name_or_path or None
+    settings.save_pretrained(folder)
+    named = {
+        f"base_model.model.{name.replace('.default.', '.')}": tensors[name] for name in tensors
+    }
+    kept = {name: each.detach().cpu().contiguous() for name, each in named.items()}
+    save_file(kept, folder / "adapter_model.safetensors")
 
 
 def _save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

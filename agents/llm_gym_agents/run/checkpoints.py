@@ -208,9 +208,9 @@ class Checkpoints:
         held = None if best is None else standing(best)
         return success is not None and (held is None or rank(success, low) > held)
 
-    def put_apart(self, source: Path, place: Path) -> None:
-        """Make ``place`` the model of the checkpoint ``source``, a folder that anything loads."""
-        _link(source / MODEL, place)
+    def put_apart(self, source: Path, place: Path, card: str) -> None:
+        """Make ``place`` the model of the checkpoint ``source`` with its model card."""
+        _link(source / MODEL, place, card)
 
     def drop_after(self, iteration: int) -> None:
         """Remove checkpoints later than ``iteration``, from which a run goes on another way."""
@@ -247,9 +247,11 @@ def rank(success: float, low: float | None) -> tuple[float, float]:
     return (success if low is None else low, success)
 
 
-def _link(source: Path, place: Path) -> None:
+def _link(source: Path, place: Path, card: str = "") -> None:
     with new_folder(place) as new:
         shutil.copytree(source, new, copy_function=_hard_link, dirs_exist_ok=True)
+        if card:
+            (new / "README.md").write_text(card, "utf-8")
 
 
 def _hard_link(source: str, target: str) -> str:

@@ -64,7 +64,7 @@ NAME = ".lock"
 WRITTEN = frozenset(
     (
         *("lock", "config", "choices", "metrics", "curve", "tensorboard", "episodes"),
-        *("checkpoints", "warm-start", "warm_start", "final", "wandb", "wandb_run_id"),
+        *("checkpoints", "warm-start", "warm_start", "final", "wandb", "tracker_run_id"),
     )
 )
 """What a run writes in its folder: names without a leading dot and without their endings."""

@@ -1,12 +1,13 @@
 """``MetricsLog``: one row of numbers per iteration.
 
 ``metrics.jsonl`` is the record: one line per row, written at once. TensorBoard files are written
-where TensorBoard is installed, Weights & Biases gets the rows where a project is set. Metric names
+where TensorBoard is installed, wandb or trackio get the rows where a tracker is set. Metric names
 are ``group/name``; the names below are read by the progress display, the curve and the diagnostics.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import math
@@ -43,7 +44,8 @@ ELAPSED = "time/elapsed_s"
 
 JSONL = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
-WANDB_RUN_ID = "wandb_run_id"
+TRACKERS = ("wandb", "trackio")
+TRACKER_RUN_ID = "tracker_run_id"
 
 Row = dict[str, float]
 
@@ -63,8 +65,8 @@ class MetricsLog:
         resume_after: Keep the rows up to this iteration and continue from there. None begins a
             new run; a folder with rows of another run is refused.
         tensorboard: Whether to write TensorBoard files; None does if it is installed.
-        wandb_project: Weights & Biases project.
-        config: Shown at Weights & Biases.
+        tracker: ``wandb/PROJECT`` or ``trackio/PROJECT``.
+        config: Shown by the tracker.
     """
 
     _sinks: tuple[MetricsSink, ...] = ()
@@ -75,7 +77,7 @@ class MetricsLog:
         *,
         resume_after: int | None = None,
         tensorboard: bool | None = None,
-        wandb_project: str | None = None,
+        tracker: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = Path(folder)
@@ -94,8 +96,8 @@ class MetricsLog:
             tensorboard = importlib.util.find_spec("tensorboard") is not None
         if tensorboard:
             self._sinks += (TensorBoardSink(self.folder / TENSORBOARD, resume_after),)
-        if wandb_project is not None:
-            self._sinks += (WandbSink(wandb_project, self.folder, config or {}),)
+        if tracker is not None:
+            self._sinks += (TrackerSink(tracker, self.folder, config or {}),)
 
     def log(self, iteration: int, metrics: Mapping[str, Any]) -> None:
         last = int(self.rows[-1][ITERATION]) if self.rows else -1
@@ -144,25 +146,32 @@ class TensorBoardSink:
         self._board.close()
 
 
-class WandbSink:
-    """A Weights & Biases run; the same run after every resume. The only door to ``wandb``."""
+class TrackerSink:
+    """A run of wandb, or of trackio, which has the same functions; one run over every resume.
 
-    def __init__(self, project: str, folder: Path, config: Mapping[str, Any]) -> None:
+    The only door to both.
+    """
+
+    def __init__(self, tracker: str, folder: Path, config: Mapping[str, Any]) -> None:
+        package, _, project = tracker.partition("/")
+        if package not in TRACKERS or not project:
+            known = " or ".join(f"{name}/PROJECT" for name in TRACKERS)
+            raise ConfigError(f"checkpoint.tracker must be {known}, got {tracker!r}")
         try:
-            import wandb  # type: ignore[import-not-found, unused-ignore]
+            self._package = importlib.import_module(package)
         except ImportError as error:
             raise ConfigError(
-                "checkpoint.wandb_project needs wandb. Install it with: pip install wandb"
+                f"checkpoint.tracker needs {package}. Install it with: {install_command(package)}"
             ) from error
-        known = folder / WANDB_RUN_ID
-        if not known.exists():
-            write_atomically(known, secrets.token_hex(4))
-        self._run: Any = wandb.init(
-            project=project,
-            dir=str(folder),
-            config=dict(config),
-            id=known.read_text("utf-8").strip(),
-            resume="allow",
+        known_id = folder / TRACKER_RUN_ID
+        if not known_id.exists():
+            write_atomically(known_id, secrets.token_hex(4))
+        run = known_id.read_text("utf-8").strip()
+        given: dict[str, Any] = {"name": run, "embed": False}
+        if package == "wandb":
+            given = {"id": run, "dir": str(folder)}
+        self._run = self._package.init(
+            project=project, config=dict(config), resume="allow", **given
         )
 
     def log(self, iteration: int, row: Row) -> None:

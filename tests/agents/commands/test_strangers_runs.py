@@ -39,7 +39,7 @@ def changed(run, **sections):
         ({"environment": {"env_kwargs": {"path": "/etc/passwd"}}}, "path"),
         ({"inference": {"backend": "sglang", "engine": {"arguments": ["--x"]}}}, "engine"),
         ({"ray": {"use_ray": True, "address": "ray://elsewhere:10001"}}, "ray.address"),
-        ({"checkpoint": {"wandb_project": "stolen"}}, "wandb_project"),
+        ({"checkpoint": {"tracker": "wandb/stolen"}}, "tracker"),
     ],
     ids=lambda part: str(part)[:40],
 )

@@ -91,8 +91,8 @@ def test_a_run_lives_in_its_folder_and_goes_on_there(tmp_path):
 
 def test_a_project_without_wandb_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match="wandb_project"):
-        play({"checkpoint.wandb_project": "mine"}, tmp_path)
+    with pytest.raises(ConfigError, match=r"checkpoint\.tracker"):
+        play({"checkpoint.tracker": "wandb/mine"}, tmp_path)
 
 
 def parallel(**settings):

@@ -150,7 +150,7 @@ ELSEWHERE = {
         "checkpoint.output_dir",
         "checkpoint.resume",
     ],
-    run.test_a_project_without_wandb_is_an_error: ["checkpoint.wandb_project"],
+    run.test_a_project_without_wandb_is_an_error: ["checkpoint.tracker"],
     run.test_a_base_environment_reads_its_limit_in_the_config: ["environment.max_steps"],
     run.test_workers_play_in_processes_that_may_be_given_up: [
         "environment.workers",

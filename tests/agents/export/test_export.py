@@ -121,8 +121,9 @@ def test_the_command_writes_what_it_says(tmp_path, capsys):
         assert "3 rows" in capsys.readouterr().out
     assert main(["tools", GUESS]) == 0
     assert json.loads(capsys.readouterr().out)[0]["function"]["name"] == "play"
-    assert main(["verifiers", GUESS, "--out", str(tmp_path)]) == 0
-    assert (tmp_path / "guess_the_number" / "pyproject.toml").exists()
+    for kind, file in {"verifiers": "pyproject.toml", "openenv": "openenv.yaml"}.items():
+        assert main([kind, GUESS, "--out", str(tmp_path / kind)]) == 0
+        assert (tmp_path / kind / "guess_the_number" / file).exists()
     with pytest.raises(ConfigError, match="jsonl"):
         main(["prompts", GUESS, "--episodes", "1", "--out", str(tmp_path / "x.csv")])
     with pytest.raises(ConfigError, match="at least 1"):

@@ -1,5 +1,6 @@
 """A checkpoint brings everything back bit by bit, or is refused in one sentence."""
 
+import copy
 import os
 import shutil
 
@@ -8,6 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
+from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.checkpoints import (
     TrainerState,
     load_checkpoint,
@@ -256,3 +258,16 @@ def test_the_files_are_as_open_as_the_umask_says(place):
     os.umask(mask)
     modes = {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()}
     assert modes == {0o666 & ~mask}
+
+
+def test_a_lora_model_leaves_merged_and_as_an_adapter(tmp_path):
+    peft = pytest.importorskip("peft")
+    base = tiny_lm()
+    settings = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    adapted = peft.inject_adapter_in_model(settings, copy.deepcopy(base)).eval()
+    expected = adapted(IDS).logits
+    save_lm(tmp_path / "model", adapted)
+    merged = type(base).from_pretrained(tmp_path / "model")
+    loaded = peft.PeftModel.from_pretrained(copy.deepcopy(base), tmp_path / "model" / "adapter")
+    torch.testing.assert_close(merged(IDS).logits, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(loaded(IDS).logits, expected, atol=1e-4, rtol=1e-4)

@@ -133,7 +133,7 @@ def test_weights_and_biases_gets_every_row_and_one_run_over_every_resume(tmp_pat
     monkeypatch.setitem(sys.modules, "wandb", fake)
     for iteration in (1, 2):
         with MetricsLog(
-            tmp_path, resume_after=iteration - 1, tensorboard=False, wandb_project="games"
+            tmp_path, resume_after=iteration - 1, tensorboard=False, tracker="wandb/games"
         ) as log:
             log.log(iteration, {"a/b": 0.5})
     assert sent == [(1, {"a/b": 0.5}), "end", (2, {"a/b": 0.5}), "end"]
@@ -143,8 +143,8 @@ def test_weights_and_biases_gets_every_row_and_one_run_over_every_resume(tmp_pat
 
 def test_without_weights_and_biases_its_setting_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match="wandb_project"):
-        MetricsLog(tmp_path, tensorboard=False, wandb_project="games")
+    with pytest.raises(ConfigError, match=r"checkpoint\.tracker"):
+        MetricsLog(tmp_path, tensorboard=False, tracker="wandb/games")
 
 
 # --- the curve ---------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.find_model import find_model
@@ -61,6 +61,12 @@ def test_a_run_that_falls_back_ends_with_its_best_weights(tmp_path):
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final").state_dict()
     assert same(loaded, seen[1])
     assert find_model(str(tmp_path))[0] == str(tmp_path / "final")
+    # What one takes away tells where it comes from.
+    assert AutoTokenizer.from_pretrained(tmp_path / "final").chat_template
+    assert (tmp_path / "final" / "generation_config.json").exists()
+    card = (tmp_path / "final" / "README.md").read_text()
+    for told in (f"`{ECHO}`", "| 2 | 88.0% | 80.2% to 93.0% |", "| seed | 0 |", "license: "):
+        assert told in card
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(90, True), (31, False)])

@@ -1,4 +1,4 @@
-"""The client of openenv-core against our server."""
+"""OpenEnv's validation of a package of ours, and its client against our server."""
 
 import asyncio
 import json
@@ -8,9 +8,9 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.server.sessions import ServerLimits
-from tests.server.servers import Caller, Hanging, serving
+from tests.server.servers import Hanging, serving
 
-pytest.importorskip("openenv", reason="needs openenv-core: make test-exports")
+pytest.importorskip("openenv", reason="needs openenv: make test-exports")
 from openenv.core import GenericEnvClient
 
 GAME = "llm_gym/TextGameEasy-v0"
@@ -45,6 +45,19 @@ def test_their_client_plays_the_episode_of_home(server):
             assert state == {"episode_id": f"episode {seed}", "step_count": info["turn"]}
 
 
+def test_their_validation_passes_a_package_of_ours(tmp_path):
+    from openenv.cli.__main__ import app
+    from typer.testing import CliRunner
+
+    from llm_gym_agents.export.packages import write_openenv
+
+    folder = write_openenv(tmp_path, GAME, max_turns=5)
+    assert "max_turns=5" in (folder / "Dockerfile").read_text()
+    done = CliRunner().invoke(app, ["validate", str(folder), "--level", "static", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["verdict"] == "pass"
+
+
 def test_what_their_client_does_wrong_is_an_error_and_the_session_goes_on(server):
     with GenericEnvClient(base_url=server.url).sync() as env:
         with pytest.raises(RuntimeError, match="has not begun"):
@@ -74,7 +87,7 @@ def test_many_of_their_clients_at_once_and_every_session_ends_with_its_socket(se
     home = gym.make(GAME)
     for seed, texts in enumerate(asyncio.run(all_of_them())):
         assert texts == [home.reset(seed=seed)[0], *(home.step("look")[0] for _ in range(5))]
-    assert Caller(server).metric("llm_gym_sessions ") == 0
+    assert len(server.sessions) == 0
 
 
 def test_messages_that_are_no_messages_leave_the_other_sockets_alone(server):

@@ -1,8 +1,6 @@
-"""verifiers, SkyRL-Gym, verl and datasets take environments of ours; each where it is installed."""
+"""SkyRL-Gym, verl and datasets take environments of ours; each where it is installed."""
 
 import asyncio
-import importlib.util
-import sys
 from types import SimpleNamespace
 
 import gymnasium as gym
@@ -34,52 +32,6 @@ def test_prompts_and_episodes_are_data_sets_that_survive_a_file(tmp_path):
         actions, reward, _ = solved(seed)
         said = [one["content"] for one in row["messages"] if one["role"] == "assistant"]
         assert (said, row["reward"], row["seed"]) == (actions, reward, seed)
-
-
-def test_verifiers_plays_episodes_of_ours():
-    vf = pytest.importorskip("verifiers")
-    from llm_gym_agents.export.verifiers import load_environment
-
-    env = load_environment(GUESS, num_train=3, num_eval=2)
-    assert isinstance(env, vf.MultiTurnEnv)
-    assert len(env.get_dataset()) == 3
-    assert len(env.get_eval_dataset()) == 2
-    for seed in range(3):
-        row = env.get_dataset()[seed]
-        actions, reward, states = solved(seed)
-        assert row["prompt"][-1]["content"] == states[0]
-        state = {"info": {"seed": seed}, "trajectory": []}
-        asyncio.run(env.setup_state(state))
-        for action, said in zip(actions, states[1:], strict=True):
-            told = asyncio.run(env.env_response([{"role": "assistant", "content": action}], state))
-            assert told == [{"role": "user", "content": said}]
-        assert state["final_env_response"] == told
-        rubric = env.rubric
-        funcs = getattr(rubric, "funcs", None) or rubric.rubrics[0].funcs
-        assert asyncio.run(funcs[0](state=state)) == reward
-
-
-def test_a_package_for_verifiers_has_the_layout_of_its_hub_and_loads(tmp_path):
-    vf = pytest.importorskip("verifiers")
-    import tomllib
-
-    from llm_gym_agents.export.verifiers import write_package
-
-    root = write_package(tmp_path, "llm_gym/GuessTheNumber-v0", high=5)
-    assert sorted(path.name for path in root.iterdir()) == [
-        "README.md", "guess_the_number.py", "pyproject.toml",
-    ]  # fmt: skip
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    assert project["name"] == "guess-the-number"
-    spec = importlib.util.spec_from_file_location("guess_the_number", root / "guess_the_number.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["guess_the_number"] = module
-    spec.loader.exec_module(module)
-    try:
-        env = vf.load_environment("guess-the-number", num_train=2, num_eval=1)
-    finally:
-        del sys.modules["guess_the_number"]
-    assert "from 1 to 5" in env.get_dataset()[0]["prompt"][-1]["content"]
 
 
 def test_skyrl_plays_episodes_of_ours_through_its_registry():

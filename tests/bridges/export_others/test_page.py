@@ -25,11 +25,9 @@ def run(text, names=None):
     return left
 
 
-def test_the_block_of_verifiers_makes_an_environment_of_verifiers():
-    vf = pytest.importorskip("verifiers")
-    env = run(block("import verifiers"))["env"]
-    assert isinstance(env, vf.MultiTurnEnv)
-    assert (len(env.get_dataset()), len(env.get_eval_dataset())) == (10, 2)
+def test_the_block_of_verifiers_makes_a_taskset():
+    pytest.importorskip("verifiers.v1")
+    assert run(block("verifiers.v1"))["GameTaskset"].INFINITE
 
 
 def test_the_block_of_skyrl_plays_a_turn():

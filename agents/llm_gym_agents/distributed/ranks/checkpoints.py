@@ -82,9 +82,9 @@ class RankCheckpoints(Checkpoints):
     def _write(self, place: Path, state: TrainerState, **model: Any) -> Path:
         return save_sharded(place, state, ranks=self._ranks, **model)
 
-    def put_apart(self, source: Path, place: Path) -> None:
+    def put_apart(self, source: Path, place: Path, card: str) -> None:
         if self._ranks.is_main:
-            super().put_apart(source, place)
+            super().put_apart(source, place, card)
         self._ranks.barrier()
 
     def drop_after(self, iteration: int) -> None:

@@ -1,0 +1,127 @@
+"""A run's model and episodes on a hub; a local stand-in answers its HTTP API."""
+
+import base64
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import gymnasium as gym
+import pytest
+
+import llm_gym
+from llm_gym.core.errors import ConfigError
+from llm_gym.episodes import write_episodes
+from llm_gym_agents.commands.export import main
+
+GUESS = "llm_gym/GuessTheNumber-v0"
+
+
+class _Hub(BaseHTTPRequestHandler):
+    """Creates repositories and takes commits, as huggingface_hub asks for."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path == "/api/repos/create":
+            asked = json.loads(body)
+            self.server.created.append(asked)
+            name = f"{asked.get('organization', 'me')}/{asked['name']}"
+            kind = "datasets/" * (asked.get("type") == "dataset")
+            return self._say({"url": f"{self.server.url}/{kind}{name}", "name": name})
+        if "/preupload/" in self.path:
+            files = json.loads(body)["files"]
+            regular = {"uploadMode": "regular", "shouldIgnore": False}
+            return self._say({"files": [{"path": one["path"], **regular} for one in files]})
+        if "/commit/" in self.path:
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    content = base64.b64decode(line["value"]["content"])
+                    self.server.files[line["value"]["path"]] = content
+            return self._say(
+                {
+                    "commitUrl": f"{self.server.url}/me/game/commit/0",
+                    "commitOid": "0",
+                    "success": True,
+                }
+            )
+        return self._say({"errors": [], "warnings": []})
+
+    def do_GET(self):
+        self._say({"error": "not here"}, 404)
+
+    def _say(self, answer, status=200):
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    hf = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(hf.constants, "HF_HUB_OFFLINE", False)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+    server.daemon_threads, server.created, server.files = True, [], {}
+    server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    api = hf.HfApi(endpoint=server.url, token="hf_test")
+    for name in ("create_repo", "upload_folder"):
+        monkeypatch.setattr(hf, name, getattr(api, name))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "run"
+    (folder / "final").mkdir(parents=True)
+    for name in ("config.json", "README.md", "manifest.json"):
+        (folder / "final" / name).write_text("{}")
+    env = gym.make(GUESS)
+    played = [
+        llm_gym.play_episode(env, lambda _: env.unwrapped.solver_action(), seed)
+        for seed in range(3)
+    ]
+    write_episodes(folder / "episodes" / "train-000001.jsonl", played[:2])
+    write_episodes(folder / "episodes" / "after.jsonl", played[2:])
+    return folder
+
+
+def test_the_model_of_a_run_reaches_the_hub(run, hub, capsys):
+    assert main(["hub", str(run), "me/game"]) == 0
+    assert "me/game" in capsys.readouterr().out
+    assert hub.created[0].get("visibility", "private") == "private"
+    assert sorted(hub.files) == ["README.md", "config.json"]
+
+
+def test_recorded_episodes_are_a_data_set_that_reaches_the_hub(run, hub, tmp_path):
+    out = tmp_path / "records"
+    assert main(["records", str(run), "--out", str(out)]) == 0
+    rows = [json.loads(line) for line in (out / "data/train.jsonl").read_text().splitlines()]
+    assert [row["seed"] for row in rows] == [0, 1]
+    assert rows[0]["messages"][-1]["role"] in ("assistant", "user")
+    assert main(["hub", str(out), "me/episodes"]) == 0
+    assert hub.created[0]["type"] == "dataset"
+    assert sorted(hub.files) == ["README.md", "data/after.jsonl", "data/train.jsonl"]
+    datasets = pytest.importorskip("datasets")
+    loaded = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))
+    assert {name: len(split) for name, split in loaded.items()} == {"train": 2, "after": 1}
+
+
+def test_what_is_no_run_and_what_has_no_name_is_told(run, hub, tmp_path):
+    for arguments, what in (
+        (["hub", str(run)], "OWNER/NAME"),
+        (["hub", str(tmp_path), "me/game"], "finished run"),
+        (["records", str(tmp_path)], "recorded episodes"),
+    ):
+        with pytest.raises(ConfigError, match=what):
+            main(arguments)
+    with pytest.raises(ConfigError, match="hub did not take"):
+        main(["hub", str(run), "no/such/name"])
+    assert hub.created == []
