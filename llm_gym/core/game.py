@@ -8,14 +8,14 @@ into actions, rewards, flags and ``info``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from llm_gym.core.outcome import Outcome
 from llm_gym.core.settings import check_range
-from llm_gym.reading.moves import find_pattern, find_phrases
+from llm_gym.reading.moves import Named, find_pattern, find_phrases
 
 
 class Game(ABC):
@@ -35,6 +35,9 @@ class Game(ABC):
     """True where a move may hold any text, which is then not searched for doubts and questions."""
     mention_is_answer: bool = False
     """True where a statement of fact that names one move is that move: "Paris is the capital"."""
+    find_moves: Callable[[str], Iterator[Named]] | None = None
+    """Finds the moves in a sentence, where looking for the legal ones word for word is too little;
+    a ``staticmethod``."""
     has_splits: bool = True
     """False for a game with too few instances (under 100), or answers, to keep some of them unseen.
     It is so by itself for one that does not define ``instance``."""
@@ -117,14 +120,15 @@ class Game(ABC):
 
     # --- optional: reading ---------------------------------------------------------------
 
-    def named_moves(self, text: str) -> Iterator[tuple[int, int, str]]:
+    def named_moves(self, text: str) -> Iterator[Named]:
         """Yield start, end and move for every move that a sentence of a reply names.
 
-        Called only for a reply that is not simply a move. By default the moves of
-        ``legal_moves``, word for word, or what matches ``move_pattern``.
+        Called only for a reply that is not simply a move. By default what ``find_moves`` finds,
+        the moves of ``legal_moves``, word for word, or what matches ``move_pattern``.
         """
-        moves = self.legal_moves()
-        if moves is not None:
+        if self.find_moves is not None:
+            yield from self.find_moves(text)
+        elif (moves := self.legal_moves()) is not None:
             yield from find_phrases(text, moves)
         elif not self.free_text and (pattern := self.move_pattern()):
             yield from find_pattern(text, pattern)

@@ -177,8 +177,8 @@ ENVS: tuple[EnvRow, ...] = (
         },
     ),
     # LetterCounting and ChainSum have the parameters of reasoning-gym's.
-    *_family("questions.letter_counting:LetterCountingEnv", Easy={"min_words": 1, "max_words": 3}),
-    *_family("questions.chain_sum:ChainSumEnv", Easy={"max_terms": 2, "max_digits": 1}),
+    *_family("questions.number_question:LetterCountingEnv", Easy={"min_words": 1, "max_words": 3}),
+    *_family("questions.number_question:ChainSumEnv", Easy={"max_terms": 2, "max_digits": 1}),
     # By the rules of Gymnasium's Blackjack-v1; Casino has the shoe and the dealer of many casinos.
     *_family("board_games.blackjack:BlackjackEnv", Casino={"decks": 6, "hits_soft_17": True}),
     # Bandit has the parameters of TextArena's, Hard its number of buttons.
@@ -205,7 +205,7 @@ ENVS: tuple[EnvRow, ...] = (
     ),
     *_family("micro.echo:EchoEnv"),
     *_family("micro.count:CountEnv"),
-    *_family("micro.memory:MemoryEnv"),
+    *_family("micro.echo:MemoryEnv"),
     *_family("questions.dataset:DatasetEnv"),
 )
 

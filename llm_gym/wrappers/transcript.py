@@ -1,9 +1,12 @@
-"""The whole episode so far in every observation, for players without a memory."""
+"""The whole episode so far in every observation, as one text or as chat messages."""
 
+from collections.abc import Callable
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
+from gymnasium import spaces
 
+from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
 from llm_gym.wrappers.base import TextWrapper
@@ -68,3 +71,72 @@ class TranscriptObservation(TextWrapper):
         left_out = len(self._turns) - len(kept)
         note = [f"[{left_out} earlier turn{'s' * (left_out != 1)} left out]"] if left_out else []
         return "\n\n".join([self._first, *note, *reversed(kept)])
+
+
+_CHAT_CHARS = 1_000_000
+Messages = tuple[dict[str, str], ...]
+
+
+class ChatObservation(TextWrapper):
+    """Show the episode so far as chat messages.
+
+    An observation is a tuple of ``{"role": ..., "content": ...}``: the system prompt where the
+    environment has one, then observations (``user``) and actions (``assistant``) in turn.
+
+    Args:
+        env: Text environment to wrap.
+        system_prompt: Said before the environment's own.
+        max_turns: Turns to keep beside the system prompt and the first observation.
+        render: Makes a string of the messages, such as ``lambda messages:
+            tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)``.
+            It is not JSON, so an environment wrapped with it has no JSON spec.
+
+    Example:
+        >>> import llm_gym
+        >>> env = ChatObservation(gym.make("llm_gym/GuessTheNumber-v0"), "You are clever.")
+        >>> messages, info = env.reset(seed=0)
+        >>> messages, *_ = env.step("7")
+        >>> [message["role"] for message in messages]
+        ['system', 'user', 'assistant', 'user']
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[str, str],
+        system_prompt: str = "",
+        max_turns: int | None = None,
+        render: Callable[[list[dict[str, str]]], str] | None = None,
+    ) -> None:
+        check_range("max_turns", max_turns, 1)
+        super().__init__(env)
+        self.own_prompt, self.max_turns, self.render_messages = system_prompt, max_turns, render
+        self.observation_space: gym.Space[Any] = AnyText(_CHAT_CHARS)
+        if render is None:
+            text = AnyText(_CHAT_CHARS)
+            self.observation_space = spaces.Sequence(spaces.Dict({"role": text, "content": text}))
+        self._opening: list[dict[str, str]] = []
+        self._later: list[dict[str, str]] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Messages | str, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        prompt = "\n\n".join(filter(None, (self.own_prompt, find_system_prompt(self.env, info))))
+        self._opening = [_message("system", prompt)] if prompt else []
+        self._opening.append(_message("user", observation))
+        self._later = []
+        return self._shown(), info
+
+    def step(self, action: str) -> tuple[Messages | str, SupportsFloat, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._later += [_message("assistant", action), _message("user", observation)]
+        return self._shown(), reward, terminated, truncated, info
+
+    def _shown(self) -> Messages | str:
+        later = self._later[-2 * self.max_turns :] if self.max_turns else self._later
+        messages = [dict(message) for message in (*self._opening, *later)]
+        return self.render_messages(messages) if self.render_messages else tuple(messages)
+
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}

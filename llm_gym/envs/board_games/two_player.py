@@ -7,7 +7,7 @@ says where a move lands, what a line is and which moves are good.
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.reading.moves import Named, find_numbers
+from llm_gym.reading.moves import find_numbers
 
 Beginner = Literal["player", "opponent", "random"]
 _NUMBER = re.compile(
@@ -55,6 +55,7 @@ class TwoPlayerEnv(TextEnv):
     Moves are numbers from 0 inside and from 1 in the text.
     """
 
+    find_moves = staticmethod(find_numbers)
     observation_says_all = True
     has_splits = False
     place: ClassVar[str]
@@ -158,9 +159,6 @@ class TwoPlayerEnv(TextEnv):
 
     def instance(self) -> object:
         return (self._first, self._opening)
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_numbers(text)
 
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Play as near to the middle as there is room, the odd places of a square first."""

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.envs.shared.memo import Memo
-from llm_gym.reading.moves import Named, find_numbers
+from llm_gym.reading.moves import find_numbers
 
 _NUMBER = re.compile(r"(?:guess )?([+-]?[0-9]{1,18})", re.IGNORECASE)
 _LARGEST = 10**15
@@ -71,6 +71,7 @@ class GuessTheNumberEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_numbers)
     has_splits = False
     move_name = "guess"
 
@@ -141,9 +142,6 @@ class GuessTheNumberEnv(TextEnv):
         if others:
             self._target = others[int(rng.integers(len(others)))]
         return bool(others)
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_numbers(text)
 
     def legal_moves(self) -> Sequence[str] | None:
         if self.high - self.low >= 1000:

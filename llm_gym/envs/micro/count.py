@@ -1,7 +1,7 @@
 """Count upwards, one number a turn: the smallest game that spans several turns."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.reading.moves import Named, find_numbers
+from llm_gym.reading.moves import find_numbers
 
 _NUMBER = re.compile(r"(?:say )?([0-9]{1,9})\.?", re.IGNORECASE)
 _LAST = re.compile(r"after (\d+) comes 1")
@@ -56,6 +56,7 @@ class CountEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_numbers)
     has_splits = False
 
     numbers: int = setting(5, 2, 1000)
@@ -96,9 +97,6 @@ class CountEnv(TextEnv):
 
     def instance(self) -> object:
         return (self.numbers, self._start)
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_numbers(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [str(number) for number in range(1, self.numbers + 1)]

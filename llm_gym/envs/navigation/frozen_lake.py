@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,6 @@ from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
-from llm_gym.reading.moves import Named
 
 DIRECTIONS = ("up", "right", "down", "left")
 FAR = 10**6
@@ -154,6 +153,7 @@ class FrozenLakeEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_directions)
     observation_says_all = True
 
     size: int = setting(4, 2, 30)
@@ -241,9 +241,6 @@ class FrozenLakeEnv(TextEnv):
 
     def instance(self) -> object:
         return self._lake
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS

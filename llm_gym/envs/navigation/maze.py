@@ -1,7 +1,7 @@
 """Find the exit of a maze, with a map or with a view of the nearest cells only."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,6 @@ from llm_gym.core.settings import setting
 from llm_gym.envs.navigation.frozen_lake import parse_direction
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps, waves
 from llm_gym.envs.shared.directions import find_directions
-from llm_gym.reading.moves import Named
 
 Cell = tuple[int, int]
 _MOVES: tuple[Cell, ...] = ((-1, 0), (0, 1), (1, 0), (0, -1))
@@ -169,6 +168,7 @@ class MazeEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_directions)
     size: int = setting(5, 2, 15)
     loops: float = setting(0.0, 0, 1)
     view: int | None = setting(None, 1, 15)
@@ -283,9 +283,6 @@ class MazeEnv(TextEnv):
             abs(row - at // self._side) <= view and abs(col - at % self._side) <= view
             for at in self._been
         )
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
-from llm_gym.reading.moves import Named
 
 WIDTHS = (30, 100, 300, 1000, 3000)  # boards kept per depth: the wider, the shorter the plan
 
@@ -207,6 +206,7 @@ class FifteenPuzzleEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_directions)
     observation_says_all = True
 
     size: int = setting(4, 2, 6)
@@ -301,9 +301,6 @@ class FifteenPuzzleEnv(TextEnv):
 
     def instance(self) -> object:
         return (self.size, self._start)
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [DIRECTIONS[way] for way in slides(self.size).ways[self._gap]]

@@ -172,6 +172,7 @@ class TowerOfHanoiEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_transfers)
     observation_says_all = True
     has_splits = False
 
@@ -245,9 +246,6 @@ class TowerOfHanoiEnv(TextEnv):
 
     def instance(self) -> object:
         return (self.disks, self.pegs, self._start, self._goal)
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_transfers(text)
 
     def legal_moves(self) -> Sequence[str]:
         tops = [row[-1] for row in self._rows]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_gym.envs.micro.memory import MemoryEnv
+from llm_gym.envs.micro.echo import MemoryEnv
 
 
 def make(seed=0, **kwargs):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_gym.envs.questions.chain_sum import ChainSumEnv, chain_value
+from llm_gym.envs.questions.number_question import ChainSumEnv, chain_value
 
 
 def make(chain="12 + 5 - 30", **kwargs):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_gym.envs.questions.letter_counting import LetterCountingEnv
+from llm_gym.envs.questions.number_question import LetterCountingEnv
 from llm_gym.envs.shared.word_list import all_words
 
 

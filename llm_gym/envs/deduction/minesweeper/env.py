@@ -101,6 +101,7 @@ class MinesweeperEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_digs)
     observation_says_all = True
 
     rows: int = setting(8, 4, 30)
@@ -264,9 +265,6 @@ class MinesweeperEnv(TextEnv):
     def _hidden(self, marks: tuple[int, ...] = (HIDDEN, FLAG)) -> list[int]:
         places = chart(self.rows, self.cols).places
         return [cell for cell, at in enumerate(places) if self._text[at] in marks]
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_digs(text)
 
     def legal_moves(self) -> Sequence[str]:
         reveals = [f"reveal {self._name(cell)}" for cell in self._hidden((HIDDEN,))]

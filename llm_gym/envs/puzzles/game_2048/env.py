@@ -1,7 +1,7 @@
 """Merge tiles until one of them is large enough."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,6 @@ from llm_gym.envs.puzzles.game_2048.planner import (
     unpack,
 )
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
-from llm_gym.reading.moves import Named
 
 DIRECTIONS = ("up", "down", "left", "right")
 _MOST_TURNS = 100_000  # tiles that are drawn beforehand
@@ -105,6 +104,7 @@ class Game2048Env(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_directions)
     observation_says_all = True
 
     target: int = setting(128)
@@ -174,9 +174,6 @@ class Game2048Env(TextEnv):
         self._seed = int(rng.random() * 2**53)
         self._draws = draw_tiles(self._seed, self.max_turns + 2)
         return True
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [DIRECTIONS[way] for way, _ in shifts(self._board)]

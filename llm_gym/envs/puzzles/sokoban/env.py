@@ -1,7 +1,7 @@
 """Push every box onto a goal; boxes cannot be pulled."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +22,6 @@ from llm_gym.envs.puzzles.sokoban.levels import (
 )
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
 from llm_gym.envs.shared.directions import find_directions, ways_to_say
-from llm_gym.reading.moves import Named
 
 _WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "push"))
 _WALL, _FLOOR, _GOAL, _BOX, _HOME, _PLAYER, _ON_GOAL = b"#.OX*PS"
@@ -127,6 +126,7 @@ class SokobanEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_directions)
     observation_says_all = True
 
     size: int = setting(6, 5, 10)
@@ -191,9 +191,6 @@ class SokobanEnv(TextEnv):
 
     def instance(self) -> object:
         return self._start
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_directions(text)
 
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS

@@ -140,6 +140,7 @@ class SudokuEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
+    find_moves = staticmethod(find_placements)
     observation_says_all = True
 
     size: int = setting(9)
@@ -223,9 +224,6 @@ class SudokuEnv(TextEnv):
         taken = {self._grid[peer] for peer in layout(self.size).peers[cell]} | {here}
         digits = [digit for digit in range(1, self.size + 1) if _ZERO + digit not in taken]
         return digits if here == _OPEN else [0, *digits]
-
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_placements(text)
 
     def legal_moves(self) -> Sequence[str]:
         return [
