@@ -30,8 +30,6 @@ PAIRS = [
 @pytest.mark.parametrize(("easier", "harder"), PAIRS)
 def test_success_falls_from_level_to_level(easier, harder, player):
     """What was measured may differ by chance, but not the wrong way round by more than that."""
-    if player not in published()[easier]:
-        pytest.skip("not measured yet")
     first, second = published()[easier][player], published()[harder][player]
     assert second.low <= first.high, f"{second.success} on {harder}, {first.success} on {easier}"
 

@@ -8,6 +8,29 @@ import time
 from mcp_server import answer  # beside this file
 
 
+def lie(how):
+    """Return what no tool may give back, or say nothing, or end."""
+    if how == "ends":
+        os._exit(3)
+    if how == "silent":
+        time.sleep(600)
+    if how == "flood":
+        sys.stdout.write("x" * (20 << 20) + "\n")
+    if how == "noise":
+        note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": "x"}}
+        sys.stdout.write(f"no JSON\n[]\n{json.dumps(note)}\n" * 100)
+        return None
+    return {
+        "shapes": {"content": "none"},
+        "parts": {"content": [3, {"type": "dance"}]},
+        "numbers": {"content": [{"type": "text", "text": float("nan")}]},
+        "deep": {"content": [], "structuredContent": json.loads('{"a":' * 400 + "1" + "}" * 400)},
+        "nothing": {"content": [], "isError": True},
+        "error": {"error": {"code": "x", "message": 7}},
+        "other id": {"id": 10**9},
+    }[how]
+
+
 def manners(kind, request):
     """Return what to say instead of the truth, or None for the truth."""
     method = request["method"]
@@ -24,6 +47,8 @@ def manners(kind, request):
         return {"tools": [{"name": "odd", "inputSchema": schema}]}
     if kind == "shapes" and method == "tools/list":
         return {"tools": "none"}
+    if kind == method == "tools/call":
+        return lie(request["params"]["arguments"]["text"])
     if kind == "flood" and method == "tools/list":
         block = "x" * (1 << 20)
         for _ in range(4096):  # a reader that goes on reading holds 4 GiB in the end
@@ -51,6 +76,8 @@ def main():
             continue
         result = manners(kind, request) or answer(request["method"], request.get("params") or {})
         reply = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+        if "error" in result or "id" in result:
+            reply |= result
         sys.stdout.write(json.dumps(reply) + "\n")
         sys.stdout.flush()
 

@@ -60,6 +60,29 @@ def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
     assert gone(pids) == []
 
 
+@pytest.mark.parametrize(
+    "lies",
+    [("shapes", "parts", "numbers", "nothing", "deep", "error", "other id", "noise", "silent"),
+     ("ends",), ("flood",)],
+    ids=lambda lies: lies[0],
+)  # fmt: skip
+def test_a_call_that_is_answered_with_lies_is_one_sentence_and_the_next_is_made(tmp_path, lies):
+    place = tmp_path / "pids"
+    server = McpServer([sys.executable, SERVER, "tools/call", str(place)], start_s=60.0, timeout=60)
+    registry = ToolRegistry(server.tools)
+    for how in lies:
+        server.timeout = 60.0 if how in ("noise", "ends", "flood") else 1.0
+        succeeded, told = registry.execute_tool("shout", text=how)
+        if how == "noise":  # what is no answer is passed over
+            assert (succeeded, told.splitlines()[0]) == (True, "NOISE")
+        elif how != "deep":
+            assert not succeeded, how
+            assert told, how
+            assert "\n" not in told, how
+    registry.close()
+    assert gone([int(line) for line in place.read_text().split()]) == []
+
+
 def test_a_schema_that_is_none_restricts_nothing(tmp_path):
     with McpServer(
         [sys.executable, SERVER, "schema", str(tmp_path / "pids")], timeout=60

@@ -134,8 +134,8 @@ class GuessTheNumberEnv(TextEnv):
         return (self.low, self.high, self._target)
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Count up from the lowest number that is left."""
-        return str(self._from)
+        """Take any number that the hints leave."""
+        return str(rng.integers(self._from, self._to, endpoint=True))
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         others = [n for n in range(self._from, self._to + 1) if n != self._target]

@@ -305,6 +305,16 @@ class FifteenPuzzleEnv(TextEnv):
     def legal_moves(self) -> Sequence[str]:
         return [DIRECTIONS[way] for way in slides(self.size).ways[self._gap]]
 
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Slide a tile nearer to its place, if one can be."""
+        sources, ways, away, _ = slides(self.size)
+        board, gap, nearer = read_board(self._text.decode()), self._gap, []
+        for way in ways[gap]:
+            tile = board[source := sources[way][gap]]
+            if away[tile][gap] < away[tile][source]:
+                nearer.append(DIRECTIONS[way])
+        return nearer[int(rng.random() * len(nearer))] if nearer else self.random_move(rng)
+
     def oracle_move(self) -> str:
         if self.scramble is None:
             return self.solve(self._base_observations, self._base_moves)  # nothing is hidden

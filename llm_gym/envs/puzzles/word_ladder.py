@@ -1,5 +1,6 @@
 """Change one word into another, one letter at a time."""
 
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
@@ -241,6 +242,12 @@ class WordLadderEnv(TextEnv):
 
     def legal_moves(self) -> Sequence[str]:
         return word_graph(self.word_length).steps[self._word]
+
+    def reflex_move(self, rng: np.random.Generator) -> str:
+        """Take a word that shares the most letters with the target."""
+        alike = {word: sum(map(operator.eq, word, self._target)) for word in self.legal_moves()}
+        best = [word for word, same in alike.items() if same == max(alike.values())]
+        return best[int(rng.random() * len(best))]
 
     def oracle_move(self) -> str:
         return step_towards(self._word, self._target)

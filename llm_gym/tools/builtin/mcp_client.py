@@ -91,6 +91,8 @@ class McpServer:
         except TimeoutError:
             asked.cancel()
             raise ToolError(f"{name} took longer than {self.timeout:g} s.") from None
+        except Exception as error:
+            raise ToolError(f"{name} failed: {_reason(error, self.timeout)}") from error
         text = "\n".join(_as_text(part) for part in answer.get("content") or ())
         if answer.get("isError"):
             raise ToolError(text or f"{name} failed.")

@@ -63,13 +63,31 @@ def test_a_folder_that_was_asked_for_and_holds_a_run_is_left_alone(echo_run, cap
     assert before == {path: path.read_bytes() for path in echo_run.rglob("*") if path.is_file()}
 
 
-def test_resume_goes_on_and_compares_with_the_true_beginning(echo_run, tmp_path, capsys):
+def no_room(*args, **settings):
+    raise MemoryError
+
+
+def ctrl_c(*args, **settings):
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"), [(None, 0), (ctrl_c, 130), (no_room, 2)], ids=["end", "SIGINT", "no memory"]
+)
+def test_resume_goes_on_and_compares_with_the_true_beginning(
+    echo_run, tmp_path, capsys, monkeypatch, stop, code
+):
     run = tmp_path / "run"
     shutil.copytree(echo_run, run)
     config = ConfigStore.load(run / "config.json")
     config.training.num_epochs = 2
     config.save(run / "config.json")
     before = (run / "episodes/before.jsonl").read_bytes()
+    if stop:
+        with monkeypatch.context() as patch:
+            patch.setattr(PPO, "update", stop)
+            assert cli.main(["resume", str(run)]) == code
+        assert f"go on with: llm-gym resume {run}" in said(capsys)
     assert cli.main(["resume", str(run)]) == 0
     text = said(capsys)
     assert "going on after iteration 1, of 2 iterations" in text
@@ -322,10 +340,10 @@ def test_sigterm_in_the_warm_start_says_how_to_go_on(tmp_path, monkeypatch, caps
     ids=lambda error: type(error).__name__,
 )
 def test_a_run_without_memory_is_a_sentence_with_the_way_on(error, tmp_path, monkeypatch, capsys):
-    def no_room(*args, **settings):
+    def fail(*args, **settings):
         raise error
 
-    monkeypatch.setattr(PPO, "update", no_room)
+    monkeypatch.setattr(PPO, "update", fail)
     where = ("--checkpoint.output-dir", str(tmp_path / "run"))
     assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 2
     told = capsys.readouterr().err
