@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypedDict
 import gymnasium as gym
 import numpy as np
 
-from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
+from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError
 from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step
-from llm_gym.core.settings import get_format
+from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
 from llm_gym.reading.markup import visible
@@ -34,7 +34,7 @@ _WORD_LIST = 1000
 def need_package(package: str, module: str = "") -> ModuleType:
     """Return a module of a suite, or raise a sentence with the line that installs the suite."""
     try:
-        with preserve_rng():
+        with GlobalRngGuard():
             return importlib.import_module(module or package)
     except ImportError as error:
         suite, missing = package.split(".")[0], (error.name or "").split(".")[0]
@@ -155,14 +155,10 @@ class BridgeEnv(gym.Env[str, str]):
         max_observation_chars: int = 32_768,
         render_mode: str | None = None,
     ) -> None:
-        at_least = {
-            "max_turns": 1 if max_turns is None else max_turns,
-            "max_invalid": max_invalid,
-            "max_reply_chars": max_reply_chars,
-            "max_observation_chars": max_observation_chars,
-        }
-        if wrong := [f"{name}={value}" for name, value in at_least.items() if value < 1]:
-            raise ConfigError(f"limits must be at least 1, got {', '.join(wrong)}")
+        check_range("max_turns", max_turns, 1)
+        check_range("max_invalid", max_invalid, 1)
+        check_range("max_reply_chars", max_reply_chars, 1)
+        check_range("max_observation_chars", max_observation_chars, 1)
         if render_mode not in (None, "ansi"):
             raise ConfigError(f"render_mode must be None or 'ansi', got {render_mode!r}")
         self.format = get_format(action_format)

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 
 from llm_gym.bridges.base import need_package
-from llm_gym.bridges.rng_guard import GlobalRngGuard, preserve_rng
+from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
 from llm_gym.registry.user_code import import_object
@@ -167,7 +167,7 @@ class PettingZooEnv(AsTextEnv):
         **settings: Any,
     ) -> None:
         need_package(_PACKAGE)
-        with preserve_rng():
+        with GlobalRngGuard():
             game, drawn = _make(env_id, dict(env_kwargs or {}))
         agents = list(game.possible_agents)
         by_number = isinstance(seat, int) and 0 <= seat < len(agents)

@@ -204,27 +204,6 @@ class GlobalRngGuard:
             self.__enter__()
 
 
-@contextmanager
-def preserve_rng() -> Iterator[None]:
-    """Put back whatever randomness of the process is used up inside, and let nothing be printed.
-
-    For what has no randomness of its own yet, such as importing a suite: several draw numbers
-    when they are imported.
-    """
-    with _ONE_AT_A_TIME:
-        before, torch = [slot.raw for slot in _slots()], _torch()
-        drawn, output = torch and torch.get_state(), sys.stdout
-        sys.stdout = _NULL_WRITER
-        try:
-            yield
-        finally:
-            sys.stdout = output
-            for slot, state in zip(_slots(), before, strict=True):
-                slot.raw = state
-            if torch is not None:
-                torch.set_state(drawn)
-
-
 def _torch() -> Any:
     """Return torch's generator if torch is imported already, else None."""
     return getattr(sys.modules.get("torch"), "default_generator", None)

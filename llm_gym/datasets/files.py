@@ -1,8 +1,7 @@
-"""Rows of files, which are never loaded whole.
+"""Rows of objects in memory and of files.
 
 A place in a JSONL file is a byte offset, so a file of any size costs one number per row. What
-cannot be read from the middle (CSV, Parquet, gzip) is copied once into a temporary JSONL file,
-which goes away with its source.
+cannot be read from the middle (CSV, Parquet, gzip) is read once and held in memory as JSON.
 
 A row that cannot be read raises ``RecordError`` with the file, the line and the reason.
 """
@@ -10,15 +9,13 @@ A row that cannot be read raises ``RecordError`` with the file, the line and the
 import csv
 import gzip
 import importlib
+import io
 import json
 import os
-import tempfile
-import weakref
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -119,7 +116,7 @@ class SplitSources(Source):
 
 MAX_LINE_BYTES = 16 << 20
 MAX_COLUMNS = 10_000
-FREE_BYTES, MAX_RATIO = 64 << 20, 200
+FREE_BYTES, MAX_RATIO = 64 << 20, 50
 """A packed file may unpack to so many bytes, and so many times its own size on top."""
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".csv", ".tsv", ".parquet")
 
@@ -127,8 +124,8 @@ SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".csv", ".tsv", ".parquet")
 class JsonLinesFile(Source):
     """A file with one JSON object per line; blank lines are passed over."""
 
-    def __init__(self, path: Path, name: str | None = None) -> None:
-        self.path, self.name = path.absolute(), name or str(path)
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path.absolute(), str(path)
         self.origin = str(self.path)
 
     def scan(self) -> Iterator[LocatedRow]:
@@ -168,39 +165,23 @@ class JsonLinesFile(Source):
 
 
 class UnpackedFile(JsonLinesFile):
-    """Rows of a file that cannot be read from the middle, in a temporary file that can.
-
-    ``rows`` are copied once, when the source is made.
-    """
+    """Rows of a file that cannot be read from the middle, held in memory as lines of JSON."""
 
     def __init__(self, path: Path, rows: Iterable[bytes], unit: str, first: int) -> None:
-        most = FREE_BYTES + MAX_RATIO * path.stat().st_size
-        handle, copy = tempfile.mkstemp(prefix="llm_gym-", suffix=".jsonl")
-        with ExitStack() as undo:
-            undo.callback(_remove, copy, os.getpid())
-            with os.fdopen(handle, "wb") as file:
-                for block in rows:
-                    if file.tell() + len(block) > most:
-                        raise RecordError(
-                            f"{path}: it unpacks to more than {most >> 20} MiB, {MAX_RATIO} times "
-                            "its size; unpack it yourself if that is meant to be"
-                        )
-                    file.write(block)
-            if os.path.isdir("/proc/self/fd"):
-                # The name goes now and the file with its last reader: a program that is killed
-                # leaves nothing. A forked process has it too.
-                self._held = open(copy, "rb")  # noqa: SIM115 - held for as long as we live
-                weakref.finalize(self, self._held.close)
-            else:
-                weakref.finalize(self, _remove, copy, os.getpid())
-                undo.pop_all()
-        super().__init__(Path(copy), str(path))
-        self.origin, self._unit, self._first = str(path.absolute()), unit, first
+        super().__init__(path)
+        self._unit, self._first = unit, first
+        most, lines = FREE_BYTES + MAX_RATIO * path.stat().st_size, bytearray()
+        for block in rows:
+            lines += block
+            if len(lines) > most:
+                raise RecordError(
+                    f"{path}: it unpacks to more than {most >> 20} MiB, {MAX_RATIO} times its "
+                    "size; unpack it yourself if that is meant to be"
+                )
+        self._lines = bytes(lines)
 
     def _open(self) -> BinaryIO:
-        if not hasattr(self, "_held"):
-            return super()._open()
-        return open(f"/proc/self/fd/{self._held.fileno()}", "rb")
+        return io.BytesIO(self._lines)
 
     def where(self, number: int) -> str:
         return f"{self.name}, {self._unit} {number - 1 + self._first}"
@@ -292,12 +273,6 @@ def _line_number(file: BinaryIO, place: int) -> int:
         number += block.count(b"\n")
         left -= len(block)
     return number
-
-
-def _remove(path: str, owner: int) -> None:
-    if os.getpid() == owner:
-        with suppress(OSError):
-            os.unlink(path)
 
 
 _BATCH = 1024

@@ -1,12 +1,8 @@
 """Readers: every kind of file and object, streaming, and a name for every bad line."""
 
 import csv
-import gc
 import gzip
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -142,45 +138,6 @@ def test_what_is_no_file_of_ours_is_told_what_to_do(name):
 def test_a_missing_file_is_named():
     with pytest.raises(ConfigError, match=r"nowhere\.jsonl"):
         open_source("nowhere.jsonl")
-
-
-def test_a_temporary_copy_goes_away_with_its_source(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
-    source = open_source(tmp_path / "a.jsonl.gz")
-    copy = source.path
-    assert copy.exists() or os.path.isdir("/proc/self/fd"), "its name is gone where it can be"
-    assert source.fetch(0) == {"a": 1}
-    if hasattr(os, "fork"):
-        code = f"""
-import os, sys
-from llm_gym.datasets.files import open_source
-source = open_source({str(tmp_path / "a.jsonl.gz")!r})
-if os.fork() == 0:
-    del source
-    os._exit(0)
-os.wait()
-print(source.fetch(0))
-"""
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.stdout == "{'a': 1}\n", done.stderr
-    del source
-    gc.collect()
-    assert not copy.exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl.gz"]
-
-
-def test_a_program_that_is_killed_leaves_no_copy(tmp_path):
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n'))
-    code = f"""
-import os, signal
-from llm_gym.datasets.files import open_source
-source = open_source({str(tmp_path / "a.jsonl.gz")!r})
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl.gz"]
 
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_on_the_way(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_range
 from llm_gym.tools.sandbox.process import (
     SandboxError,
     SandboxFullError,
@@ -85,11 +86,11 @@ class Sandbox:
                 "subprocesses=False, or another isolation"
             )
         _check_timeout(timeout)
-        least = {"memory_mb": 64, "disk_mb": 1, "files": 16, "tasks": 1, "output_chars": 1}
-        given = {"memory_mb": memory_mb, "disk_mb": disk_mb, "files": files, "tasks": tasks}
-        for name, value in {**given, "output_chars": output_chars}.items():
-            if value < least[name]:
-                raise ConfigError(f"{name} must be at least {least[name]}, got {value}")
+        check_range("memory_mb", memory_mb, 64)
+        check_range("disk_mb", disk_mb, 1)
+        check_range("files", files, 16)
+        check_range("tasks", tasks, 1)
+        check_range("output_chars", output_chars, 1)
         self.isolation, self.timeout, self.output_chars = isolation, timeout, output_chars
         self.read, self.preload = tuple(read), tuple(preload)
         self._limits = {

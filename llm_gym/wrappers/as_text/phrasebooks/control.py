@@ -108,12 +108,9 @@ class LunarLanderWords(Phrasebook):
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         *numbers, left, right = map(float, observation)
         told = [f"{name} {number(x)}" for name, x in zip(_NAMES, numbers, strict=True)]
-        legs = [f"{side} leg {'down' if leg else 'up'}" for side, leg in _legs(left, right)]
+        sides = (("left", left), ("right", right))
+        legs = [f"{side} leg {'down' if leg else 'up'}" for side, leg in sides]
         return ", ".join(told + legs)
 
     def ending(self, reward: float) -> str:
         return "The lander is at rest." if reward > 0 else "The lander has crashed."
-
-
-def _legs(left: float, right: float) -> tuple[tuple[str, float], ...]:
-    return ("left", left), ("right", right)
