@@ -1,39 +1,15 @@
 """The questions that come with llm_gym, so that ``llm_gym/Dataset-v0`` works without a file.
 
-``python -m llm_gym.datasets.questions`` writes them; ``questions.jsonl`` is what it wrote. Each
-form is a sentence with gaps and the function that answers it. The solver reads the filled-in
-sentence back, so solver and file cannot drift apart.
+``questions.jsonl`` has 50 of each form: a sentence with gaps, and the function that answers it.
+The solver reads the filled-in sentence back.
 """
 
-import json
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from importlib import resources
 from typing import NamedTuple
 
-from llm_gym.core.splits import digest
-
-ROWS_PER_FORM = 50
-
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_GAPS: Mapping[str, Sequence[str]] = {
-    "a": [str(number) for number in range(12, 100)],
-    "b": [str(number) for number in range(2, 12)],
-    "c": [str(number) for number in range(12, 100)],
-    "name": ("Ada", "Ben", "Chen", "Dora", "Emil", "Fatima", "Goran", "Hana", "Ivan", "Joy"),
-    "thing": ("apples", "coins", "books", "shells", "pencils", "stamps", "keys", "cards"),
-    "day": _DAYS,
-    "word": (
-        *("amber", "bridge", "candle", "dragon", "engine", "forest", "garden", "harbor"),
-        *("island", "jacket", "kettle", "lantern", "market", "needle", "orange", "pepper"),
-        *("quarry", "ribbon", "saddle", "timber", "urchin", "velvet", "window", "yellow"),
-        *("acorn", "basket", "copper", "dolphin", "ember", "feather", "glacier", "hammer"),
-        *("ink", "jungle", "kitchen", "lemon", "mirror", "nutmeg", "oyster", "planet"),
-        *("quilt", "rocket", "silver", "tunnel", "umbrella", "village", "walnut", "zebra"),
-        *("anchor", "breeze", "castle", "diamond", "echo", "falcon", "goose", "honey"),
-    ),
-}
 
 
 class Form(NamedTuple):
@@ -41,17 +17,6 @@ class Form(NamedTuple):
 
     sentence: str
     answer: Callable[..., str]
-
-    def gaps(self) -> list[str]:
-        return list(dict.fromkeys(re.findall(r"\{(\w+)\}", self.sentence)))
-
-    def fill(self, at: int) -> dict[str, str]:
-        """Return words for the gaps; ``at`` chooses which."""
-        chosen = {}
-        for gap in self.gaps():
-            words = _GAPS[gap]
-            chosen[gap] = words[int(digest(f"{self.sentence} {gap} {at}"), 16) % len(words)]
-        return chosen
 
     def read(self, question: str) -> dict[str, str] | None:
         """Return what is in the gaps of ``question``, or None if it is another question."""
@@ -103,23 +68,6 @@ def answer(question: str) -> str | None:
     return None
 
 
-def questions() -> Iterator[dict[str, str]]:
-    """Yield the rows of ``questions.jsonl``."""
-    for form in FORMS:
-        asked: dict[str, str] = {}
-        at = 0
-        while len(asked) < ROWS_PER_FORM:
-            gaps = form.fill(at)
-            asked[form.sentence.format(**gaps)] = form.answer(**gaps)
-            at += 1
-        for question, right in asked.items():
-            yield {"prompt": question, "answer": right}
-
-
 def path() -> str:
     """Return where ``questions.jsonl`` is."""
     return str(resources.files("llm_gym.datasets").joinpath("questions.jsonl"))
-
-
-if __name__ == "__main__":
-    sys.stdout.writelines(json.dumps(row) + "\n" for row in questions())

@@ -239,9 +239,8 @@ def test_many_environments_in_workers_read_one_file(tmp_path):
 # --- the questions that come along -------------------------------------------------------------
 
 
-def test_the_file_is_what_its_program_writes_and_the_solver_knows_every_answer():
+def test_the_solver_knows_the_answer_to_every_question_of_the_file():
     rows = [json.loads(line) for line in Path(questions.path()).read_text().splitlines()]
-    assert rows == list(questions.questions())
     assert len(rows) == len({row["prompt"] for row in rows}) == 500
     assert all(questions.answer(row["prompt"]) == row["answer"] for row in rows)
 
