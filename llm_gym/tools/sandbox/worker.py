@@ -230,14 +230,15 @@ def _wrapper(isolation: str, paths: Sequence[str]) -> list[str]:
     command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-add", "ALL"]
     # Only the worker reads the inner half: children are forked after it has been loaded.
     inner = str(Path(__file__).parent / "inside")
-    for path in [*paths, inner]:
+    bound = [*paths, inner]
+    for path in bound:
         command += ["--ro-bind", path, path]
     for path in filter(os.path.exists, DEVICES):
         command += ["--dev-bind", path, path, "--remount-ro", path]
     for path in ("/lib", "/lib64", "/bin"):
         if os.path.islink(path):
             command += ["--symlink", os.readlink(path), path]
-    if not any(path.startswith("/tmp/") for path in paths):
+    if not any(path.startswith("/tmp/") for path in bound):
         command += ["--symlink", FOLDER, "/tmp"]
     command += ["--dir", FOLDER, "--remount-ro", "/", "--chdir", "/", "--hostname", "sandbox"]
     return command

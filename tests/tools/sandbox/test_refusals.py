@@ -6,7 +6,7 @@ import pytest
 
 from llm_gym.cli import main
 from llm_gym.core.errors import ConfigError
-from llm_gym.tools.sandbox import Sandbox, SandboxError, check, shared
+from llm_gym.tools.sandbox import Sandbox, SandboxError, check, shared, worker
 from llm_gym.tools.sandbox.check import PROBES, Finding
 from llm_gym.tools.sandbox.process import describe_exit
 from tests.tools.sandbox.sandboxes import ISOLATED, refusal
@@ -29,6 +29,15 @@ def test_it_refuses_to_run_where_code_cannot_be_isolated(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(SandboxError, match=r'bwrap is not there.*isolation="none"'):
         Sandbox().run("print(1)")
+
+
+@pytest.mark.parametrize("place", ["/tmp/checkout", "/home/me"])
+def test_bubblewrap_makes_no_link_where_this_package_is_bound(monkeypatch, place):
+    monkeypatch.setattr(worker, "__file__", f"{place}/worker.py")
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/bwrap")
+    command = worker._wrapper("bubblewrap", ["/usr"])
+    assert f"{place}/inside" in command
+    assert ("/tmp" in command) is (place == "/home/me")
 
 
 def test_auto_runs_isolated_or_not_at_all():

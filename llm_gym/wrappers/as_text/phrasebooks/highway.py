@@ -1,5 +1,6 @@
 """The phrasebook of highway-env: who is who, and how far a number is."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,15 +10,8 @@ from gymnasium import spaces
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
 from llm_gym.wrappers.as_text.phrasebooks.observations import number
 
-_WORDS = {
-    "x": "ahead",
-    "y": "to the right",
-    "vx": "speed ahead",
-    "vy": "speed to the right",
-    "heading": "heading",
-    "cos_h": "cosine of the heading",
-    "sin_h": "sine of the heading",
-}
+_ROAD = {"x": "ahead", "y": "to the right", "vx": "speed ahead", "vy": "speed to the right"}
+_MAP = {"x": "east", "y": "south", "vx": "speed east", "vy": "speed south"}
 _UNITS = {"x": " m", "y": " m", "vx": " m/s", "vy": " m/s"}
 _GOAL = {
     "observation": "You are at",
@@ -30,14 +24,15 @@ class HighwayWords(Phrasebook):
 
     def rules_text(self) -> str:
         told = [super().rules_text(), "You drive a car."]
-        if self._features() and not self._is_goal():
-            absolute = getattr(self.game.observation_type, "absolute", False)
+        if self._features():
             told.append(
-                "Other vehicles are told from where the road begins."
-                if absolute
+                "Places are metres east and south of one point."
+                if self._is_map()
                 else "Other vehicles are told as seen from yours: ahead and to the right of it "
                 "are positive, and speeds are how much faster they are."
             )
+        if "cos_h" in self._features():
+            told.append("A heading is in degrees clockwise from east.")
         return " ".join(told)
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
@@ -79,6 +74,9 @@ class HighwayWords(Phrasebook):
         space = self.env.observation_space
         return isinstance(space, spaces.Dict) and {"desired_goal"} <= set(space.spaces)
 
+    def _is_map(self) -> bool:
+        return self._is_goal() or bool(getattr(self.game.observation_type, "absolute", False))
+
     def _metres(self, name: str, value: float) -> float:
         """Return a scaled number in metres, or metres per second, where the scale is known."""
         ranges = getattr(self.game.observation_type, "features_range", None) or {}
@@ -88,9 +86,13 @@ class HighwayWords(Phrasebook):
         return float(low + (value + 1.0) / 2.0 * (high - low))
 
     def _row(self, names: Sequence[str], values: Sequence[float]) -> str:
+        words, row = _MAP if self._is_map() else _ROAD, dict(zip(names, values, strict=True))
+        if {"cos_h", "sin_h"} <= row.keys():
+            angle = math.atan2(row.pop("sin_h"), row.pop("cos_h"))
+            row["heading"] = round(math.degrees(angle)) % 360
         return ", ".join(
-            f"{_WORDS.get(name, name)} {number(round(float(x), 2))}{_UNITS.get(name, '')}"
-            for name, x in zip(names, values, strict=True)
+            f"{words.get(name, name)} {number(round(float(x), 2))}{_UNITS.get(name, '')}"
+            for name, x in row.items()
         )
 
     def _action_names(self) -> Sequence[str] | None:

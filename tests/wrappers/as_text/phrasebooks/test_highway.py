@@ -44,18 +44,19 @@ class Road(Generic):
 class Parking(Generic):
     observation_space = spaces.Dict(
         {
-            key: spaces.Box(-np.inf, np.inf, (3,))
+            key: spaces.Box(-np.inf, np.inf, (4,))
             for key in ("achieved_goal", "desired_goal", "observation")
         }
     )
     action_space = spaces.Box(-1, 1, (2,), np.float32)
 
     def __init__(self):
-        self.observation_type = SimpleNamespace(features=["x", "y", "cos_h"], scales=[100, 100, 1])
+        features = ["x", "y", "cos_h", "sin_h"]
+        self.observation_type = SimpleNamespace(features=features, scales=[100, 100, 1, 1])
         self.action_type = SimpleNamespace(lateral=True, longitudinal=True)
 
     def reset(self, *, seed=None, options=None):
-        here, goal = np.array([0.1, 0.0, 6.1e-17]), np.array([0.2, 0.14, 1.0])
+        here, goal = np.array([0.1, 0.0, 6.1e-17, -1.0]), np.array([0.2, 0.14, 1.0, 0.0])
         return {"observation": here, "achieved_goal": here, "desired_goal": goal}, {}
 
 
@@ -77,9 +78,10 @@ def test_a_goal_is_told_in_metres_and_the_pedals_have_names():
     env = AsText(Parking(), phrasebook=WORDS, rules="system")
     text, _ = env.reset(seed=0)
     assert text.splitlines() == [
-        "You are at: ahead 10 m, to the right 0 m, cosine of the heading 0.",
-        "Your goal is: ahead 20 m, to the right 14 m, cosine of the heading 1.",
+        "You are at: east 10 m, south 0 m, heading 270.",
+        "Your goal is: east 20 m, south 14 m, heading 0.",
     ]
+    assert "degrees clockwise from east" in env.system_prompt
     assert "acceleration from -1 to 1, steering from -1 to 1" in env.system_prompt
 
 
