@@ -7,8 +7,12 @@ on 64 episodes of 1,024 tokens. ``ratio`` is our speed over the loop's, ``memory
 *fits.* One update of random weights of a size: all weights, with checkpointing, with LoRA. Seconds,
 peak, and what ``memory_plan`` said before.
 
+*prefix.* ``PPO.update`` on sequences of 256 ids that begin alike, beside the same update with every
+sequence read whole. ``ratio`` is how much faster sharing is.
+
     python -m benchmarks.learn.train_gpu update --model FOLDER
     python -m benchmarks.learn.train_gpu fits
+    python -m benchmarks.learn.train_gpu prefix --sizes tiny   # on a CPU, too
 
 Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for another place).
 """
@@ -16,13 +20,15 @@ Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for anoth
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -34,7 +40,9 @@ from llm_gym_agents import ConfigStore
 from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.distributed.memory_plan import GIB, MemoryPlan, plan_memory
 from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.model import policy_value
 from llm_gym_agents.model.load import ModelShape
+from llm_gym_agents.rollouts.rollout_data import RolloutData
 
 RESULT = RESULTS / "train_gpu.json"
 TURNS, PROMPT, REPLY = 8, 96, 32
@@ -74,12 +82,14 @@ def measured(run: Callable[[], Any], repeats: int) -> dict[str, float]:
     if DEVICE == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
+    # On a CPU others may be at work as well.
+    now = perf_counter if DEVICE == "cuda" else process_time
     for _ in range(repeats):
-        start = perf_counter()
+        start = now()
         run()
         if DEVICE == "cuda":
             torch.cuda.synchronize()
-        seconds.append(perf_counter() - start)
+        seconds.append(now() - start)
     peak = torch.cuda.max_memory_allocated() / GIB if DEVICE == "cuda" else 0.0
     return {"seconds": statistics.median(seconds), "peak_gib": peak}
 
@@ -174,6 +184,41 @@ def update_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield row
 
 
+# --- shared prefixes ----------------------------------------------------------------------------
+
+CASES = {"half of the ids": (128, 512), "groups of eight": (192, 8), "nothing": (0, 1)}
+"""What is shared → ids at the beginning, and sequences that have the same ones."""
+
+
+def alike(vocabulary: int, episodes: int, shared: int, group: int) -> RolloutData:
+    """Return episodes of one turn, 192 ids read and 64 sampled, that begin alike."""
+    data = batch(vocabulary, episodes, 1, 192, 64)
+    rows = data.ids_S.view(episodes, 256)
+    for first in range(0, episodes, group):
+        rows[first : first + group, :shared] = rows[first, :shared]
+    return data
+
+
+def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for name in args.sizes:
+        for case, (shared, group) in CASES.items():
+            config = settings(args.episodes, args.micro[0])
+            config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
+            learner = Learner.from_config(config, prepare_lm(config, load(name)))
+            learner.use_cuda_graphs()
+            data = alike(learner.lm.config.vocab_size, args.episodes, shared, group)
+            update = functools.partial(learner.ppo.update, data)
+            once = measured(update, args.repeats)
+            with mock.patch.object(policy_value, "share_prefixes", return_value=None):
+                whole = measured(update, args.repeats)
+            del learner, update
+            free()
+            row = {"model": name, "shared": case, "once": once, "whole": whole}
+            row["ratio"] = whole["seconds"] / once["seconds"]
+            print(f"{name} {case}: {row['ratio']:.2f} times as fast", flush=True)
+            yield row
+
+
 # --- what fits ----------------------------------------------------------------------------------
 
 
@@ -225,7 +270,7 @@ def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("part", choices=("update", "fits"))
+    parser.add_argument("part", choices=("update", "prefix", "fits"))
     parser.add_argument("--model", help="a folder with real weights")
     parser.add_argument("--sizes", nargs="*", default=None, choices=SIZES)
     parser.add_argument("--episodes", type=int, default=None)
@@ -234,10 +279,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
     if args.sizes is None:
-        args.sizes = {"update": ["0.5B", "1.5B"], "fits": ["0.5B", "1.5B", "7B"]}[args.part]
-    args.episodes = args.episodes or {"update": 64, "fits": 16}[args.part]
+        args.sizes = ["0.5B", "1.5B", "7B"] if args.part == "fits" else ["0.5B", "1.5B"]
+    args.episodes = args.episodes or {"update": 64, "prefix": 256, "fits": 16}[args.part]
     rows = []
-    for row in {"update": update_rows, "fits": fit_rows}[args.part](args):
+    parts = {"update": update_rows, "prefix": prefix_rows, "fits": fit_rows}
+    for row in parts[args.part](args):
         rows.append(row)
         keep(args.out, args.part, rows)  # after each: a later one may take the machine's last hour
 

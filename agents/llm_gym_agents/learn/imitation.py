@@ -110,8 +110,9 @@ def _backward(
     learned = sum(len(turn.reply_ids) for talk in batch for turn in talk)
     total = 0.0
     for part in _parts(batch, micro_batch_tokens):
-        inputs = (each.to(model.device) for each in _inputs(part))
-        loss = -model(*inputs, entropy="none").log_prob_T.sum() / learned
+        ids_S, lengths_Q, *asked = _inputs(part)
+        asked = [each.to(model.device) for each in asked]
+        loss = -model(ids_S, lengths_Q, *asked, entropy="none").log_prob_T.sum() / learned
         loss.backward()
         total += float(loss.detach())
     return total

@@ -252,7 +252,7 @@ class PPO:
         if "old_log_prob" not in batch:  # the only pass of the update has given them
             batch["old_log_prob"] = self.ranks.all_sum(self._seen_T).cpu()
         tries = 0
-        while (kl := self._moved(packer, batch, episodes)) > self.trust.bound:
+        while (kl := self._moved(packer, batch, episodes)) > self.trust.bound and tries < TRIES:
             tries += 1
             self.trust.shorten(kl if tries < TRIES else math.inf)
         self.trust.adapt(kl, shortened=tries > 0)

@@ -118,12 +118,12 @@ class BatchScorer:
 def _truncated_positions(pack: Pack) -> Tensor:
     """Return the positions at which truncated episodes are bootstrapped."""
     positions_B = pack.bootstrap_M[pack.bootstrap_M != NO_POSITION]
-    return positions_B.to(pack.ids_S.device, non_blocking=True)
+    return positions_B.to(pack.token_T.device, non_blocking=True)
 
 
 def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:
     """Scatter the scores of a pack into those of the batch."""
-    device = pack.ids_S.device
+    device = pack.token_T.device
     index_T = pack.index_T.to(device, non_blocking=True)
     for name, table in found.items():
         if (values := read.get(name)) is None:

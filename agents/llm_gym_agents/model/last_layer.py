@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from llm_gym_agents.model.packed_attention import Packing
+from llm_gym_agents.model.packed_attention import Packing, pad
 
 LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 """Layers with this structure; a test compares each with its own forward."""
@@ -68,7 +68,7 @@ class _Asked:
     def __init__(self, position_P: Tensor, packing: Packing) -> None:
         self.position_P, self.packing = position_P, packing
         slot_P = packing.slot_S[position_P]
-        row_P, within_P = slot_P // packing.longest, slot_P % packing.longest
+        row_P, within_P = slot_P // packing.longest, packing.position_S[position_P]
         count_Q = torch.bincount(row_P, minlength=packing.rows)
         self.most = int(count_Q.max())
         # The rank of each within its sequence; positions come in any order.
@@ -79,8 +79,8 @@ class _Asked:
         # Padding attends to the first id; its result is unused.
         within = torch.zeros(packing.rows * self.most, dtype=torch.int64)
         within[self.slot_P] = within_P
-        sees = torch.arange(packing.longest) <= within.unsqueeze(-1)
-        self.mask = sees.view(packing.rows, 1, self.most, packing.longest)
+        sees = torch.arange(packing.most_keys) <= within.unsqueeze(-1)
+        self.mask = sees.view(packing.rows, 1, self.most, packing.most_keys)
 
 
 def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -> Tensor:
@@ -117,16 +117,10 @@ def _attend(
     query_PHD: Tensor, key_SHD: Tensor, value_SHD: Tensor, asked: _Asked, scaling: float
 ) -> Tensor:
     packing = asked.packing
-
-    def spread(x_HD: Tensor, slot: Tensor, longest: int) -> Tensor:
-        empty = x_HD.new_zeros(packing.rows * longest, *x_HD.shape[1:])
-        x_QLHD: Tensor = empty.index_copy_(0, slot, x_HD).unflatten(0, (packing.rows, longest))
-        return x_QLHD.transpose(1, 2)
-
     out_QHAD = F.scaled_dot_product_attention(
-        spread(query_PHD, asked.slot_P, asked.most),
-        spread(key_SHD, packing.slot_S, packing.longest),
-        spread(value_SHD, packing.slot_S, packing.longest),
+        pad(query_PHD, asked.slot_P, packing.rows, asked.most),
+        packing.pad_keys(key_SHD),
+        packing.pad_keys(value_SHD),
         attn_mask=asked.mask,
         scale=scaling,
         enable_gqa=query_PHD.shape[1] != key_SHD.shape[1],

@@ -6,7 +6,11 @@ that; elsewhere queries, keys and values are padded to ``[sequences, longest]`` 
 plugs into transformers as an attention implementation, switched on only while a packed batch is
 read, so the same module can generate with its usual attention in between.
 
-Shapes: S ids of all sequences, Q sequences, L the longest, H heads, D of one head.
+Sequences may share prefixes (``model.shared_prefix``). A shared id is read once, as part of one
+sequence, and is a key of all others.
+
+Shapes: S ids that are read, K keys of all sequences (S unless prefixes are shared), Q sequences, L
+the longest, H heads, D of one head.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +37,23 @@ _config: ContextVar[Any] = ContextVar("config")
 
 
 @dataclass(frozen=True, slots=True)
+class SharedKeys:
+    """What sequences that share prefixes attend to."""
+
+    index_K: Tensor
+    """The id of each key."""
+    padded_QL: Tensor
+    """The same, padded to ``[Q, L]`` and flattened."""
+    starts: Tensor
+    """Where the keys of each sequence begin, and where the last ones end, as int32."""
+    longest: int
+    position_S: Tensor
+    """Position of each id in its sequence."""
+    masks: dict[int | None, Tensor] = field(default_factory=dict)
+    """By window, as all layers use the same ones."""
+
+
+@dataclass(frozen=True, slots=True)
 class Packing:
     """Where each id of a packed batch belongs."""
 
@@ -42,11 +63,17 @@ class Packing:
     starts: Tensor
     """Where each sequence begins, and where the last one ends, as int32."""
     longest: int
+    shared: SharedKeys | None = None
+    """None where each sequence attends to its own ids only."""
     keep: Keep | None = None
     """Receives the keys and values of each layer, for a cache."""
 
     def kept_by(self, keep: Keep) -> Packing:
         return replace(self, keep=keep)
+
+    def sharing(self, shared: SharedKeys) -> Packing:
+        """Return the same packing of sequences that share keys."""
+        return replace(self, shared=shared)
 
     @classmethod
     def of(
@@ -70,12 +97,48 @@ class Packing:
     @property
     def position_S(self) -> Tensor:
         """Position of each id in its own sequence."""
-        return self.slot_S % self.longest
+        return self.slot_S % self.longest if self.shared is None else self.shared.position_S
 
     @property
-    def is_dense(self) -> bool:
-        """Whether all sequences have one length, so that nothing is padded."""
-        return self.slot_S.numel() == self.rows * self.longest
+    def most_keys(self) -> int:
+        """Keys of the sequence that has most."""
+        return self.longest if self.shared is None else self.shared.longest
+
+    def pad(self, x_SHD: Tensor) -> Tensor:
+        """Return queries as ``[Q, H, L, D]``."""
+        if len(x_SHD) == self.rows * self.longest:  # sequences of one length are not padded
+            return x_SHD.unflatten(0, (self.rows, self.longest)).transpose(1, 2)
+        return pad(x_SHD, self.slot_S, self.rows, self.longest)
+
+    def pad_keys(self, x_SHD: Tensor) -> Tensor:
+        """Return keys or values as ``[Q, H, L, D]``."""
+        if self.shared is None:
+            return self.pad(x_SHD)
+        x_QLHD = x_SHD.index_select(0, self.shared.padded_QL).unflatten(0, (self.rows, -1))
+        return x_QLHD.transpose(1, 2)
+
+
+def pad(x_SHD: Tensor, slot_S: Tensor, rows: int, longest: int) -> Tensor:
+    """Return rows of ``x_SHD`` at their slots of ``[Q, H, L, D]``, and 0 elsewhere."""
+    empty = x_SHD.new_zeros(rows * longest, *x_SHD.shape[1:])
+    x_QLHD: Tensor = empty.index_copy_(0, slot_S, x_SHD).unflatten(0, (rows, longest))
+    return x_QLHD.transpose(1, 2)
+
+
+class _TakeKeys(torch.autograd.Function):
+    """Keys by index. The gradient of a key that many sequences share is summed in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, x_SHD: Tensor, index_K: Tensor) -> Tensor:
+        ctx.save_for_backward(index_K)
+        ctx.shape = x_SHD.shape
+        return x_SHD.index_select(0, index_K)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (index_K,), grad_KHD = ctx.saved_tensors, grads[0]
+        total_SHD = grad_KHD.new_zeros(ctx.shape, dtype=torch.float32)
+        return total_SHD.index_add_(0, index_K, grad_KHD.float()).to(grad_KHD.dtype), None
 
 
 def _rows(lengths_Q: Tensor) -> Tensor:
@@ -153,7 +216,9 @@ def packed_attention(
     query_SHD, key_SHD, value_SHD = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))
     if packing.keep is not None:
         packing.keep(int(module.layer_idx), key_SHD, value_SHD)  # type: ignore[arg-type]
-    window = None if sliding_window is None or sliding_window >= packing.longest else sliding_window
+    window = (
+        None if sliding_window is None or sliding_window >= packing.most_keys else sliding_window
+    )
     if query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and dropout == 0.0:
         out_SHD = _varlen(query_SHD, key_SHD, value_SHD, packing, scaling, window)
     else:
@@ -170,33 +235,35 @@ def _padded(
     dropout: float,
     window: int | None,
 ) -> Tensor:
-    rows, longest = packing.rows, packing.longest
-
-    def spread(x_SHD: Tensor) -> Tensor:
-        if not packing.is_dense:
-            empty = x_SHD.new_zeros(rows * longest, *x_SHD.shape[1:])
-            x_SHD = empty.index_copy_(0, packing.slot_S, x_SHD)
-        x_QLHD: Tensor = x_SHD.unflatten(0, (rows, longest))
-        return x_QLHD.transpose(1, 2)
-
+    causal = window is None and packing.shared is None
     out_QHLD = F.scaled_dot_product_attention(
-        spread(query_SHD),
-        spread(key_SHD),
-        spread(value_SHD),
-        attn_mask=None if window is None else _window_mask(longest, window, query_SHD.device),
-        is_causal=window is None,
+        packing.pad(query_SHD),
+        packing.pad_keys(key_SHD),
+        packing.pad_keys(value_SHD),
+        attn_mask=None if causal else _mask(packing, window, query_SHD.dtype),
+        is_causal=causal,
         dropout_p=dropout,
         scale=scaling,
         enable_gqa=query_SHD.shape[1] != key_SHD.shape[1],
     )
     out_SHD = out_QHLD.transpose(1, 2).flatten(0, 1)
-    return out_SHD if packing.is_dense else out_SHD.index_select(0, packing.slot_S)
+    return out_SHD if len(out_SHD) == len(query_SHD) else out_SHD.index_select(0, packing.slot_S)
 
 
-def _window_mask(longest: int, window: int, device: torch.device) -> Tensor:
-    at = torch.arange(longest, device=device)
-    back = at[:, None] - at[None, :]
-    return (back >= 0) & (back < window)
+def _mask(packing: Packing, window: int | None, dtype: torch.dtype) -> Tensor:
+    """Return 0 where a query sees a key, else -inf; padding sees the first key, unused."""
+    known = {} if packing.shared is None else packing.shared.masks
+    if window not in known:
+        at_L = torch.arange(packing.most_keys, device=packing.slot_S.device)
+        position = at_L
+        if packing.shared is not None:
+            padded_QL = at_L.new_zeros(packing.rows * packing.longest)
+            padded_QL.index_copy_(0, packing.slot_S, packing.position_S)
+            position = padded_QL.view(packing.rows, 1, packing.longest)
+        back = position.unsqueeze(-1) - at_L
+        hidden = back < 0 if window is None else (back < 0) | (back >= window)
+        known[window] = torch.zeros_like(back, dtype=dtype).masked_fill_(hidden, float("-inf"))
+    return known[window]
 
 
 def _varlen(
@@ -208,15 +275,21 @@ def _varlen(
     window: int | None,
 ) -> Tensor:
     # The kernel behind ``torch.nn.attention.varlen.varlen_attn``, whose Python wrapper costs a
-    # tenth of a small model's update. It handles grouped key heads itself.
+    # tenth of a small model's update. It handles grouped key heads itself. The last query of a
+    # sequence is that of its last key, so a sequence may have fewer queries than keys.
+    keys_from, most_keys = packing.starts, packing.longest
+    if (shared := packing.shared) is not None:
+        take: Any = _TakeKeys.apply  # untyped in torch
+        key_SHD, value_SHD = (take(each, shared.index_K) for each in (key_SHD, value_SHD))
+        keys_from, most_keys = shared.starts, shared.longest
     out_SHD: Tensor = torch.ops.aten._flash_attention_forward(
         query_SHD.contiguous(),
         key_SHD.contiguous(),
         value_SHD.contiguous(),
         packing.starts,
-        packing.starts,
+        keys_from,
         packing.longest,
-        packing.longest,
+        most_keys,
         0.0,
         True,
         False,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -25,6 +26,7 @@ from llm_gym_agents.model.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.model.lean_layers import lean_layers
 from llm_gym_agents.model.packed_attention import Packing, packed
 from llm_gym_agents.model.precision import computing_in, narrow_stream, uncached, without_dropout
+from llm_gym_agents.model.shared_prefix import WORTH, WORTH_GRAPHS, share_prefixes
 
 CriticKind = Literal["shared", "detached", "separate", "none"]
 
@@ -110,7 +112,7 @@ class PolicyValueModel(nn.Module):
         """Score sampled tokens.
 
         Args:
-            ids_S: All sequences, one after another.
+            ids_S: All sequences, one after another; best on the CPU, where prefixes are compared.
             sequence_lengths_Q: Ids of each sequence.
             position_T: Index into ``ids_S`` of the position that predicts each token.
             token_T: The tokens.
@@ -119,10 +121,10 @@ class PolicyValueModel(nn.Module):
         """
         if self.lm.training:  # after ``train()``, or a new model
             without_dropout(self)
-        with computing_in(self.compute_dtype, ids_S.device):
+        with computing_in(self.compute_dtype, self.device):
             asked_P = position_T if bootstrap_B is None else torch.cat([position_T, bootstrap_B])
-            packed_ids = ids_S, sequence_lengths_Q
-            hidden_PC = self._read(self.lm.base_model, "policy", *packed_ids, asked_P)
+            read = self._reader(ids_S, sequence_lengths_Q, asked_P)
+            hidden_PC = read(self.lm.base_model, "policy")
             log_prob_T, entropy_T = token_log_probs(
                 Head.of(self.lm),
                 hidden_PC[: len(token_T)],
@@ -131,7 +133,7 @@ class PolicyValueModel(nn.Module):
                 entropy=entropy,
             )
             if self.critic_lm is not None:
-                hidden_PC = self._read(self.critic_lm, "critic", *packed_ids, asked_P)
+                hidden_PC = read(self.critic_lm, "critic")
         if self.value_head is None:
             return TokenScores(log_prob_T, entropy_T, None, None)
         if self.critic == "detached":
@@ -140,19 +142,28 @@ class PolicyValueModel(nn.Module):
         tokens = len(token_T)
         return TokenScores(log_prob_T, entropy_T, values[:tokens], values[tokens:])
 
-    def _read(
-        self, trunk: Any, name: str, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor
-    ) -> Tensor:
-        """Return the trunk's last hidden state at ``asked_P``."""
-        if name in self.graph_caches:
-            hidden_SC = self.graph_caches[name].hidden(ids_S, sequence_lengths_Q)
-            if hidden_SC is not None:
-                return hidden_SC[asked_P]
-        packing = Packing.of(sequence_lengths_Q, ids_S.device)
-        if not is_worth_it(trunk, len(ids_S), len(asked_P)):
-            return hidden_states(trunk, ids_S, packing)[asked_P]
-        with last_layer_at(trunk, asked_P, packing):
-            return hidden_states(trunk, ids_S, packing)
+    def _reader(
+        self, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor
+    ) -> Callable[[Any, str], Tensor]:
+        """Return what gives the last hidden state of a trunk at ``asked_P``."""
+        worth = WORTH_GRAPHS if self.graph_caches else WORTH
+        shared = share_prefixes(ids_S, sequence_lengths_Q, self.device, worth)
+        ids_S = ids_S.to(self.device, non_blocking=True)
+        if shared is not None:
+            ids_S, asked_P = shared.ids_U, shared.place_S[asked_P]
+
+        def read(trunk: Any, name: str) -> Tensor:
+            if name in self.graph_caches and shared is None:
+                hidden_SC = self.graph_caches[name].hidden(ids_S, sequence_lengths_Q)
+                if hidden_SC is not None:
+                    return hidden_SC[asked_P]
+            packing = shared.packing if shared else Packing.of(sequence_lengths_Q, self.device)
+            if not is_worth_it(trunk, len(ids_S), len(asked_P)):
+                return hidden_states(trunk, ids_S, packing)[asked_P]
+            with last_layer_at(trunk, asked_P, packing):
+                return hidden_states(trunk, ids_S, packing)
+
+        return read
 
 
 def hidden_states(trunk: Any, ids_S: Tensor, packing: Packing) -> Tensor:

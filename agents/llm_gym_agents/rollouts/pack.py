@@ -23,8 +23,8 @@ class Pack(NamedTuple):
     """Some episodes of a batch; positions count from the pack's first id."""
 
     ids_S: Tensor
+    """On the CPU, like the lengths: the model compares prefixes before it reads."""
     sequence_lengths_Q: Tensor
-    """On the CPU, so that nothing waits for a GPU."""
     position_T: Tensor
     token_T: Tensor
     bootstrap_M: Tensor
@@ -37,7 +37,7 @@ class Pack(NamedTuple):
 
     def to(self, device: torch.device) -> Pack:
         """Return the pack with the model's inputs on ``device``."""
-        read = ("ids_S", "position_T", "token_T")
+        read = ("position_T", "token_T")
         there = {name: getattr(self, name).to(device, non_blocking=True) for name in read}
         return self._replace(**there)
 
@@ -218,7 +218,7 @@ class PPOBatch(TensorClass):
 
 def micro_batch(pack: Pack, batch: TensorDict, weights_T: Tensor) -> PPOBatch:
     """Return the micro-batch of a pack; ``batch`` holds the fields per token."""
-    device = pack.ids_S.device
+    device = pack.token_T.device
     own = batch[pack.index_T]
     return PPOBatch(
         **{name: own[name].to(device, non_blocking=True) for name in own.keys()},  # noqa: SIM118

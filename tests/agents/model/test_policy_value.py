@@ -129,8 +129,6 @@ def test_packing_knows_each_place():
     packing = Packing.of(torch.tensor([2, 3]))
     assert packing.position_S.tolist() == [0, 1, 0, 1, 2]
     assert packing.slot_S.tolist() == [0, 1, 3, 4, 5]
-    assert not packing.is_dense
-    assert Packing.of(torch.tensor([2, 2])).is_dense
 
 
 def test_attention_softcapping_is_refused_in_a_sentence():

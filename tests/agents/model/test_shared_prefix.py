@@ -1,0 +1,161 @@
+"""What sequences share is read once, and numbers and gradients are those of whole sequences."""
+
+import itertools
+
+import pytest
+import torch
+
+from llm_gym_agents.model import policy_value as model_module
+from llm_gym_agents.model.lean_layers import recompute_contexts
+from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.model.shared_prefix import share_prefixes
+from tests.agents.tiny import tiny_model
+from tests.agents.work import TensorWork
+
+CPU = torch.device("cpu")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gpt2")
+RULES = list(range(1, 21))
+TREE = (
+    [*RULES, 30, 31, 32],
+    [9, 8, 7, 6],
+    [*RULES, 30, 31, 33, 34],
+    [*RULES, 30, 31, 33, 34],
+    [*RULES, 40],
+    RULES,
+)
+"""Rules that five of six begin with, a longer prefix of three, one twice, one that is a prefix."""
+
+
+def packed(rows):
+    return torch.tensor([each for row in rows for each in row]), torch.tensor([*map(len, rows)])
+
+
+def whole(found):
+    """The sequences as the layout holds them: each id at its place."""
+    return found.ids_U[found.place_S].tolist()
+
+
+def test_each_prefix_is_read_once_and_every_id_has_its_place():
+    ids, lengths = packed(TREE)
+    found = share_prefixes(ids, lengths, CPU)
+    assert whole(found) == ids.tolist()
+    assert len(found.ids_U) == 20 + 2 + 2 + 1 + 1 + 4  # rules, 30 31, 33 34, 32, 40, the other
+    ends = found.packing.shared.starts.tolist()
+    keys = found.ids_U[found.packing.shared.index_K].tolist()
+    read = [keys[a:b] for a, b in itertools.pairwise(ends)]
+    assert sorted(read) == sorted(map(list, TREE))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_trees_keep_every_sequence(seed):
+    random = torch.Generator().manual_seed(seed)
+
+    def number(most):
+        return int(torch.randint(1, most, (1,), generator=random))
+
+    rows = [
+        torch.randint(3, (number(12),), generator=random).tolist() for _ in range(number(9) + 1)
+    ]
+    rows += [[*row[: number(len(row) + 1)], number(3)] for row in rows]
+    ids, lengths = packed(rows)
+    found = share_prefixes(ids, lengths, CPU, worth=1.0)
+    assert whole(found) == ids.tolist()
+    tree = {tuple(row[: at + 1]) for row in rows for at in range(len(row))}
+    assert len(found.ids_U) == len(tree), "as many ids as a tree of all prefixes has nodes"
+
+
+def test_nothing_is_shared_where_it_would_not_pay():
+    assert share_prefixes(*packed([[1, 2, 3], [1, 5, 6], [7, 8, 9]]), CPU) is None
+    assert share_prefixes(*packed([[1, 2, 3]]), CPU) is None
+
+
+def asked():
+    ids, lengths = packed(TREE)
+    ends = lengths.cumsum(0)
+    # The last token of each sequence, the first after the rules, and further values.
+    position = torch.cat([ends - 2, torch.tensor([19, 46, 70])])
+    return ids, lengths, position, ids[position + 1], ends[:2] - 1
+
+
+def scores_and_gradients(model, inputs):
+    model.zero_grad()
+    scores = model(*inputs)
+    total = scores.log_prob_T.sum() + scores.entropy_T.sum() + scores.value_T.square().sum()
+    (total + scores.bootstrap_B.sum()).backward()
+    return scores, {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def both_ways(model, monkeypatch):
+    inputs = asked()
+    once = scores_and_gradients(model, inputs)
+    monkeypatch.setattr(model_module, "share_prefixes", lambda *_: None)
+    return once, scores_and_gradients(model, inputs)
+
+
+def assert_same(gradients, wanted):
+    for name, gradient in wanted.items():
+        near = 1e-5 * max(1.0, float(gradient.abs().max()))
+        torch.testing.assert_close(gradients[name], gradient, atol=near, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("few", [True, False], ids=["last layer at few", "plain"])
+def test_the_numbers_and_gradients_are_those_of_whole_sequences(family, few, monkeypatch):
+    torch.manual_seed(0)
+    if not few:
+        monkeypatch.setattr(model_module, "is_worth_it", lambda *_: False)
+    settings = {"attn_logit_softcapping": None} if family == "gemma2" else {}
+    model = PolicyValueModel(tiny_model(family, **settings), critic="shared")
+    torch.nn.init.normal_(model.value_head.weight)
+    once, every = both_ways(model, monkeypatch)
+    for one, other in zip(once[0], every[0], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+    assert_same(once[1], every[1])
+
+
+def test_a_separate_critic_and_gradient_checkpointing_share_as_well(monkeypatch):
+    torch.manual_seed(0)
+    model = PolicyValueModel(tiny_model(), critic="separate")
+    model.lm.gradient_checkpointing_enable(
+        gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": recompute_contexts}
+    )
+    model.lm.train()
+    torch.nn.init.normal_(model.value_head.weight)
+    once, every = both_ways(model, monkeypatch)
+    assert_same(once[1], every[1])
+
+
+def test_a_pass_makes_fewer_numbers(monkeypatch):
+    model, made = PolicyValueModel(tiny_model()), []
+    rows = [[*range(60), 100 + at, 7] for at in range(8)]
+    ids, lengths = packed(rows)
+    position = lengths.cumsum(0) - 2
+    for _ in range(2):
+        with TensorWork() as work:
+            model(ids, lengths, position, ids[position + 1]).log_prob_T.sum().backward()
+        made.append(work.numbers)
+        monkeypatch.setattr(model_module, "share_prefixes", lambda *_: None)
+    assert made[0] < 0.4 * made[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3"])
+def test_on_a_gpu_in_bfloat16_it_is_within_rounding(family, monkeypatch):
+    torch.manual_seed(0)
+    lm = tiny_model(family).cuda()
+    exact = PolicyValueModel(lm, critic="none", compute_dtype=torch.float32)
+    rough = PolicyValueModel(lm, critic="none", compute_dtype=torch.bfloat16)
+    rows = [[*range(60), 100 + at, 7, 8] for at in range(32)]
+    ids, lengths = packed(rows)
+    position = (lengths.cumsum(0) - 2).cuda()
+    token = torch.full((32,), 8, device="cuda")
+
+    def gradients(model):
+        model.zero_grad()
+        model(ids, lengths, position, token).log_prob_T.sum().backward()
+        return torch.cat([p.grad.flatten().float() for p in lm.parameters() if p.grad is not None])
+
+    once = gradients(rough)
+    monkeypatch.setattr(model_module, "share_prefixes", lambda *_: None)
+    every, wanted = gradients(rough), gradients(exact)
+    assert (once - wanted).norm() <= 1.2 * (every - wanted).norm() + 1e-4 * wanted.norm()
