@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-nightly test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos growth results-check lock platforms platforms-table clean
+.PHONY: help test test-slow test-all test-nightly test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons release-check lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos growth results-check lock platforms platforms-table clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -114,6 +114,9 @@ test-packages:  ## Install other environments into a venv of its own, and play t
 
 test-pythons:  ## Install and play the core with every other Python of this machine.
 	$(PYTHON) .ci/pythons.py
+
+release-check:  ## Build sdist and wheel, check them with twine, install them with every Python. URL=...
+	$(PYTHON) .ci/release.py $(if $(URL),--url $(URL))
 
 lint: $(DEV)
 	$(BIN)/ruff check .

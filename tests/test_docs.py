@@ -19,7 +19,7 @@ from llm_gym_agents.config import ConfigStore
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDES = [ROOT / name / "README.md" for name in ("agents", "benchmarks", "tests")]
-WRITTEN = [*PAGES, *GUIDES, ROOT / "SECURITY.md"]
+WRITTEN = [*PAGES, *GUIDES, *(ROOT / name for name in ("SECURITY.md", "AGENTS.md", "llms.txt"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 CODE = re.compile(r"^```bash\n(.*?)^```|`([^`\n]+)`", re.M | re.S)
 SHOWN = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
