@@ -154,23 +154,19 @@ class SingleField:
     from_json: Callable[[Any], Any]
 
     def write(self, name: str, value: Any) -> Any:
-        try:
-            return self.to_json(value)
-        except RecordError:  # it says more than we could
-            raise
-        except _ERRORS as error:
-            raise self.refuse(name, value) from error
+        return self._turn(self.to_json, name, value)
 
     def read(self, name: str, value: Any) -> Any:
+        return self._turn(self.from_json, name, value)
+
+    def _turn(self, convert: Callable[[Any], Any], name: str, value: Any) -> Any:
         try:
-            return self.from_json(value)
+            return convert(value)
         except RecordError:  # it says more than we could
             raise
         except _ERRORS as error:
-            raise self.refuse(name, value) from error
-
-    def refuse(self, name: str, value: Any) -> RecordError:
-        return RecordError(f"{name} must be {self.expected}, got {shorten(value)}")
+            wanted = f"{name} must be {self.expected}, got {shorten(value)}"
+            raise RecordError(wanted) from error
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.shared.directions import find_directions, ways_to_say
+from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 DIRECTIONS = ("up", "right", "down", "left")
 FAR = 10**6
@@ -91,20 +91,11 @@ def best_move(lake: str, at: int, slip: float, left: int, turns: int) -> str:
     return DIRECTIONS[max(range(4), key=merit)]
 
 
-_WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "walk"))
+parse_direction = direction_parser(DIRECTIONS, verbs=("go", "move", "walk"))
 _ROW = re.compile(r"^(?:[P.HG] )+[P.HG]$", re.MULTILINE)
 _SLIP = re.compile(r"With probability ([0-9.e-]+) the ice")
 _TURNS = re.compile(r"Turns left: (\d+)")
 _DRAWS = 20  # lakes drawn before a way is kept free on purpose
-
-
-def parse_direction(move: str) -> int | None:
-    """Return the direction in ``move`` (0 up, 1 right, 2 down, 3 left), or None.
-
-    >>> parse_direction("Up"), parse_direction("[go west]"), parse_direction("jump up")
-    (0, 3, None)
-    """
-    return _WAYS.get(move.lower())
 
 
 def draw_map(lake: str, size: int) -> str:

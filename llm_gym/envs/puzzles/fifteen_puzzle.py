@@ -13,7 +13,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.shared.directions import find_directions, ways_to_say
+from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 WIDTHS = (30, 100, 300, 1000, 3000)  # boards kept per depth: the wider, the shorter the plan
 
@@ -135,21 +135,12 @@ def _retrace(came: dict[bytes, tuple[bytes, int]], end: bytes) -> dict[bytes, in
 
 
 DIRECTIONS = ("up", "down", "left", "right")
-_WAYS = ways_to_say(DIRECTIONS, verbs=("move", "slide"))
+parse_slide = direction_parser(DIRECTIONS, verbs=("move", "slide"))
 _BEYOND = ("below", "above", "to the right of", "to the left of")  # where the tile must be
 _ROW = re.compile(r"^ *(?:\d+|_+)(?: +(?:\d+|_+))+$", re.MULTILINE)
 _TURNS = re.compile(r"Turns left: (\d+)")
 # Any arrangement can be solved in so many moves, with room for a player that is not perfect.
 _ENOUGH = {2: 6, 3: 40, 4: 120}
-
-
-def parse_slide(move: str) -> int | None:
-    """Return the direction in ``move`` (0 up, 1 down, 2 left, 3 right), or None.
-
-    >>> parse_slide("Up"), parse_slide("slide left"), parse_slide("[down]"), parse_slide("7")
-    (0, 2, 1, None)
-    """
-    return _WAYS.get(move.lower())
 
 
 def write_board(board: bytes, size: int) -> str:

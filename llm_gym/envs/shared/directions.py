@@ -1,7 +1,7 @@
 """The ways to say a direction, alike in all games that are played with four of them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from llm_gym.reading.moves import IDIOM, Named
 
@@ -25,17 +25,20 @@ _SAID = re.compile(
 )
 
 
-def ways_to_say(directions: Sequence[str], verbs: Sequence[str]) -> dict[str, int]:
-    """Return the moves, in lower case, that mean one of ``directions``, each with its place.
+def direction_parser(
+    directions: Sequence[str], verbs: Sequence[str]
+) -> Callable[[str], int | None]:
+    """Return what finds the place among ``directions`` of the one that a move names, or None.
 
-    >>> said = ways_to_say(("up", "right", "down", "left"), ["go"])
-    >>> said["up"], said["go east"], said["[down]"], said.get("push left")
+    >>> parse = direction_parser(("up", "right", "down", "left"), ["go"])
+    >>> parse("Up"), parse("go east"), parse("[down]"), parse("push left")
     (0, 1, 2, None)
     """
     said = {name: at for at, name in enumerate(directions)}
     said |= {_COMPASS[name]: at for name, at in said.items()}
     said |= {f"{verb} {name}": at for verb in verbs for name, at in said.items()}
-    return said | {f"[{name}]": at for name, at in said.items()}
+    said |= {f"[{name}]": at for name, at in said.items()}
+    return lambda move: said.get(move.lower())
 
 
 def find_directions(text: str) -> Iterator[Named]:

@@ -25,21 +25,12 @@ from llm_gym.envs.puzzles.game_2048.planner import (
     shifts,
     unpack,
 )
-from llm_gym.envs.shared.directions import find_directions, ways_to_say
+from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 DIRECTIONS = ("up", "down", "left", "right")
 _MOST_TURNS = 100_000  # tiles that are drawn beforehand
-_WAYS = ways_to_say(DIRECTIONS, verbs=("move", "slide"))
+parse_way = direction_parser(DIRECTIONS, verbs=("move", "slide"))
 _ROW = re.compile(r"^ *(?:\d+|\.)(?: +(?:\d+|\.)){3}$", re.MULTILINE)
-
-
-def parse_way(move: str) -> int | None:
-    """Return the direction in ``move`` (0 up, 1 down, 2 left, 3 right), or None.
-
-    >>> parse_way("Up"), parse_way("slide left"), parse_way("[down]"), parse_way("2")
-    (0, 2, 1, None)
-    """
-    return _WAYS.get(move.lower())
 
 
 @lru_cache(maxsize=ROW)

@@ -21,9 +21,9 @@ from llm_gym.envs.puzzles.sokoban.levels import (
     solution,
 )
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
-from llm_gym.envs.shared.directions import find_directions, ways_to_say
+from llm_gym.envs.shared.directions import direction_parser, find_directions
 
-_WAYS = ways_to_say(DIRECTIONS, verbs=("go", "move", "push"))
+parse_direction = direction_parser(DIRECTIONS, verbs=("go", "move", "push"))
 _WALL, _FLOOR, _GOAL, _BOX, _HOME, _PLAYER, _ON_GOAL = b"#.OX*PS"
 # What a cell becomes when a box or the player comes or goes; a cell not listed does not allow it.
 _WITH_BOX = {_FLOOR: _BOX, _GOAL: _HOME}
@@ -36,15 +36,6 @@ _WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]
 _JAMMED = [f"You cannot push the box {name}: there is no room behind it." for name in DIRECTIONS]
 _BITS = str.maketrans("01", "#.")
 _BOARD = re.compile(r"(?:^#(?: [#.OX*PS])+\n)+", re.MULTILINE)
-
-
-def parse_direction(move: str) -> int | None:
-    """Return the direction in ``move`` (0 up, 1 right, 2 down, 3 left), or None.
-
-    >>> parse_direction("Up"), parse_direction("[push west]"), parse_direction("pull up")
-    (0, 3, None)
-    """
-    return _WAYS.get(move.lower())
 
 
 def draw_board(level: Level) -> bytearray:
