@@ -3,9 +3,11 @@
 import importlib.metadata
 import io
 import json
+import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import gymnasium as gym
@@ -20,7 +22,7 @@ from llm_gym.core.errors import install_command
 from llm_gym.registry.suite import ENVS
 
 ROOT = Path(__file__).parents[2]
-ECHO = "llm_gym/Echo-v0"
+ECHO, GUESS = "llm_gym/Echo-v0", "llm_gym/GuessTheNumber-v0"
 
 
 def test_list_shows_every_environment_with_its_scores(capsys):
@@ -296,6 +298,26 @@ def test_what_is_no_move_costs_a_person_no_turn(monkeypatch, capsys):
     assert main(["play", ECHO, "--seed", "0"]) == 0
     assert not taken
     assert "Goodbye." in capsys.readouterr().out
+
+
+def test_a_line_is_edited_with_the_keys_of_a_terminal():
+    pytest.importorskip("readline")
+    terminal, end = pytest.importorskip("pty").openpty()
+    command = [sys.executable, "-m", "llm_gym.cli", "play", GUESS, "--seed", "0"]
+    child = subprocess.Popen(command, stdin=end, stdout=end, stderr=end, cwd=ROOT)
+    os.close(end)
+    told = b""
+    for typed in (b"0\x1b[D1\r", b"\x1b[A\r", b"quit\r"):  # left, then up
+        while not told.endswith(b"> "):
+            told += os.read(terminal, 1024)
+        os.write(terminal, typed)
+        told += os.read(terminal, 1)
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(terminal, 1024):
+            told += part
+    os.close(terminal)
+    assert child.wait(60) == 0
+    assert told.count(b"than 10.") == 2, told
 
 
 def test_a_question_mark_tells_what_is_known_of_the_moves(monkeypatch, capsys, tmp_path):

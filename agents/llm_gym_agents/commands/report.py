@@ -126,6 +126,9 @@ class RunReport:
             before=evaluation_metrics(before),
         )
         self.say(f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
+        if (at := trainer.schedule.solver_at()) is not None:
+            when = f"after iteration {at}" if at else "before the first iteration"
+            self.say(f"note: the solver's moves were imitated {when}")
         for note in after.mishaps():
             self.say(f"note: {note}")
         if self._judged:

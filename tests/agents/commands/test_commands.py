@@ -51,8 +51,11 @@ def test_the_smoke_run_of_the_recipe_does_everything_once(here, capsys):
 def test_a_second_run_gets_a_folder_of_its_own(here, capsys):
     (here / "runs/Echo-v0-smoke").mkdir(parents=True)
     (here / "runs/Echo-v0-smoke/metrics.jsonl").write_text('{"iteration": 1}\n')
-    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL]) == 0
-    assert "runs/Echo-v0-smoke-2 (curve.png)" in said(capsys)
+    solver = ("--warm-start.player", "solver")
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *solver]) == 0
+    text = said(capsys)
+    assert "runs/Echo-v0-smoke-2 (curve.png)" in text
+    assert "the solver's moves were imitated before the first iteration" in text
 
 
 def test_a_folder_that_was_asked_for_and_holds_a_run_is_left_alone(echo_run, capsys):
