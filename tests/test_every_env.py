@@ -24,6 +24,7 @@ import llm_gym
 from llm_gym.core.env import CommonArgs
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.core.splits import SPLITS, split_of
+from llm_gym.evaluate import checker
 from llm_gym.evaluate.checker import HOSTILE, INFO_KEYS, check_text_env
 from llm_gym.evaluate.fairness import splits_share_nothing
 from llm_gym.evaluate.scores import PLAYERS, published
@@ -62,7 +63,8 @@ def test_passes_gymnasiums_checker_with_every_render_mode(every_env, capsys):
     check_env(every_env.unwrapped)
 
 
-def test_keeps_the_contract(env):
+def test_keeps_the_contract(env, monkeypatch):
+    monkeypatch.setattr(checker, "EPISODES", 16)
     check_text_env(env)
 
 

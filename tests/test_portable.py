@@ -88,6 +88,7 @@ def test_play_reads_moves_from_a_pipe(tmp_path):
     assert "Turns left: 3" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_served_model_is_evaluated(tmp_path, endpoint):
     pytest.importorskip("httpx")
     game = ("eval", "llm_gym/GuessTheNumberEasy-v0", "--episodes", 2)

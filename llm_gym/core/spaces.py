@@ -6,6 +6,7 @@ outside the default, checking costs a set lookup per character, and the default
 ``Text`` (TorchRL, Gymnasium's batching) converts it too, and it fixes all three.
 """
 
+import copy
 import ctypes
 import multiprocessing
 import string
@@ -54,6 +55,12 @@ class AnyText(spaces.Text):
             raise ConfigError(f"max_length must not be negative, got {max_length}")
         super().__init__(max_length, min_length=0, charset=_SAMPLE_CHARS, seed=seed)
         self.examples = tuple(examples)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AnyText":
+        """Share the tables of characters, which nobody changes, among the rows of a vector."""
+        twin = copy.copy(self)
+        twin._np_random = copy.deepcopy(self._np_random, memo)
+        return twin
 
     @property
     def is_np_flattenable(self) -> bool:

@@ -54,6 +54,7 @@ def test_the_examples_in_docstrings_hold(path):
     assert not found.failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", figures.FIGURES)
 def test_a_figure_can_be_drawn_from_the_result_files(name, monkeypatch, tmp_path):
     monkeypatch.setattr(figures, "IMAGES", tmp_path)
@@ -78,6 +79,7 @@ def test_the_control_has_the_advantages_of_gae_on_other_tokens():
     assert torch.equal(control.returns_T, real.returns_T)
 
 
+@pytest.mark.slow
 def test_an_estimator_starts_from_the_warm_started_weights_and_reports_a_curve(tmp_path):
     from llm_gym_agents.distributed.build import build_lm
     from llm_gym_agents.run.checkpoint_weights import save_lm

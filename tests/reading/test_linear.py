@@ -16,7 +16,10 @@ PIECES = [
     "not ", "or else ", "I really ", "Wait. ", "a. No, wait, ", ", no", "no wait ", "? ", "\n",
     " \n", "\t", "User", "a b c\n", "- up\n", "~~", "\uff17", "\u7b54", "\U0001f600", "\ud800",
 ]  # fmt: skip
-GAMES = ("Maze", "GuessTheNumber", "Sudoku", "SearchQA")
+GAMES = (
+    "Maze", "SearchQA",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("GuessTheNumber", "Sudoku")),
+)  # fmt: skip
 
 
 class Counted:

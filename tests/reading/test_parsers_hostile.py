@@ -108,7 +108,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(PARSERS), st.one_of(st.text(), st.lists(PIECES, max_size=30).map("".join)))
 def test_any_text_is_read(parser, text):
     assert_sound(get_parser(parser).parse(text))

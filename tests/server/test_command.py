@@ -32,7 +32,9 @@ def command(*arguments, **variables):
         process.stdout.close()
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_it_serves_until_it_is_told_to_stop_and_then_ends_cleanly(sign):
     token = "a-token-of-sixteen-signs"
     env = "llm_gym/GuessTheNumber-v0"

@@ -55,6 +55,7 @@ def test_they_are_called_like_any_other(registry):
     assert registry.execute_tool("fail", text="x") == (False, "It is broken.")
 
 
+@pytest.mark.slow
 def test_the_tools_of_a_server_of_the_package_are_tools(tmp_path):
     pytest.importorskip("mcp")
     (tmp_path / "server.py").write_text(OF_THE_PACKAGE)
@@ -70,8 +71,10 @@ def test_the_tools_of_a_server_of_the_package_are_tools(tmp_path):
         server.call("add", {"a": 1, "b": 1})
 
 
-def test_the_time_of_a_call_is_a_setting_and_the_connection_ends_with_the_registry():
+def test_the_time_of_a_call_is_a_setting_and_the_connection_ends_with_the_registry(monkeypatch):
     pytest.importorskip("mcp")
+    for wait in ("PROCESS_TERMINATION_TIMEOUT", "FORCE_KILL_TIMEOUT"):  # until it is killed
+        monkeypatch.setattr(f"mcp.client.stdio.{wait}", 0.1, raising=False)
     registry = as_registry({"mcp": COMMAND, "timeout": 0.5})
     assert registry.execute_tool("sleep") == (False, "sleep took longer than 0.5 s.")
     registry.close()

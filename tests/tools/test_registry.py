@@ -201,7 +201,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.one_of(st.just("add"), st.text()), st.dictionaries(st.text(), JSON, max_size=3))
 def test_any_call_is_answered(name, params):
     success, result = ToolRegistry([Adder()]).execute_tool(name, **params)

@@ -102,7 +102,7 @@ VALUES = st.recursive(
 SCHEMAS = st.sampled_from([INTEGER, NUMBER, STRING, BOOLEAN, LIST, OBJECT, MAYBE, {}])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(VALUES, SCHEMAS)
 def test_what_fits_once_fits_for_good(value, schema):
     found = fit(value, schema)

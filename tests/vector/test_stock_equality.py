@@ -23,7 +23,7 @@ from tests.vector.odd import GUESS, MODES, Odd, assert_same, assert_same_batch
     ],
     ids=["odd", "guess", "guess cut after 2 steps"],
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_every_step_equals_that_of_the_stock_vector_env(mode, factory, data):
     n = data.draw(st.integers(1, 5))

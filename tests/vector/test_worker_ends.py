@@ -75,8 +75,11 @@ def run_script(folder, ending):
 
 @pytest.mark.parametrize(
     ("ending", "code"),
-    [("pass", 0), ("1 / 0", 1), ("sys.exit(7)", 7)],
-    ids=["end", "error", "exit"],
+    [
+        ("1 / 0", 1),
+        pytest.param("pass", 0, marks=pytest.mark.slow),
+        pytest.param("sys.exit(7)", 7, marks=pytest.mark.slow),
+    ],
 )
 def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
     script = run_script(tmp_path, ending)

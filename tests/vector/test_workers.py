@@ -188,6 +188,7 @@ def test_a_worker_that_dies_is_noticed_and_can_be_started_again(start):
         envs.step_rows({2: "c"})
 
 
+@pytest.mark.slow
 def test_a_death_hidden_by_a_child_that_holds_the_pipe_is_noticed(start):
     class Forks(Odd):
         def misbehave(self, command, rest):
@@ -255,7 +256,9 @@ def test_an_environment_may_have_processes_of_its_own(start):
     assert envs.step(["a"])[4]["code"].tolist() == [0]
 
 
-@pytest.mark.parametrize("moment", ["wait", "dumps", "WorkerProcess.send"])
+@pytest.mark.parametrize(
+    "moment", [pytest.param("wait", marks=pytest.mark.slow), "dumps", "WorkerProcess.send"]
+)
 def test_an_interrupted_call_is_not_answered_later(start, monkeypatch, moment):
     def interrupted(*args):
         if moment == "WorkerProcess.send" and args[0].rows == (0,):

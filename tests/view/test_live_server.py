@@ -36,6 +36,7 @@ def test_a_run_that_has_not_begun_is_followed_and_the_page_ends_with_it(tmp_path
         sources(url)
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_killed_leaves_no_page_behind(tmp_path):
     program = (
         "import os, sys\nfrom pathlib import Path\n"

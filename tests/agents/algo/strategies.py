@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from llm_gym_agents.algo import TokenStream
 
 # Torch's first calls are slow, so a deadline would only find the first example.
-examples = settings(deadline=None, max_examples=50)
+examples = settings(deadline=None, max_examples=25)
 
 NUMBERS = st.floats(-5.0, 5.0, width=32)
 FRACTIONS = st.sampled_from([0.0, 0.3, 0.95, 1.0])

@@ -76,7 +76,14 @@ def test_a_mistake_is_one_sentence_and_leaves_older_files_alone(
     assert (tmp_path / "episodes.jsonl").read_text() == "older"
 
 
-@pytest.mark.parametrize("player", ["random", "solver", "auto"])
+@pytest.mark.parametrize(
+    "player",
+    [
+        pytest.param("random", marks=pytest.mark.slow),
+        pytest.param("solver", marks=pytest.mark.slow),
+        "auto",
+    ],
+)
 def test_a_warm_start_alone_writes_a_model_that_can_be_loaded(tmp_path, player, capsys):
     out = tmp_path / "model"
     how = ("--warm-start.rounds", "1", "--warm-start.player", player, "--out", str(out))

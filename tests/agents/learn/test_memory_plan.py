@@ -126,7 +126,6 @@ def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
     [
         (None, "there"),
         ({"model_type": "nonsense"}, "there"),
-        ({"model_type": "t5"}, "T5Config"),
         ({"model_type": "mamba"}, "MambaConfig"),
     ],
 )

@@ -23,6 +23,7 @@ from tests.agents.odd import Tagged
 from tests.agents.rollouts.test_play import Diary, tasks
 from tests.agents.scripted import ScriptedEngine
 from tests.agents.tiny import tiny_model, tiny_tokenizer
+from tests.matrix import some_of
 
 STOPS = tuple(range(40))
 """Ids that end a reply: so many that replies are of very uneven length."""
@@ -312,8 +313,9 @@ def interrupt_step(collector):
     Interrupted.when[:] = [True]
 
 
-@pytest.mark.parametrize("interrupt", [interrupt_poll, interrupt_step])
-@pytest.mark.parametrize("sync_replies", [True, False])
+@pytest.mark.parametrize(
+    ("sync_replies", "interrupt"), some_of([True, False], [interrupt_poll, interrupt_step])
+)
 def test_an_interrupt_leaves_everything_usable(sync_replies, interrupt):
     Interrupted.when.clear()
     collector = make(sync_replies, env=Interrupted)

@@ -221,6 +221,7 @@ def test_its_tokenizer_knows_the_example_moves_and_the_answers(coin):
         assert tokenizer.convert_tokens_to_ids(word) != tokenizer.unk_token_id, word
 
 
+@pytest.mark.slow
 def test_it_is_taught_its_example_moves_trained_and_evaluated(coin, tmp_path):
     config = small(
         tmp_path,

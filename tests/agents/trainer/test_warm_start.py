@@ -106,6 +106,7 @@ def told(config, **kwargs):
     return trainer, said
 
 
+@pytest.mark.slow
 def test_auto_imitates_the_solver_where_chance_is_never_paid_and_says_so(tmp_path):
     config = echo(tmp_path, warm_start={"player": "auto"}, inference={"max_tokens": 24})
     config.environment.env_id = "llm_gym/TextToSQLEasy-v0"

@@ -88,7 +88,7 @@ def test_no_hostile_text_raises_or_leads_outside_the_space(space):
 
 
 @given(text=st.text(), name=st.sampled_from(sorted(ACTION_SPACES)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_text_at_all_raises(text, name):
     env = AsText(Echo(action_space=ACTION_SPACES[name]))
     env.reset(seed=0)
