@@ -9,6 +9,9 @@ MODEL ?= SmolLM2-135M-Instruct
 # A worker for each core, and each begins with a run of files, whose fixtures it shares.
 PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 
+# Every process that a test starts would compile our code anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 

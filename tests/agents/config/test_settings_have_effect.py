@@ -26,7 +26,7 @@ class Effect(NamedTuple):
 
 ONCE = settings(training__num_iters_per_epoch=1)
 TWICE = settings(training__num_iters_per_epoch=2)
-KL = settings(training__kl="loss", training__kl_coef=0.5)
+KL = TWICE | settings(training__kl="loss", training__kl_coef=0.5)
 LONG_STEPS = settings(training__learning_rate=0.05, training__ppo_epochs=4, training__max_kl=1e9)
 EVALUATED = settings(environment__eval_interval=1, environment__eval_episodes=6)
 EPOCHS = settings(training__num_epochs=3, training__num_iters_per_epoch=1)
@@ -47,9 +47,11 @@ EFFECTS = {
     "inference.stop": Effect(["a", "e", "o"], "metrics"),
     "inference.system_prompt": Effect("Say gold, then silver, then nothing.", "samples"),
     "inference.max_turns": Effect(1, "starts"),
-    "inference.bootstrap_at_turn_limit": Effect(True, given=settings(inference__max_turns=1)),
+    "inference.bootstrap_at_turn_limit": Effect(
+        True, given=TWICE | settings(inference__max_turns=1)
+    ),
     "training.num_epochs": Effect(2, "metrics"),
-    "training.num_iters_per_epoch": Effect(2, "metrics"),
+    "training.num_iters_per_epoch": Effect(3, "metrics"),
     "training.batch_size": Effect(4, "starts"),
     "training.group_size": Effect(
         4, "starts", settings(training__adv_estimator="rloo", training__group_size=2)
@@ -80,7 +82,7 @@ EFFECTS = {
     "training.value_learning_rate": Effect(0.1),
     "training.lr_schedule": Effect("linear", given=TWICE),
     "training.warmup_iters": Effect(2, given=settings(training__num_iters_per_epoch=3)),
-    "training.critic_warmup_iters": Effect(1),
+    "training.critic_warmup_iters": Effect(1, given=TWICE),
     "training.weight_decay": Effect(0.5),
     "training.adam_eps": Effect(1e-2),
     "training.max_grad_norm": Effect(0.01),
