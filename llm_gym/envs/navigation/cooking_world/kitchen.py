@@ -143,35 +143,25 @@ def understand(kitchen: Kitchen, text: str) -> Command | str:
         verb = _STATIONS.get(other, "")
         if not verb:
             return "Say how to cook it: fry, roast or grill."
-    if verb in CUTS:
-        return _cut(kitchen, verb, noun)
-    if verb in COOKS:
-        return _cook(kitchen, verb, noun)
+    if verb in _DONE:
+        return _treat(kitchen, verb, noun)
     if verb in ("cut", "read", "prepare", "eat"):
         return {"cut": _how, "read": _read, "prepare": _prepare, "eat": _eat}[verb](kitchen, noun)
     return settle(kitchen, Sentence(verb, noun, other))
 
 
-def _cut(kitchen: Kitchen, verb: str, noun: str) -> Command | str:
+def _treat(kitchen: Kitchen, verb: str, noun: str) -> Command | str:
+    how, done = (CUTS, "cut") if verb in CUTS else (COOKS, "cooked")
     name = find(noun, kitchen.items_in(CARRIED))
     if name is None:
         return "You do not carry that."
     if not food_in(name):
-        return f"The {name} cannot be cut."
-    if kitchen.place[KNIFE] != CARRIED:
+        return f"The {name} cannot be {done}."
+    if verb in CUTS and kitchen.place[KNIFE] != CARRIED:
         return "You need the knife."
-    return f"The {name} is already cut." if was(name, CUTS) else Command(verb, name)
-
-
-def _cook(kitchen: Kitchen, verb: str, noun: str) -> Command | str:
-    name = find(noun, kitchen.items_in(CARRIED))
-    if name is None:
-        return "You do not carry that."
-    if not food_in(name):
-        return f"The {name} cannot be cooked."
-    if kitchen.here != KITCHEN:
+    if verb in COOKS and kitchen.here != KITCHEN:
         return "You can cook only in the kitchen."
-    return f"The {name} is already cooked." if was(name, COOKS) else Command(verb, name)
+    return f"The {name} is already {done}." if was(name, how) else Command(verb, name)
 
 
 def _how(kitchen: Kitchen, noun: str) -> str:
