@@ -15,9 +15,8 @@ import gymnasium as gym
 import numpy as np
 
 from llm_gym.core import splits
-from llm_gym.core.difficulty import settings_at, settings_given
 from llm_gym.core.errors import ConfigError, ContractError
-from llm_gym.core.game import Game
+from llm_gym.core.game import Game, settings_at, settings_given
 from llm_gym.core.outcome import Outcome, StopReason, refuse_step, reject
 from llm_gym.core.settings import TypedSettings, check_range, get_format
 from llm_gym.core.spaces import AnyText

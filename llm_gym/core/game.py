@@ -7,14 +7,17 @@ decoding, ``potential`` gives shaping. Everything here speaks in *moves*; ``Text
 into actions, rewards, flags and ``info``.
 """
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome
-from llm_gym.core.settings import check_range
+from llm_gym.core.settings import check_range, check_types, plain
 from llm_gym.reading.moves import Named, find_pattern, find_phrases
 
 
@@ -207,3 +210,35 @@ def progress(left: float, whole: float) -> float:
     (1.0, 0.5, 0.25, 0.0)
     """
     return max(0.0, 1.0 - left / (2.0 * whole)) if whole else 1.0
+
+
+def settings_at(game: Game, difficulty: float) -> Mapping[str, Any]:
+    """Return the settings of ``game`` at ``difficulty``."""
+    check_types(type(game), {"difficulty": difficulty})
+    difficulty = plain(difficulty)
+    check_range("difficulty", difficulty, 0, 1)
+    settings = game.at_difficulty(difficulty)
+    if not settings:
+        why = f": {game.no_difficulty}" if game.no_difficulty else ""
+        raise ConfigError(f"{type(game).__name__} has no difficulty setting{why}")
+    return settings
+
+
+def settings_given(game: Game, names: Iterable[str]) -> dict[str, Any]:
+    """Return the settings among ``names`` that the user gave, rather than the registered id.
+
+    The settings of a registered level (Easy, Hard) give way to the difficulty, as they do for
+    the one of ``reset``: who asks a level for another difficulty means that one.
+    """
+    taken = inspect.signature(type(game).__init__).parameters
+    defaults = {name: taken[name].default for name in names if name in taken}
+    given = [
+        {name: value for name in defaults if (value := getattr(game, name)) != level.get(name)}
+        for level in (defaults, *({**defaults, **row} for row in _levels_of(type(game))))
+    ]
+    return min(given, key=len)
+
+
+def _levels_of(env_class: type) -> list[Mapping[str, Any]]:
+    name = f"{env_class.__module__}:{env_class.__qualname__}"
+    return [spec.kwargs for spec in gym.registry.values() if spec.entry_point in (name, env_class)]
