@@ -40,7 +40,7 @@ class Stage:
     """Packages whose version the stage takes from others and not from constraints.txt."""
 
 
-BRIDGES = "textarena reasoning-gym gem pettingzoo verifiers textworld jericho scienceworld openenv"
+BRIDGES = "textarena reasoning-gym gem pettingzoo textworld jericho scienceworld openenv"
 TRAINERS = "datasets==4.8.0 trl==1.16.0 openenv==0.10.0 trackio==0.43.0 wandb==0.31.0"
 # What verl imports; its own pins want an older torch.
 VERL_NEEDS = "ray codetiming hydra-core orjson cachetools pillow"

@@ -11,7 +11,6 @@ SUITES = {
     "reasoning_gym": "generated questions with scorers",
     "gem": "games, and questions from datasets",
     "pettingzoo": "board and card games for several players",
-    "verifiers": "environments of its hub, scored by rubrics",
     "textworld": "generated text adventures",
     "jericho": "interactive fiction",
     "scienceworld": "science experiments",

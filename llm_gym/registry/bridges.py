@@ -36,7 +36,6 @@ BRIDGES = tuple(
         ("ReasoningGym", "reasoning_gym", "reasoning_gym", "env_id=countdown"),
         ("GEM", "gem", "gem", "env_id=game:GuessTheNumber-v0-easy"),
         ("PettingZoo", "pettingzoo", "pettingzoo", "env_id=pettingzoo.classic.connect_four_v3"),
-        ("Verifiers", "verifiers", "verifiers", "env_id=gsm8k"),
         ("TextWorld", "text_adventures", "textworld", "games=tw_games/"),
         ("Jericho", "text_adventures", "jericho", "games=zork1.z5"),
         ("ScienceWorld", "scienceworld", "scienceworld", "env_id=boil"),

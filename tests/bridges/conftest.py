@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 # Packages, which the suites import.
-collect_ignore_glob = ["verifiers_envs/*", "openenv_game.py"]
+collect_ignore_glob = ["openenv_game.py"]
 
 
 _EVENTS = "text/event-stream"
@@ -99,13 +99,6 @@ def openenv_server():
     yield f"http://127.0.0.1:{port}"
     served.should_exit = True
     thread.join(10)
-
-
-@pytest.fixture
-def verifiers_envs(monkeypatch):
-    """Environments of verifiers, where it finds them."""
-    pytest.importorskip("verifiers")
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "verifiers_envs"))
 
 
 @pytest.fixture(scope="session")

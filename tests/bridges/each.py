@@ -11,7 +11,6 @@ SETTINGS = {
     "ReasoningGym": ({"env_id": "chain_sum"}, ()),
     "GEM": ({"env_id": "game:GuessTheNumber-v0-easy"}, ()),
     "PettingZoo": ({"env_id": "pettingzoo.classic.connect_four_v3"}, ()),
-    "Verifiers": ({"env_id": "tiny-guess"}, ("verifiers_envs",)),
     "TextWorld": ({"games": "tw_game", "max_turns": 20}, ("tw_game",)),
     "Jericho": ({"games": "tw_game", "max_turns": 20}, ("tw_game",)),
     "ScienceWorld": ({"env_id": "find-living-thing", "max_turns": 50}, ("java",)),
@@ -35,7 +34,6 @@ STEPPED = [
     *games("GEM", "env_id", "game:FifteenPuzzle-v0-easy", "game:TowerofHanoi-v0-easy"),
     *games("GEM", "env_id", "game:Game2048-v0-easy"),
     *games("PettingZoo", "env_id", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
-    *games("Verifiers", "env_id", "tiny-sums"),
 ]
 # Games that must pass our checker.
 CHECKED = [
@@ -44,7 +42,6 @@ CHECKED = [
     *games("GEM", "env_id", "game:Mastermind-v0-hard", "game:Minesweeper-v0-easy", splits=True),
     *games("PettingZoo", "env_id", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
     *games("PettingZoo", "env_id", "pettingzoo.classic.connect_four_v3"),
-    *games("Verifiers", "env_id", "tiny-sums"),
 ]
 ROWS = {row.id.removeprefix("llm_gym/").removesuffix("-v0"): row for row in BRIDGES}
 each_bridge = pytest.mark.parametrize("bridge", ROWS)

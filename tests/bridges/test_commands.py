@@ -27,7 +27,6 @@ INSTALLED = {row.id for row in BRIDGES if installed(row)}
 PLAYED = {
     "llm_gym/TextArena-v0": "env_id=GuessTheNumber-v0",
     "llm_gym/ReasoningGym-v0": "env_id=chain_sum",
-    "llm_gym/Verifiers-v0": "env_id=tiny-sums",
 }
 TINY = [
     *("--training.num-epochs", "1", "--training.num-iters-per-epoch", "2"),
@@ -38,7 +37,7 @@ TINY = [
 ]
 VARIABLES = {
     **os.environ, "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "agents"), str(HERE / "verifiers_envs")]),
+    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "agents")]),
 }  # fmt: skip
 
 
@@ -166,13 +165,11 @@ def test_what_a_newcomer_gets_wrong_is_one_sentence():
 TRAINED = {
     "llm_gym/TextArena-v0": {"env_id": "GuessTheNumber-v0"},
     "llm_gym/ReasoningGym-v0": {"env_id": "chain_sum"},
-    "llm_gym/Verifiers-v0": {"env_id": "tiny-sums"},
 }
 
 
 @pytest.mark.parametrize("env_id", TRAINED)
-def test_the_trainer_trains_two_iterations(env_id, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "verifiers_envs"))
+def test_the_trainer_trains_two_iterations(env_id, tmp_path):
     if env_id not in INSTALLED:
         pytest.skip(f"the suite of {env_id} is not installed")
     config = small(tmp_path, environment={"env_id": env_id})
