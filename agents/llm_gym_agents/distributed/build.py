@@ -110,7 +110,7 @@ def dataset_env(
     config: ConfigStore, dataset: Any, collate_fn: Callable[[Any], dict[str, Any]] | None
 ) -> EnvSource:
     """Return an environment that asks the questions of ``dataset``."""
-    from llm_gym.envs.questions.as_dataset import as_dataset_env
+    from llm_gym.envs.questions.dataset import as_dataset_env
 
     made: EnvSource = as_dataset_env(
         dataset, collate_fn=collate_fn, **config.environment.env_kwargs

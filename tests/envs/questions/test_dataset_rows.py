@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.core.splits import SPLITS, split_of
-from llm_gym.envs.questions.as_dataset import as_dataset_env
-from llm_gym.envs.questions.dataset import DatasetEnv
+from llm_gym.envs.questions.dataset import DatasetEnv, as_dataset_env
 from llm_gym.episodes import play_episode
 from tests.envs.questions.numbered_rows import ROWS, make, numbers, write
 
