@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDES = [ROOT / name / "README.md" for name in ("agents", "benchmarks", "tests")]
 WRITTEN = [*PAGES, *GUIDES, *(ROOT / name for name in ("SECURITY.md", "AGENTS.md", "llms.txt"))]
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 CODE = re.compile(r"^```bash\n(.*?)^```|`([^`\n]+)`", re.M | re.S)
 SHOWN = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
@@ -44,6 +45,17 @@ def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
             printed = capsys.readouterr().out.strip()
             assert printed, f"block {at} shows nothing"
             assert not shown or printed == shown.strip(), f"block {at} prints something else"
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
+def test_the_cells_of_a_notebook_run_and_none_keeps_its_output(page, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__notebook__"}
+    for cell in json.loads(page.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec(compile("".join(cell["source"]), page.name, "exec"), names)
+    assert capsys.readouterr().out
 
 
 def test_the_pages_that_explain_most_have_blocks_and_their_output():
