@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, NoReturn
 
 from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
@@ -85,6 +86,7 @@ class JsonHTTP:
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._closed = False
+        self._thread = threading.local()  # with the deadline of the request that it waits for
 
     def get(self, path: str, timeout: float | None = None) -> Any:
         return self._send("GET", path, None, timeout)
@@ -127,7 +129,7 @@ class JsonHTTP:
     def _exchange(
         self, method: str, path: str, body: Any, timeout: float | None
     ) -> tuple[int, dict[str, str], str]:
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        self._thread.deadline = math.inf if timeout is None else time.monotonic() + timeout
         connect = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
         limits = self._httpx.Timeout(timeout, connect=connect, pool=None)
         # Our own JSON is ASCII: httpx's refuses half a character, which a model may write.
@@ -149,22 +151,29 @@ class JsonHTTP:
                 size += len(part)
                 if size > MAX_BODY_BYTES:
                     raise ValueError(f"more than {MAX_BODY_BYTES >> 20} MiB")
-                if time.monotonic() > deadline:
-                    raise TimeoutError
         finally:
             response.close()
         text = self._hide(b"".join(parts).decode("utf-8", "replace"))
         return response.status_code, dict(response.headers), text
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Note every new connection, so that ``close`` can end it."""
+        """Note every new connection, so that ``close`` can end it, and bound how long it reads."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            plug = info["return_value"].get_extra_info("socket")
+            stream = info["return_value"]
+            stream.read = partial(self._read, stream.read)
+            plug = stream.get_extra_info("socket")
             with self._lock:
                 self._sockets.add(plug)
                 if self._closed:
                     plug.close()
                     raise ConnectionAbortedError("closed on this side")
+
+    def _read(self, read: Callable[..., bytes], size: int, timeout: float | None = None) -> bytes:
+        """Read within the deadline of the whole answer: httpx's time-out is for each part."""
+        left = self._thread.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return read(size, timeout if timeout is None else min(timeout, left))
 
 
 def split_url(url: str) -> urllib.parse.SplitResult:

@@ -3,12 +3,13 @@
 import pickle
 import socket
 import threading
+from contextlib import suppress
 
 import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.endpoint import Backoff, ChatClient, ContextFullError, EndpointError
-from llm_gym.evaluate.endpoint.http import jitter
+from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP, jitter
 from llm_gym.evaluate.endpoint.result import StoppedError
 from tests.evaluate.endpoint.stand_in import StandIn, breaks_off, is_slow, resets, says
 
@@ -104,6 +105,27 @@ def test_a_reply_that_does_not_come_is_asked_for_again(server):
     patient = Patient(server.url, timeout=1.5)
     assert patient.ask().text == "fine"
     assert patient.client.usage.retries == 1
+
+
+@pytest.mark.parametrize("head", ["X: ", "Content-Length: 9999\r\n\r\n"], ids=["headers", "body"])
+def test_an_answer_that_drips_has_a_deadline_as_a_whole(head):
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip():
+            plug, _ = listener.accept()
+            with plug, suppress(OSError):
+                plug.sendall(f"HTTP/1.1 200 OK\r\n{head}".encode())
+                for _ in range(400):
+                    if not over.wait(0.05):
+                        plug.sendall(b"x")
+
+        threading.Thread(target=drip, daemon=True).start()
+        http = JsonHTTP(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(HTTPError, match="timed out"):
+            http.get("/", 0.5)
+        over.set()
+        http.close()
 
 
 def test_a_server_that_is_not_there_is_one_sentence():
