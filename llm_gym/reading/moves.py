@@ -59,6 +59,7 @@ _NO_ANSWERS = [
 _SUM = re.compile(
     r"((?<!\d)\d++(?:\s?[-+*/×÷−]\s?\d++)++)(\s?(?:=|\bis\b|\bequals\b|\bgives\b|\bmakes\b))?"
 )
+_DIGIT, _LETTERS = re.compile(r"\d"), re.compile("[a-z]+")
 _SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 _WORDS = {word: str(at) for at, word in enumerate(_SMALL.split())} | {
     "fifteen": "15", "sixteen": "16", "seventeen": "17", "eighteen": "18", "nineteen": "19",
@@ -84,15 +85,17 @@ def find_numbers(text: str) -> Iterator[Named]:
     """
     if text.isdecimal() and text.isascii() and len(text) < 19:
         return iter([(0, len(text), text)])
-    found = [
-        (one.start(), one.end(), one[0].replace("−", "-").replace(",", ""))
-        for one in _NUMBER.finditer(text)
-    ]
-    if found:
+    found: list[Named] = []
+    if _DIGIT.search(text):  # most sentences have neither digits nor such words
         skipped = no_results(text)
-        found = [one for one in found if one[0] not in skipped]
-    words = ((*one.span(), _WORDS[one[0].lower()]) for one in _WORD_NUMBER.finditer(text))
-    return apart([*found, *words])
+        found = [
+            (one.start(), one.end(), one[0].replace("−", "-").replace(",", ""))
+            for one in _NUMBER.finditer(text)
+            if one.start() not in skipped
+        ]
+    if not _WORDS.keys().isdisjoint(_LETTERS.findall(text.lower())):
+        found += [(*one.span(), _WORDS[one[0].lower()]) for one in _WORD_NUMBER.finditer(text)]
+    return apart(found)
 
 
 def no_results(text: str) -> set[int]:

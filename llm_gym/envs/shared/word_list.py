@@ -107,6 +107,7 @@ _BESIDE = re.compile(
     r"(?=[\"'`*“‘\[]{0,3}([A-Za-z]+)\b)",
     re.IGNORECASE,
 )
+_LETTERS = re.compile("[A-Za-z]+")
 _SPELLED = re.compile(
     r"(?<![\w'-])[A-Za-z](?:-[A-Za-z]){2,14}(?![\w-])"
     r"|(?<![\w'-])[A-Za-z](?: [A-Za-z]){2,14}(?![\w'-])"
@@ -140,8 +141,11 @@ def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
     if text.isascii() and text.isalpha():  # one word needs no closer look
         is_guess = len(text) in lengths and text.lower() not in _EVERYDAY
         return iter([(0, len(text), text.lower())] if is_guess else [])
-    first = _FIRST.match(text)
-    for one in (*_SHOWN.finditer(text), *_GUESSED.finditer(text), *([first] if first else ())):
+    given: list[re.Match[str]] = []
+    if any(len(word) in lengths for word in _LETTERS.findall(text)):
+        first = _FIRST.match(text)
+        given = [*_SHOWN.finditer(text), *_GUESSED.finditer(text), *([first] if first else ())]
+    for one in given:
         at = one.lastindex or 1
         word = one[at].lower()
         if len(word) in lengths and (one.re is _SHOWN or word not in _EVERYDAY):
