@@ -143,6 +143,37 @@ def test_no_modules_import_in_a_circle(package):
     assert set(graphlib.TopologicalSorter(needs).static_order()) >= set(needs)
 
 
+LARGER_RUNS = (
+    "llm_gym.bridges", "llm_gym.datasets", "llm_gym.envs.questions", "llm_gym.server",
+    "llm_gym.tools.sandbox", "llm_gym_agents.compat", "llm_gym_agents.distributed.ranks",
+    "llm_gym_agents.distributed.ray", "llm_gym_agents.engines.sglang",
+    "llm_gym_agents.engines.vllm", "llm_gym_agents.export", "torch.distributed.fsdp",
+)  # fmt: skip
+"""What a training run in one process, of one model and one environment, never loads."""
+
+
+def loaded_with(name):
+    """Return what importing a module imports in its turn, ours and others' modules, by name."""
+    modules, found, todo = modules_of("llm_gym") | modules_of("llm_gym_agents"), set(), [name]
+    while todo:
+        parts = todo.pop().split(".")
+        for name in {".".join(parts[:end]) for end in range(1, len(parts) + 1)} - found:
+            found.add(name)
+            body = ast.parse(modules[name].read_text()).body if name in modules else ()
+            for node in body:  # not those in functions and under TYPE_CHECKING
+                if isinstance(node, ast.Import):
+                    todo += [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    todo += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def test_a_plain_training_run_loads_nothing_of_larger_ones():
+    found = loaded_with("llm_gym_agents.commands.run")
+    assert {"llm_gym_agents.trainer", "llm_gym_agents.learn.ppo"} <= found
+    assert found.isdisjoint(LARGER_RUNS)
+
+
 CORE = """
 import sys
 for name in {heavy!r}: sys.modules[name] = None

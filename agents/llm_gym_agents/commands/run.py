@@ -19,9 +19,8 @@ from llm_gym_agents.commands.target import finished
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.config.trust import named_code
-from llm_gym_agents.distributed.build import is_embedded, load_lm
+from llm_gym_agents.distributed.build import load_lm
 from llm_gym_agents.distributed.context import is_main
-from llm_gym_agents.distributed.memory_plan import check_distributed
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.model.load import limit_threads
@@ -185,8 +184,6 @@ def _introduce(
     for sentence in config.unused_settings():
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow")
-    if not is_embedded(config):
-        check_distributed(config)
     for line in few_choices(choices):
         say(console, line)
     if recipe.expected:

@@ -5,14 +5,12 @@ activations; the engine sleeps if there is no room for both. While the engine ge
 and activations are gone, and the GPU holds weights and optimizer state beside the engine's weights
 and KV cache. An engine that cannot sleep is there in both.
 
-``plan_memory`` adds this up for one GPU, ``plan_run`` does so for a config, ``plan_distributed``
-for a run over several GPUs. Policy, critic and reference share a process, because one pass serves
-all three. The engine runs beside them or, with ``ray.use_ray``, on GPUs of its own.
+``plan_memory`` adds this up for one GPU, ``plan_run`` does so for a config. Policy, critic and
+reference share a process, because one pass serves all three.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +20,7 @@ from transformers import PreTrainedModel
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.optimizer import bytes_of_state
-from llm_gym_agents.model.load import ModelShape, load_config
+from llm_gym_agents.model.load import ModelShape
 from llm_gym_agents.model.precision import compute_dtype
 
 MOST_CACHED = 1 << 19
@@ -180,7 +178,8 @@ def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
     """Return what a run takes on one GPU; ``own`` is the transformers config of its model."""
     settings, inference = config.model, config.inference
     served = inference.backend == "vllm"
-    longest = inference.engine.get("max_model_len") or _most_positions(own)
+    stated = getattr(own.get_text_config(), "max_position_embeddings", None)
+    longest = inference.engine.get("max_model_len") or stated or DEFAULT_CONTEXT
     rows = min(inference.num_envs, config.training.batch_size)
     device = torch.device("cuda")
     narrow = compute_dtype(settings.dtype, device) != torch.float32
@@ -199,11 +198,6 @@ def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
     )
 
 
-def _most_positions(own: Any) -> int:
-    """Return the context length of a model, or vLLM's default."""
-    return getattr(own.get_text_config(), "max_position_embeddings", None) or DEFAULT_CONTEXT
-
-
 def gpu_memory(device: torch.device) -> int:
     """Return the bytes of a GPU."""
     found: int = torch.cuda.get_device_properties(device).total_memory
@@ -220,57 +214,3 @@ def vllm_memory_settings(config: ConfigStore, lm: PreTrainedModel) -> dict[str, 
         "gpu_memory_utilization": engine_share(made, used=used, total=total),
         "sleeps": engine_must_sleep(made, used=used, total=total),
     }
-
-
-# --- over several GPUs ---------------------------------------------------------------------
-
-
-def plan_distributed(
-    config: ConfigStore, shape: ModelShape, one_card: MemoryPlan, *, world: int = 1
-) -> dict[str, MemoryPlan]:
-    """Return the plan of a GPU of the learner and, with Ray, of one of a player."""
-    learner = one_card
-    if config.model.critic == "separate":  # it takes as much again
-        twice = ("weights", "gradients", "optimizer", "activations")
-        learner = replace(learner, **{name: 2 * getattr(learner, name) for name in twice})
-    if config.parallel.mode == "fsdp":
-        learner = _spread(learner, shape, world)
-    if not config.ray.use_ray:
-        return {"the learner": learner}
-    player = replace(one_card, weights=0, gradients=0, optimizer=0, reference=0, activations=0)
-    return {"the learner": replace(learner, engine=0), "a player": player}
-
-
-def _spread(made: MemoryPlan, shape: ModelShape, world: int) -> MemoryPlan:
-    """Return the plan of one of ``world`` GPUs over which weights are sharded.
-
-    Beside its shard a GPU holds what it has gathered: two layers, one of them prefetched, and
-    embeddings and head, with their gradients.
-    """
-    layer = shape.hidden * (2 * shape.hidden + 2 * shape.kv_width + 3 * shape.mlp)
-    gathered = 2 * 2 * 2 * layer + 2 * 4 * 2 * shape.vocabulary * shape.hidden
-
-    shards = {
-        name: -(-getattr(made, name) // world)
-        for name in ("weights", "gradients", "optimizer", "reference")
-    }
-    return replace(made, **shards, activations=made.activations + gathered)
-
-
-def check_distributed(config: ConfigStore) -> None:
-    """Raise ``ConfigError`` if a run over several processes cannot fit into GPUs like this."""
-    if config.parallel.mode == "none" and not config.ray.use_ray:
-        return
-    trust = config.model.trust_remote_code
-    own = load_config(config.model.model_name, trust_remote_code=trust)
-    world = int(os.environ.get("WORLD_SIZE", "1")) if config.parallel.mode != "none" else 1
-    shape = ModelShape.of(own, trust_remote_code=trust)
-    plans = plan_distributed(config, shape, plan_run(config, own), world=world)
-    if not torch.cuda.is_available() or config.model.device == "cpu":
-        return
-    total = gpu_memory(torch.device("cuda", torch.cuda.current_device()))
-    for who, made in plans.items():
-        try:
-            made.check(total)
-        except ConfigError as error:
-            raise ConfigError(f"{who} does not fit: {error}") from error

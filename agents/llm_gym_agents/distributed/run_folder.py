@@ -8,7 +8,7 @@ is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
@@ -81,7 +81,7 @@ class RunFolder:
             config=self._config.to_dict(),
         )
         self._is_own = True
-        with log, closing(self.recorder):
+        with log:
             # ``MetricsLog`` has refused the folder of another run by now.
             if self._context.is_main:
                 self._config.save(self.path / "config.json")

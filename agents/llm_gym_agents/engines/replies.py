@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, FinishReason, Request
@@ -60,18 +60,10 @@ _BYTES_PER_CHARACTER = 4
 _MARGIN = 8
 
 
-class Decodes(Protocol):
-    """The part of a tokenizer that stop strings need."""
-
-    def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> Any:
-        """Return the text of ``token_ids``; transformers says that it may be a list of texts."""
-        ...
-
-
 class StopStrings:
     """Looks for strings at the end of a growing reply."""
 
-    def __init__(self, tokenizer: Decodes, strings: tuple[str, ...]) -> None:
+    def __init__(self, tokenizer: Any, strings: tuple[str, ...]) -> None:
         self._tokenizer, self._strings = tokenizer, strings
         # A token is a byte at least. The margin is for tokenizers that treat a first token apart.
         longest = max(map(len, strings))

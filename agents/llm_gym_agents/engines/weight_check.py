@@ -11,6 +11,7 @@ from SGLang, it follows every push.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -106,7 +107,7 @@ class WeightCheck:
             if not _adds_up(parts, shards):
                 raise _Differs(name)
             return
-        [found], wanted = shards, _joined(parts)
+        [found], wanted = shards, functools.reduce(WeightSum.followed_by, parts)
         if found.content != wanted.content:
             raise _Differs(name)
         if found.order != wanted.order:
@@ -130,13 +131,6 @@ class WeightCheck:
 
 class _Differs(Exception):
     """Names a weight that differs."""
-
-
-def _joined(parts: Sequence[WeightSum]) -> WeightSum:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.followed_by(part)
-    return whole
 
 
 def _adds_up(parts: Sequence[WeightSum], shards: Sequence[WeightSum]) -> bool:

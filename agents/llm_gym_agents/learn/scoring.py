@@ -83,9 +83,9 @@ class BatchScorer:
         """Return the scores of a pack by the names of ``Scores``."""
         read: dict[str, Tensor | None] = {}
         if policy:
-            own = self.model(
-                *pack[:4], _truncated_positions(pack), entropy="each" if entropy else "none"
-            )
+            ends_B = pack.bootstrap_M[pack.bootstrap_M != NO_POSITION]  # of truncated episodes
+            ends_B = ends_B.to(pack.token_T.device, non_blocking=True)
+            own = self.model(*pack[:4], ends_B, entropy="each" if entropy else "none")
             read = {
                 "log_prob_T": own.log_prob_T,
                 "value_T": own.value_T,
@@ -113,12 +113,6 @@ class BatchScorer:
         for _ in range(fillers):
             shortest = episodes[costs.index(min(costs))]
             yield packer.within([shortest], budget, whole=whole)[0].to(self.model.device), False
-
-
-def _truncated_positions(pack: Pack) -> Tensor:
-    """Return the positions at which truncated episodes are bootstrapped."""
-    positions_B = pack.bootstrap_M[pack.bootstrap_M != NO_POSITION]
-    return positions_B.to(pack.token_T.device, non_blocking=True)
 
 
 def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:

@@ -132,6 +132,7 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
         for name, value in reward_terms(info).items():
             terms[metrics.term(name)] += value / count
     stops = Counter(episode.stop_reason for episode in episodes)
+    finishes = [turn.finish for turns in rollout.turns for turn in turns]
     row = {
         metrics.TRAIN_SUCCESS: sum(episode.success for episode in episodes) / count,
         metrics.RETURN: sum(episode.total_reward for episode in episodes) / count,
@@ -139,18 +140,12 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
         "episode/tokens": rollout.tokens / count,
         "episode/unplayed": float(len(rollout.unplayed)),
         "episode/context_full": stops[StopReason.CONTEXT] / count,
-        "episode/truncated_replies": _truncated_replies(rollout),
+        "episode/truncated_replies": finishes.count(FinishReason.LENGTH) / len(finishes),
         metrics.RETURN_SPREAD: statistics.pstdev(episode.total_reward for episode in episodes),
     }
     if usable:
         row["episode/invalid"] = usable.count(False) / len(usable)
     return row | dict(terms)
-
-
-def _truncated_replies(rollout: Rollout) -> float:
-    """Return the share of replies that ``max_tokens`` truncated."""
-    finishes = [turn.finish for turns in rollout.turns for turn in turns]
-    return finishes.count(FinishReason.LENGTH) / len(finishes)
 
 
 def evaluation_metrics(result: Evaluation) -> dict[str, float]:

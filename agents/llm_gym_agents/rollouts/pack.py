@@ -67,10 +67,6 @@ class Packer:
         )
         self._first_sequence_E = segment_starts(data.sequences_E)
 
-    def take(self, episodes_M: Tensor) -> Pack:
-        """Return the pack of these episodes, in this order."""
-        return self._take([self._whole(episode) for episode in episodes_M.tolist()])
-
     def within(self, episodes: Sequence[int], budget: int, *, whole: bool = False) -> list[Pack]:
         """Return packs of at most ``budget`` ids, of about the same size.
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 
 from llm_gym.core.errors import ConfigError
@@ -146,7 +146,6 @@ class LLMPolicy(TensorDictModuleBase):
         self._open: dict[int, TokenConversation] = {}
         self._asked: dict[int, list[int]] = {}
         """Episodes that wait for a reply, and the ids that their observation added."""
-        self._rows: dict[int, int] = {}
         self.swap_lock: WeightSwapLock | None = None
         """For weight updates during play; None if there are none."""
 
@@ -176,23 +175,10 @@ class LLMPolicy(TensorDictModuleBase):
             made.close()
             raise
 
-    @classmethod
-    def from_vllm(
-        cls, path: str, *, config: dict[str, Any] | None = None, **kwargs: Any
-    ) -> LLMPolicy:
-        """Return a policy that plays with the model at ``path``, served by vLLM.
-
-        ``config`` holds the settings of ``VLLMEngine``, ``kwargs`` those of ``LLMPolicy``.
-        """
-        return cls.from_pretrained(path, engine="vllm", config=config, **kwargs)
-
     # --- TorchRL -------------------------------------------------------------------------
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write handles of reply and turn, and the ``ReplyStatus``, for each row."""
-        return self._reply(tensordict, self.sync_replies)
-
-    def _reply(self, tensordict: TensorDictBase, sync_replies: bool) -> TensorDictBase:
         episodes = tensordict["episode"].tolist()
         rows = {episode: row for row, episode in enumerate(episodes) if episode != IDLE}
         self._open = {episode: self._open.get(episode) or self._conversation() for episode in rows}
@@ -205,7 +191,7 @@ class LLMPolicy(TensorDictModuleBase):
             else:
                 for episode in self._ask(rows, tensordict):
                     status[rows[episode]] = ReplyStatus.NO_ROOM
-            for episode, done in self._replies(sync_replies).items():
+            for episode, done in self._replies().items():
                 row = rows[episode]
                 status[row] = ReplyStatus.READY
                 turn[row] = self.turns.add(self._note(episode, self._asked.pop(episode), done))
@@ -250,9 +236,9 @@ class LLMPolicy(TensorDictModuleBase):
         self.swap_lock.yield_to_update()
         return False
 
-    def _replies(self, sync_replies: bool) -> dict[int, Completion]:
+    def _replies(self) -> dict[int, Completion]:
         """Return all replies with ``sync_replies``, else enough for a step of the environments."""
-        enough = len(self._asked) if sync_replies else -(-len(self._asked) // READY_SHARE)
+        enough = len(self._asked) if self.sync_replies else -(-len(self._asked) // READY_SHARE)
         found: dict[int, Completion] = {}
         deadline = None
         while len(found) < enough:
@@ -265,7 +251,7 @@ class LLMPolicy(TensorDictModuleBase):
                 raise EngineError(f"the engine lost {lost} of its requests")
             # Other keys belong to dropped episodes.
             found |= {done.key: done for done in more if done.key in self._asked}
-            if found and deadline is None and not sync_replies:
+            if found and deadline is None and not self.sync_replies:
                 deadline = time.monotonic() + READY_WAIT_S
         return found
 
@@ -357,35 +343,3 @@ class LLMPolicy(TensorDictModuleBase):
             yield
         finally:
             self.sampling = usual
-
-    # --- without TorchRL -----------------------------------------------------------------
-
-    def act(
-        self,
-        observations: Sequence[str],
-        *,
-        new: Sequence[bool] | None = None,
-        system_prompt: str = "",
-    ) -> list[str]:
-        """Reply to one observation per row.
-
-        Row ``i`` continues its conversation unless ``new`` says that its episode has just begun.
-        A conversation that has outgrown the context gets "".
-        """
-        fresh = [True] * len(observations) if new is None and not self._rows else new
-        for row in range(len(observations)):
-            if row not in self._rows or (fresh is not None and fresh[row]):
-                self._rows[row] = max(self._rows.values(), default=-1) + 1
-        data = TensorDict(
-            {
-                "observation": torch.tensor([self.texts.add(text) for text in observations]),
-                "episode": torch.tensor([self._rows[row] for row in range(len(observations))]),
-                "system": torch.full((len(observations),), self.texts.add(system_prompt)),
-            },
-            [len(observations)],
-        )
-        handles = self._reply(data, sync_replies=True)["action"].tolist()
-        replies = self.texts.read(handles)
-        self.texts.clear()
-        self.turns.clear()
-        return replies

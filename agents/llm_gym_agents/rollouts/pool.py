@@ -122,13 +122,17 @@ class TextEnvPool(EnvBase):
             source, n, autoreset_mode=mode, workers=workers, timeout=timeout, **kwargs
         )
         self.env_id = self._rows.spec.id if self._rows.spec else None
-        knows = self._ask_for_splits()
-        self.has_splits, self.takes_any_split = bool(knows), knows is None
+        self.has_splits = self.takes_any_split = False
+        try:
+            self.has_splits = all(self._rows.get_attr("has_splits"))
+        except RowsError:  # not an environment of ours: unknown
+            self.takes_any_split = True
         self._described_N = self._rows.describe_envs()
         self.texts: ObjectTable[str] = ObjectTable("")
         self.failures: list[str] = []
         """Environment failures, one sentence each."""
-        self._agenda: Iterator[EpisodeTask] = map(_endless_task, itertools.count())
+        self._agenda: Iterator[EpisodeTask]
+        self._set_seed(None)
         self._queue: deque[EpisodeTask] = deque()
         self._playing: list[Trajectory | None] = [None] * n
         self._finished: dict[int, Trajectory] = {}
@@ -139,12 +143,6 @@ class TextEnvPool(EnvBase):
         self._make_specs(n)
         # TorchRL starts with True, and would then not close the worker processes.
         self.is_closed = False
-
-    def _ask_for_splits(self) -> bool | None:
-        try:
-            return all(self._rows.get_attr("has_splits"))
-        except RowsError:  # not an environment of ours: unknown
-            return None
 
     def _make_specs(self, n: int) -> None:
         def number() -> Unbounded:
@@ -181,9 +179,6 @@ class TextEnvPool(EnvBase):
         finished, self._finished = self._finished, {}
         return finished
 
-    def _next_task(self) -> EpisodeTask | None:
-        return self._queue.popleft() if self._queue else next(self._agenda, None)
-
     # --- TorchRL -------------------------------------------------------------------------
 
     def _set_seed(self, seed: int | None) -> None:
@@ -208,7 +203,7 @@ class TextEnvPool(EnvBase):
     def _give_tasks(self, rows: Sequence[int]) -> dict[int, EpisodeTask]:
         given = {}
         for row in rows:
-            task = self._next_task()
+            task = self._queue.popleft() if self._queue else next(self._agenda, None)
             if task is None:
                 break
             given[row] = task
@@ -373,7 +368,3 @@ class TextEnvPool(EnvBase):
 
 
 _FLAGS = ("done", "terminated", "truncated")
-
-
-def _endless_task(at: int) -> EpisodeTask:
-    return EpisodeTask(at, at)

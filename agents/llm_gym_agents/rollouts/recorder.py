@@ -1,14 +1,13 @@
 """``RolloutRecorder``: writes some training episodes with the numbers of each token.
 
 Every few iterations a few episodes go to ``episodes/train-NNNNNN.jsonl``, with log-prob, value,
-advantage and ratio of each token. A thread writes the file; training only waits for the copy.
+advantage and ratio of each token.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,6 @@ class RolloutRecorder:
     ) -> None:
         self.writes = writes
         self.folder, self.every, self.episodes, self.pieces = folder, every, episodes, pieces
-        self._thread: ThreadPoolExecutor | None = None
-        self._written: Future[None] | None = None
 
     def is_due(self, iteration: int) -> bool:
         """Whether ``iteration``, counted from 1, is recorded."""
@@ -54,43 +51,22 @@ class RolloutRecorder:
         """
         if not self.writes:
             return
-        self.wait()
-        some = rollout._replace(
-            episodes=rollout.episodes[: self.episodes], turns=rollout.turns[: self.episodes]
-        )
-        numbers = {name: values[: some.tokens].tolist() for name, values in trained.items()}
-        self._thread = self._thread or ThreadPoolExecutor(1, "llm-gym-records")
-        place = self.folder / f"episodes/train-{iteration:06d}.jsonl"
-        self._written = self._thread.submit(self._write, place, some, numbers)
-
-    def wait(self) -> None:
-        """Wait until the last record is on disk; raise what the thread raised."""
-        written, self._written = self._written, None
-        if written is not None:
-            written.result()
-
-    def close(self) -> None:
-        """Wait, and end the thread. Safe to call twice; ``record`` starts it again."""
-        try:
-            self.wait()
-        finally:
-            if self._thread is not None:
-                self._thread.shutdown()
-            self._thread = None
-
-    def _write(self, place: Path, rollout: Rollout, numbers: Mapping[str, list[float]]) -> None:
         first = 0
         for episode, turns, bootstrap in zip(
-            rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=False
+            rollout.episodes[: self.episodes],
+            rollout.turns,
+            rollout.bootstrap_prompts,
+            strict=False,
         ):
             last = first + sum(len(turn.reply_ids) for turn in turns)
-            own = {name: values[first:last] for name, values in numbers.items()}
+            own = {name: values[first:last].tolist() for name, values in trained.items()}
             episode.tokens = episode_tokens(turns, bootstrap, own)
             if self.pieces is not None:
                 episode.tokens.texts = self.pieces(episode.tokens.ids)
             episode.weights_version = turns[-1].version
             first = last
-        write_episodes(place, rollout.episodes)
+        place = self.folder / f"episodes/train-{iteration:06d}.jsonl"
+        write_episodes(place, rollout.episodes[: self.episodes])
 
 
 def episode_tokens(

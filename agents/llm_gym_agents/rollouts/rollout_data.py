@@ -58,28 +58,6 @@ class RolloutData(TensorClass):
     def tokens(self) -> int:
         return self.token_T.numel()
 
-    @classmethod
-    def cat(cls, parts: Sequence[RolloutData]) -> RolloutData:
-        """Concatenate ``parts``, as if they had been assembled at once."""
-        if not parts:
-            raise ConfigError("at least one part is needed to put a batch together, got none")
-        fields = {
-            name: torch.cat([getattr(part, name) for part in parts])
-            for name in _FIELDS
-            if all(getattr(part, name) is not None for part in parts)
-        }  # positions still count from each part's first id
-        first, positions, bootstraps = 0, [], []
-        for part in parts:
-            positions.append(part.position_T + first)
-            none_E = part.bootstrap_E == NO_POSITION
-            bootstraps.append(torch.where(none_E, NO_POSITION, part.bootstrap_E + first))
-            first += part.ids_S.numel()
-        fields |= {"position_T": torch.cat(positions), "bootstrap_E": torch.cat(bootstraps)}
-        return cls(**fields, batch_size=[])
-
-
-_FIELDS = tuple(RolloutData.__annotations__)
-
 
 def assemble(rollout: Rollout) -> RolloutData:
     """Return the tensors of a rollout, whose rewards must be final.
@@ -116,14 +94,11 @@ def assemble(rollout: Rollout) -> RolloutData:
         group_E=int_tensor(int(episode.group or 0) for episode in episodes),
         episode_E=int_tensor(int(episode.episode_id or 0) for episode in episodes),
         truncated_reply_E=torch.tensor(
-            [_has_truncated_reply(turns) for turns in rollout.turns], dtype=torch.bool
+            [any(turn.finish == FinishReason.LENGTH for turn in own) for own in rollout.turns],
+            dtype=torch.bool,
         ),
         batch_size=[],
     )
-
-
-def _has_truncated_reply(turns: Sequence[Turn]) -> bool:
-    return any(turn.finish == FinishReason.LENGTH for turn in turns)
 
 
 def _of_turns(turns: Sequence[Sequence[Turn]], episodes: Sequence[Trajectory]) -> dict[str, Tensor]:

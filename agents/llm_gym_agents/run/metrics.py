@@ -193,8 +193,8 @@ def read_metrics(folder: str | Path) -> list[Row]:
     rows = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            given = json.loads(line).items()
-            rows.append({name: _finite_or_named(value) for name, value in given})
+            given = json.loads(line).items()  # NaN and infinity are written by their names
+            rows.append({n: x if isinstance(x, int | float) else float(x) for n, x in given})
         except (ValueError, TypeError, AttributeError) as error:
             raise ConfigError(
                 f"line {number} of {path} must be a row of metrics, got {line!r}"
@@ -232,11 +232,6 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"the metric {name} must be one number, got {value!r}") from error
-
-
-def _finite_or_named(value: Any) -> float:
-    """Return a number as it is, and NaN or infinity from its name."""
-    return value if isinstance(value, int | float) else float(value)
 
 
 def _json_line(row: Row) -> str:

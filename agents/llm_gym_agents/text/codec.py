@@ -156,16 +156,12 @@ _LONGEST = 8
 
 
 class TokenTexts:
-    """The text of each token, for records that people read.
-
-    It copies the tokenizer: it runs in another thread, and a Rust tokenizer refuses to be read
-    while its padding is set.
-    """
+    """The text of each token, for records that people read."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._backend: Tokenizer | PreTrainedTokenizerBase = tokenizer
         if tokenizer.is_fast:
-            self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+            self._backend = tokenizer.backend_tokenizer
 
     def __call__(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token; joined they are the whole text.

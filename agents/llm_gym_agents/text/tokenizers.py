@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
@@ -104,7 +105,8 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     >>> tokenizer("go\n", add_special_tokens=False).input_ids
     [103, 111, 10]
     """
-    tokenizer = Tokenizer(models.BPE(vocab=_byte_letters(), merges=[]))
+    letters = {letter: byte for byte, letter in bytes_to_unicode().items()}
+    tokenizer = Tokenizer(models.BPE(vocab=letters, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([PAD, BOS, EOS])
@@ -196,12 +198,3 @@ def _wrap(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         **special,
     )
-
-
-def _byte_letters() -> dict[str, int]:
-    """Return the letter that stands for each byte in byte-level tokenizers, with the byte."""
-    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = (byte for byte in range(256) if byte not in shown)
-    letters = {byte: chr(byte) for byte in shown}
-    letters.update((byte, chr(256 + at)) for at, byte in enumerate(hidden))
-    return {letters[byte]: byte for byte in range(256)}

@@ -19,9 +19,7 @@ from llm_gym_agents.distributed.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
     OVERHEAD,
-    check_distributed,
     engine_share,
-    plan_distributed,
     plan_memory,
     plan_run,
 )
@@ -139,11 +137,9 @@ def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
         (tmp_path / "there/config.json").write_text(json.dumps(own))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(build, "gpu_memory", lambda device: GIB)
-    config.ray.use_ray = True
-    for ask, given in ((load_lm, (config.model.model_name,)), (check_distributed, ())):
-        with pytest.raises(ConfigError, match=what) as caught:
-            ask(config, *given)
-        assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match=what) as caught:
+        load_lm(config, config.model.model_name)
+    assert "\n" not in str(caught.value)
 
 
 def test_the_plan_of_a_run_heeds_its_settings(tmp_path):
@@ -227,68 +223,6 @@ def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_p
         plan_run(config, own)
     config.model.trust_remote_code = True
     assert plan_run(config, own).weights == 4 * tiny_model().num_parameters()
-
-
-# --- over several GPUs ---
-
-
-def made(mode, world, *, use_ray=False, **model):
-    config = ConfigStore()
-    config.update({"parallel": {"mode": mode}, "model": model, "ray": {"use_ray": use_ray}})
-    config.training.kl = "loss"
-    one = plan_memory(
-        SEVEN,
-        micro_batch_tokens=8192,
-        checkpointing=True,
-        has_reference=True,
-        engine_tokens=1 << 17,
-    )
-    return plan_distributed(config, SEVEN, one, world=world), one
-
-
-@pytest.mark.parametrize("world", [2, 8])
-def test_what_is_spread_is_held_in_equal_shares_and_activations_are_not(world):
-    spread, one = made("fsdp", world)
-    for name in ("weights", "gradients", "optimizer", "reference"):
-        assert getattr(spread["the learner"], name) == -(-getattr(one, name) // world)
-    assert spread["the learner"].activations > one.activations
-    assert made("ddp", world)[0] == {"the learner": one}
-
-
-def test_players_that_are_apart_leave_the_learners_card_and_fill_their_own():
-    apart, one = made("fsdp", 64, use_ray=True)
-    assert apart["the learner"].engine == 0
-    assert apart["a player"].engine == one.engine
-    assert apart["a player"].resident == 0
-
-
-def test_a_critic_of_its_own_costs_as_much_again():
-    shared, separate = (made("fsdp", 4, critic=kind)[0] for kind in ("shared", "separate"))
-    assert separate["the learner"].weights == 2 * shared["the learner"].weights
-
-
-@pytest.mark.parametrize(
-    ("changed", "gib", "who"),
-    [({"mode": "ddp"}, 80, "the learner"), ({"mode": "fsdp"}, 80, None),
-     ({"mode": "fsdp", "use_ray": True}, 24, "a player")],
-)  # fmt: skip
-def test_a_run_over_several_cards_is_refused_where_a_part_does_not_fit(
-    monkeypatch, changed, gib, who
-):
-    config = ConfigStore()
-    config.parallel.mode, config.ray.use_ray = changed["mode"], changed.get("use_ray", False)
-    plans, _ = made(changed["mode"], 64, use_ray=config.ray.use_ray)
-    for name, value in {
-        "load_config": None, "plan_run": None, "plan_distributed": plans, "gpu_memory": gib * GIB,
-    }.items():  # fmt: skip
-        monkeypatch.setattr(memory_plan, name, lambda *_, found=value, **__: found)
-    monkeypatch.setattr(ModelShape, "of", lambda *_, **__: SEVEN)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    if who is None:
-        return check_distributed(config)
-    with pytest.raises(ConfigError, match=who):
-        check_distributed(config)
 
 
 def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):

@@ -10,7 +10,8 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.learn.stabilizers import MIN_STD, ValueScale
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.rollouts.rollout_data import RolloutData
+from llm_gym_agents.rollouts.pack import Packer
+from llm_gym_agents.rollouts.rollout_data import PackedInputs, RolloutData
 from tests.agents.learn.test_learner import config, weights
 from tests.agents.learn.test_ppo import data, gradients, make
 from tests.agents.tiny import tiny_model
@@ -131,25 +132,22 @@ def test_what_was_cut_has_the_gradient_of_a_batch_without_it(aggregation):
 
 
 def only(batch, episodes):
-    """Return the batch of these episodes; each is one sequence."""
-    ends, tokens = batch.sequence_lengths_Q.cumsum(0), batch.lengths_E.cumsum(0)
-    parts = []
-    for at in episodes:
-        first, last = int(ends[at] - batch.sequence_lengths_Q[at]), int(ends[at])
-        start, stop = int(tokens[at] - batch.lengths_E[at]), int(tokens[at])
-        fields = {
-            name: getattr(batch, name)[start:stop]
-            for name in ("token_T", "sampler_log_prob_T", "version_T", "turn_ends_T", "reward_T")
-        }
-        fields |= {
-            name: getattr(batch, name)[at : at + 1]
-            for name in ("lengths_E", "sequences_E", "terminated_E", "bootstrap_E", "group_E",
-                         "episode_E", "truncated_reply_E", "sequence_lengths_Q")
-        }  # fmt: skip
-        fields["ids_S"] = batch.ids_S[first:last]
-        fields["position_T"] = batch.position_T[start:stop] - first
-        parts.append(RolloutData(**fields, batch_size=[]))
-    return RolloutData.cat(parts)
+    """Return the batch of these episodes."""
+    pack = Packer(batch).within(episodes, 10**6)[0]
+    columns = {
+        name: getattr(batch, name)[pack.index_T]
+        for name in ("sampler_log_prob_T", "version_T", "turn_ends_T", "reward_T")
+    } | {
+        name: getattr(batch, name)[episodes]
+        for name in ("sequences_E", "terminated_E", "group_E", "episode_E", "truncated_reply_E")
+    }
+    return RolloutData(
+        **PackedInputs(*pack[:4])._asdict(),
+        **columns,
+        lengths_E=pack.lengths_M,
+        bootstrap_E=pack.bootstrap_M,
+        batch_size=[],
+    )
 
 
 def test_a_batch_that_was_all_cut_teaches_nothing():

@@ -1,7 +1,5 @@
 """Rollouts made up on the spot: any number of turns, of either context, cut or ended."""
 
-from itertools import pairwise
-
 from hypothesis import strategies as st
 
 from llm_gym.core.outcome import StopReason
@@ -63,10 +61,3 @@ def rollout_of(played):
         unplayed=[],
         failures=[],
     )
-
-
-def cut_at(rollout, places):
-    """Return the rollout in parts, cut before the episodes at ``places``."""
-    played = list(zip(rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=True))
-    edges = [0, *sorted(places), len(played)]
-    return [rollout_of(played[a:b]) for a, b in pairwise(edges) if a < b]

@@ -261,14 +261,15 @@ def test_replies_that_were_waited_for_are_not_asked_for_again(clock):
     assert policy._asked == {}
 
 
-def test_act_waits_for_its_own_replies_and_not_for_those_of_rows_that_are_gone(clock):
+def test_who_waits_for_all_replies_does_not_wait_for_those_of_rows_that_are_gone(clock):
     engine = ScriptedEngine(lambda running: running[:1], lambda request: list(b"%d" % request.key))
     policy = asked(engine)
     data = data_of(policy, 3)
     data["episode"] += 90
     policy(data)
     assert engine.running == 2
-    assert policy.act(["a", "b"]) == ["0", "1"]
+    policy.sync_replies = True
+    assert policy.texts.read(policy(data_of(policy, 2))["action"].tolist()) == ["0", "1"]
     assert engine.running == 0
 
 

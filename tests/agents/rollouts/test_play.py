@@ -129,20 +129,6 @@ def test_a_system_prompt_of_ones_own_replaces_the_environments():
     assert "You talk to" not in text
 
 
-def test_a_policy_acts_without_torchrl_and_remembers_each_row():
-    policy = make().policy
-    first = policy.act(["Hello.", "Good day."], system_prompt="Be kind.")
-    assert len(first) == 2
-    assert all(isinstance(text, str) for text in first)
-    grown = [len(talk.ids) for talk in policy._open.values()]
-    policy.act(["And now?", "And then?"])
-    assert all(
-        a < b for a, b in zip(grown, (len(t.ids) for t in policy._open.values()), strict=True)
-    )
-    policy.act(["A new one.", "Still here."], new=[True, False])
-    assert [talk.turns for talk in policy._open.values()] == [1, 3]
-
-
 def test_rollout_reports_success_with_its_interval_and_writes_records(tmp_path):
     policy = make().policy
     path = tmp_path / "episodes.jsonl"

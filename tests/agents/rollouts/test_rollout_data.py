@@ -7,28 +7,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData, assemble
 from llm_gym_agents.rollouts.turns import Rollout, Turn
-from tests.agents.rollouts.made_rollouts import cut_at, rollouts
+from tests.agents.rollouts.made_rollouts import rollouts
 
 
 def assert_same(one, other):
     for name in RolloutData.__annotations__:
         assert getattr(one, name).equal(getattr(other, name)), name
         assert getattr(one, name).dtype == getattr(other, name).dtype, name
-
-
-@settings(max_examples=60, deadline=None)
-@given(rollout=rollouts(), places=st.lists(st.integers(0, 6), max_size=4))
-def test_parts_put_together_are_the_batch_assembled_at_once(rollout, places):
-    whole = assemble(rollout)
-    parts = cut_at(rollout, [min(place, len(rollout.episodes)) for place in places])
-    together = RolloutData.cat([assemble(part) for part in parts])
-    assert_same(together, whole)
-    Packer(together)  # which checks that everything fits together
 
 
 @settings(max_examples=30, deadline=None)
@@ -49,11 +38,6 @@ def test_what_a_sampler_sends_and_a_learner_gets_can_be_pickled(rollout):
     again = pickle.loads(pickle.dumps(rollout))
     assert again == rollout
     assert_same(pickle.loads(pickle.dumps(assemble(again))), assemble(rollout))
-
-
-def test_nothing_cannot_be_put_together():
-    with pytest.raises(ConfigError, match="one part"):
-        RolloutData.cat([])
 
 
 @pytest.mark.parametrize("cut", [(), (0,), (1,), (0, 1)])

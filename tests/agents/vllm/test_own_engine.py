@@ -23,8 +23,11 @@ from tests.agents.vllm.test_weights import shaken
 
 
 def test_the_one_liner_plays_64_environments(folder):
-    policy = LLMPolicy.from_vllm(
-        folder, config={"eager": True, "dtype": "float32"}, sampling=Sampling(max_tokens=4)
+    policy = LLMPolicy.from_pretrained(
+        folder,
+        engine="vllm",
+        config={"eager": True, "dtype": "float32"},
+        sampling=Sampling(max_tokens=4),
     )
     try:
         assert not policy.sync_replies

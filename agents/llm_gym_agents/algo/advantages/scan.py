@@ -54,14 +54,18 @@ def scan_advantages(
     if reward_T.numel() == 0:
         return reward_T.clone()
     grid = _Grid(lengths_E, block_length(lengths_E))
-    advantages_LR = _torchrl_loop(
-        rewards_LR=grid.fill(reward_T),
-        values_LR=grid.fill(value_T),
-        next_values_LR=grid.fill(next_values_T),
-        done_LR=grid.fill(grid.last_T),
-        terminated_LR=grid.fill(terminated_T),
-        gamma_LR=grid.fill(gamma_T) if gamma_T.ndim else gamma_T,
-        lam_LR=grid.fill(lam_T) if lam_T.ndim else lam_T,
+    # TorchRL wants [*batch, time, features] with time second to last: the rows are its features.
+    # gamma and lam are tensors because it multiplies a Python float with an int32 mask, which
+    # rounds 0.99 to float32 whatever the dtype of the rest.
+    advantages_LR: Tensor
+    advantages_LR, _ = generalized_advantage_estimate(
+        grid.fill(gamma_T) if gamma_T.ndim else gamma_T,
+        grid.fill(lam_T) if lam_T.ndim else lam_T,
+        grid.fill(value_T),
+        grid.fill(next_values_T),
+        grid.fill(reward_T),
+        grid.fill(grid.last_T),
+        grid.fill(terminated_T),
     )
     if grid.rows == len(lengths_E):
         return grid.read(advantages_LR)
@@ -137,23 +141,3 @@ class _Grid:
     def read(self, grid_LR: Tensor) -> Tensor:
         """The stream whose tokens lie in ``grid_LR``."""
         return grid_LR.reshape(-1)[self._cell_T]
-
-
-def _torchrl_loop(
-    *,
-    rewards_LR: Tensor,
-    values_LR: Tensor,
-    next_values_LR: Tensor,
-    done_LR: Tensor,
-    terminated_LR: Tensor,
-    gamma_LR: Tensor,
-    lam_LR: Tensor,
-) -> Tensor:
-    # TorchRL wants [*batch, time, features] with time second to last: the rows are its features.
-    # gamma and lam are tensors because it multiplies a Python float with an int32 mask, which
-    # rounds 0.99 to float32 whatever the dtype of the rest.
-    advantages_LR: Tensor
-    advantages_LR, _ = generalized_advantage_estimate(
-        gamma_LR, lam_LR, values_LR, next_values_LR, rewards_LR, done_LR, terminated_LR
-    )
-    return advantages_LR

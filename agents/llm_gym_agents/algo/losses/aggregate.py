@@ -79,7 +79,12 @@ def token_weights(
     if mode == "seq-mean-token-mean":
         weight_E /= lengths_E.clamp(min=1)
     if mode == "seq-mean-token-sum-norm":
-        weight_E /= _checked_norm_length(norm_length)
+        if norm_length is None or norm_length <= 0:
+            raise ConfigError(
+                f"seq-mean-token-sum-norm needs a norm_length above 0, got {norm_length}; "
+                "pass the most tokens an episode may have, the same for every batch"
+            )
+        weight_E /= norm_length
     elif norm_length is not None:
         raise ConfigError(
             f"norm_length belongs to seq-mean-token-sum-norm, got {norm_length} with {mode!r}"
@@ -113,12 +118,3 @@ def aggregate_loss(
         dtype=result_dtype(loss_T),
     )
     return (weights_T * loss_T).sum()
-
-
-def _checked_norm_length(norm_length: float | None) -> float:
-    if norm_length is None or norm_length <= 0:
-        raise ConfigError(
-            f"seq-mean-token-sum-norm needs a norm_length above 0, got {norm_length}; "
-            "pass the most tokens an episode may have, the same for every batch"
-        )
-    return norm_length

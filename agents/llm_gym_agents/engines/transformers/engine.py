@@ -222,13 +222,7 @@ class TransformersEngine(Engine):
     def sleep(self) -> None:
         """Free the cache while a trainer works; it is built again with the next reply."""
         if not self.running:
-            self.free_cache()
-
-    def free_cache(self) -> None:
-        """Give the memory of keys and values back, for a trainer on the same GPU."""
-        if len(self._decoder):
-            raise EngineError(f"the cache is in use by {len(self._decoder)} running replies")
-        self._decoder.free()
+            self._decoder.free()
 
     def close(self) -> None:
         """Drop what is running and free the cache. The model is the caller's."""
