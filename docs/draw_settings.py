@@ -37,6 +37,12 @@ by `AsText`, text by itself). It prints each choice with its reason, marks yours
 | setting | value | for which tasks | why |
 |---|---|---|---|
 """
+_PROPERTIES = {
+    "model_name": "is_embedded",
+    "num_epochs": "iterations",
+    "num_iters_per_epoch": "iterations",
+}
+"""Settings that are also read through a property of their section."""
 _KINDS = {int: "int", float: "float", bool: "bool", str: "str"}
 _BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 
@@ -67,7 +73,8 @@ def _sources() -> dict[Path, str]:
 
 def users_of(section: str, setting: str) -> set[str]:
     """Return the rooms of the trainer whose code reads a setting."""
-    read = re.compile(rf"\b_?(?:config|settings|own|{section})(?:\.{section})?\.{setting}\b")
+    names = f"(?:{setting}|{_PROPERTIES.get(setting, setting)})"
+    read = re.compile(rf"\b_?(?:config|settings|own|{section})(?:\.{section})?\.{names}\b")
     found = {
         path.relative_to(SOURCE).parts[0].removesuffix(".py")
         for path, text in _sources().items()

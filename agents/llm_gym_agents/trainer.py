@@ -23,11 +23,10 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import (
     build_one_env,
     dataset_env,
-    is_embedded,
     language_model,
     training_env,
 )
-from llm_gym_agents.distributed.launch import build_players, play_ahead, rank_context
+from llm_gym_agents.distributed.launch import build_players, join_processes, play_ahead
 from llm_gym_agents.distributed.run_folder import WARM_START, RunFolder
 from llm_gym_agents.learn.iteration import BatchCollector, IterationRunner
 from llm_gym_agents.learn.learner import Learner
@@ -87,12 +86,12 @@ class PPOTrainer:
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
         """Arguments that no checkpoint holds: ``llm-gym resume`` cannot make them."""
-        self.context = rank_context(config)
+        self.ranks = join_processes(config)
         # Every global generator: a user's environment may draw from any of them.
         set_seed(config.training.seed % 2**32)  # the largest seed that NumPy takes
-        self._embedded = model is None and is_embedded(config)
+        self._embedded = model is None and config.model.is_embedded
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
-        self.learner = Learner.from_config(config, lm, self.context.ranks)
+        self.learner = Learner.from_config(config, lm, self.ranks)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)
@@ -104,10 +103,10 @@ class PPOTrainer:
         )
         play_ahead(self.sampler, self.schedule.tasks_ahead)
         self._reset_progress()
-        self.files = RunFolder(config, self.context, self.tokenizer)
+        self.files = RunFolder(config, self.ranks, self.tokenizer)
         self.folder, self.checkpoints = self.files.path, self.files.checkpoints
         collector = BatchCollector(
-            config.training, self.sampler, reward_fn, self.environment, self.context.score
+            config.training, self.sampler, reward_fn, self.environment, self.ranks
         )
         self._runner = IterationRunner(
             schedule=self.schedule,
@@ -132,7 +131,7 @@ class PPOTrainer:
         self.metrics_history: list[dict[str, float]] = []
         self.stopped = False
         """Whether SIGTERM ended the last ``fit`` early; its checkpoint is the newest."""
-        self._stop = self.context.stop()
+        self._stop = self.ranks.stop()
         self.diagnostics = RunDiagnostics(len(self.tokenizer))
         self.on_warning: Callable[[str], None] = _log.warning
         """Called with a sentence when the metrics show that the run does not learn."""
@@ -154,7 +153,7 @@ class PPOTrainer:
         self.lock_folder()
         self._resume()
         self.warm_up()
-        with self.files.open(self.iteration) as log, self.context.stop() as self._stop:
+        with self.files.open(self.iteration) as log, self.ranks.stop() as self._stop:
             self.metrics_history = [self._named(row) for row in log.rows]
             self.diagnostics.catch_up(log.rows)
             while not self._is_done():
@@ -201,7 +200,7 @@ class PPOTrainer:
 
     def _train_iteration(self) -> dict[str, float]:
         """Collect a batch, update the model, publish its weights; return metrics."""
-        with self.context.watching():
+        with self.ranks.watching():
             row = self._runner.train_iteration(self.iteration, self.elapsed_s, self._stop)
         self.elapsed_s = row[metrics.ELAPSED]
         self.last_rate = self.schedule.update_settings(self.iteration)["rate"]
@@ -327,7 +326,7 @@ class PPOTrainer:
         result = evaluate(
             self.sampler,
             self.schedule.held_out_tasks(episodes),
-            records if self.context.is_main else None,
+            records if self.ranks.is_main else None,
             version=self.publisher.version,
             held_out=True,
         )
@@ -347,7 +346,7 @@ class PPOTrainer:
 
     def save_checkpoint(self, path: str | Path) -> Path:
         """Write everything that the run needs to resume to the folder ``path``."""
-        return self.context.save(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
+        return self.ranks.save(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Resume from the checkpoint in the folder ``path``."""
@@ -363,7 +362,7 @@ class PPOTrainer:
 
     def _load_learner(self, path: str | Path) -> TrainerState:
         """Load weights and optimizer state of a checkpoint; return all of it."""
-        state = self.context.load(path, self.learner)
+        state = self.ranks.load(path, self.learner.like)
         self.learner.check_state(state.parts)
         restore_lm(self.learner.lm, state)
         self.learner.load_state(state.parts)

@@ -124,7 +124,7 @@ def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any
         "stopped": reported(run, "after") is None,
         "imitated": imitated(said),
         "iterations": len(rows),
-        "planned": config.training.num_epochs * config.training.num_iters_per_epoch,
+        "planned": config.training.iterations,
         "episodes": len(rows) * config.training.batch_size,
         "max_turns": config.inference.max_turns,
         "unusable": {

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from llm_gym.cli.terminal_text import say
 from llm_gym.registry.user_code import explain_failures
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, named
+from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting, named
 from llm_gym_agents.config.profile import (
-    EMBEDDED,
     WARM_START_BATCH,
     WORD_S,
     TaskProfile,
@@ -55,18 +53,17 @@ def choice_lines(choices: Sequence[Choice]) -> list[str]:
 def few_choices(choices: Sequence[Choice]) -> list[str]:
     """Return what a run begins with: a table of what the user chose, and the rest in a line."""
     own = [each for each in choices if each.by == CHOSEN]
-    usual = ConfigStore().to_dict()
-    rest = [each for each in choices if each.by != CHOSEN and each.value != _usual(usual, each)]
+    usual = ConfigStore()
+    rest = [
+        each
+        for each in choices
+        if each.by != CHOSEN and each.value != get_setting(usual, each.setting)
+    ]
     changed = ", ".join(f"{each.setting} {_value(each)}" for each in rest)
     return [
         *(f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own),
         *([f"for this game and model: {changed} (--dry-run says why)"] if rest else []),
     ]
-
-
-def _usual(usual: Mapping[str, Mapping[str, Any]], choice: Choice) -> Any:
-    section, _, name = choice.setting.partition(".")
-    return usual.get(section, {}).get(name)
 
 
 def _value(choice: Choice) -> str:
@@ -104,16 +101,17 @@ def list_recipes() -> None:
 
 def _takes(config: ConfigStore) -> str:
     """Say what a recipe needs and how long it is."""
-    training, name = config.training, config.model.model_name
-    model = "no model, it makes a small one" if name == EMBEDDED else f"the model {name}"
-    episodes = training.num_epochs * training.num_iters_per_epoch * training.batch_size
+    training, model = config.training, f"the model {config.model.model_name}"
+    if config.model.is_embedded:
+        model = "no model, it makes a small one"
+    episodes = training.iterations * training.batch_size
     return f"{model}; at most {episodes:,} episodes of {config.environment.env_id}"
 
 
 def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
     """Write what a run would be, without beginning it."""
     training, inference = config.training, config.inference
-    iterations = training.num_epochs * training.num_iters_per_epoch
+    iterations = training.iterations
     seen = profile_task(config)
     # In float32 each takes 16 bytes to train: itself, its gradient and two moments of AdamW.
     size = f", {seen.weights / 1e6:,.0f}M weights, {seen.weights * 16 / 2**30:.1f} GiB to train all"
@@ -151,8 +149,7 @@ def _time(config: ConfigStore, seen: TaskProfile) -> str:
     passes = (1 + training.ppo_epochs) / 3  # as the costs were measured
     every = config.environment.eval_interval
     evaluated = config.environment.eval_episodes / every if every else 0.0
-    iterations = training.num_epochs * training.num_iters_per_epoch
-    seconds = passes * iterations * iteration_seconds(seen, training.batch_size, evaluated)
+    seconds = passes * training.iterations * iteration_seconds(seen, training.batch_size, evaluated)
     if taught.player != "none":
         turn = seen.episode_words / seen.episode_turns * WORD_S
         seconds += taught.steps * WARM_START_BATCH * turn / 2

@@ -14,7 +14,6 @@ from llm_gym.evaluate.scores import published
 from llm_gym_agents.commands.curve import draw_curve
 from llm_gym_agents.commands.plan import resume_command
 from llm_gym_agents.commands.target import next_commands
-from llm_gym_agents.distributed.build import is_embedded
 from llm_gym_agents.distributed.run_folder import WARM_START
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluation_metrics
 from llm_gym_agents.run.diagnostics import final_diagnosis
@@ -143,7 +142,7 @@ class RunReport:
         # What came and went is said once, with its last number.
         said = list({re.sub(r"[\d.]+", "", each): each for each in self._advice}.values())
         if after is not None:
-            embedded = is_embedded(self._trainer.config)
+            embedded = self._trainer.config.model.is_embedded
             last = final_diagnosis(before, after, self._trainer.metrics_history, embedded=embedded)
             said += [] if last is None else [last]
         for sentence in said:

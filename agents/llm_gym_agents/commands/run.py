@@ -20,7 +20,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.config.trust import named_code
 from llm_gym_agents.distributed.build import load_lm
-from llm_gym_agents.distributed.context import is_main
+from llm_gym_agents.distributed.launch import is_main
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.model.load import limit_threads
@@ -69,14 +69,13 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
         )
     config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
     console = Console(quiet=not is_main(config))
-    total = config.training.num_epochs * config.training.num_iters_per_epoch
     early = EarlyStop(config)
     early.load_state(state.parts["run"].values["early_stop"])
     if (folder / FINAL).is_dir() and early.is_enough:
         say(console, f"{early.why}\n{finished(config, folder, state.iteration)}")
         return 0
     where = f"iteration {state.iteration}" if state.iteration else "the warm start"
-    say(console, f"going on after {where}, of {total} iterations")
+    say(console, f"going on after {where}, of {config.training.iterations} iterations")
     if config.model.lora_rank:
         # The checkpoint's model is merged; its adapters belong on the base that the config names.
         trainer = PPOTrainer(config)
@@ -117,7 +116,7 @@ def train(
     trainer.on_warning, trainer.on_notice = report.advise, report.say
     try:
         trainer.lock_folder()  # before anything is written: it may be somebody else's
-        if trainer.context.is_main:
+        if trainer.ranks.is_main:
             keep_choices(choices, trainer.folder)
         before = _prepare(trainer, report)
         with progress:
@@ -143,7 +142,7 @@ def train(
         raise report.out_of_memory() from error
     finally:
         trainer.cleanup()
-    if trainer.context.is_main:
+    if trainer.ranks.is_main:
         report.finished(before, after, title)
     return 0
 

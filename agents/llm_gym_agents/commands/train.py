@@ -117,7 +117,7 @@ def _followed(config: ConfigStore) -> Iterator[None]:
 
     from llm_gym.view.live_server import serve_live
     from llm_gym_agents.commands.report import say
-    from llm_gym_agents.distributed.context import is_main
+    from llm_gym_agents.distributed.launch import is_main
 
     if not is_main(config):
         yield
@@ -157,10 +157,7 @@ def resume(argv: list[str]) -> int:
     if not options.trust and (why := untrusted(config, options.modules)):
         raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
     done = max((int(each.name[10:]) for each in _checkpoints(folder)), default=0)
-    if (
-        done >= config.training.num_epochs * config.training.num_iters_per_epoch
-        and (folder / "final").is_dir()
-    ):
+    if done >= config.training.iterations and (folder / "final").is_dir():
         from llm_gym_agents.commands.target import finished
 
         say(finished(config, folder, done))
@@ -177,8 +174,6 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 def check_needs(config: ConfigStore) -> None:
     """Raise one sentence for a package that is not installed, or a model that is not there."""
-    from llm_gym_agents.config.profile import EMBEDDED
-
     served = config.inference.backend
     elsewhere = served == "sglang" and "url" in config.inference.engine
     wanted = {
@@ -193,7 +188,7 @@ def check_needs(config: ConfigStore) -> None:
                 f"{setting} needs {package}. Install it with: {install_command(extra)}"
             )
     name = config.model.model_name
-    if name == EMBEDDED:
+    if config.model.is_embedded:
         return
     check_model_path(name)
     if "/" not in name and not Path(name).is_dir() and not _is_cached(name):

@@ -284,7 +284,8 @@ def apply_defaults(
         if rule.setting in made or not rule.when(profile):
             continue
         if rule.setting in chosen:
-            made[rule.setting] = Choice(rule.setting, _get(config, rule.setting), CHOSEN, "as told")
+            own = get_setting(config, rule.setting)
+            made[rule.setting] = Choice(rule.setting, own, CHOSEN, "as told")
             continue
         value = rule.value(profile) if callable(rule.value) else rule.value
         _set(config, rule.setting, value)
@@ -297,7 +298,7 @@ def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> 
     """Clamp derived sizes to the user's batch size."""
     batch = config.training.batch_size
     for name in ("training.mini_batch_size", "inference.num_envs"):
-        if name not in chosen and _get(config, name) > batch:
+        if name not in chosen and get_setting(config, name) > batch:
             _set(config, name, batch)
             made[name] = Choice(name, batch, DEFAULT, "no more than the batch that you chose")
     name = "training.group_size"
@@ -321,7 +322,8 @@ def named(data: dict[str, dict[str, Any]]) -> set[str]:
     return found
 
 
-def _get(config: Settings, name: str) -> Any:
+def get_setting(config: Settings, name: str) -> Any:
+    """Return a setting by its full name, or what a dictionary among them has under a third part."""
     section, setting, *key = name.split(".")
     value = getattr(getattr(config, section), setting)
     return value.get(key[0]) if key else value

@@ -20,7 +20,6 @@ from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers.as_text import AsText, make_text
 from llm_gym_agents.config.schema import Settings
 
-EMBEDDED = "tiny"
 _EPISODES = 20
 MAX_TURNS_PLAYED = 100
 """Turns after which a random episode is cut."""
@@ -91,7 +90,7 @@ def _of_model(config: Settings) -> dict[str, Any]:
 
     name, trust = config.model.model_name, config.model.trust_remote_code
     found: dict[str, Any] = {}
-    if name == EMBEDDED:
+    if config.model.is_embedded:
         return found
     with suppress(ConfigError):  # loading it will say why
         shape = load_config(name, trust_remote_code=trust)
@@ -108,7 +107,7 @@ def _of_task(config: Settings) -> TaskProfile:
     kind: Literal["embedded", "full", "lora"] = "full"
     if model.lora_rank:
         kind = "lora"
-    elif model.model_name == EMBEDDED:
+    elif model.is_embedded:
         kind = "embedded"
     if config.environment.env_id is None:
         return TaskProfile(model=kind, env="other")

@@ -49,11 +49,10 @@ def _batches(config: Settings) -> Iterator[str]:
 
 def _schedule(config: Settings) -> Iterator[str]:
     training = config.training
-    iterations = training.num_epochs * training.num_iters_per_epoch
     for name in ("warmup_iters", "critic_warmup_iters"):
-        if getattr(training, name) >= iterations:
+        if getattr(training, name) >= training.iterations:
             yield (
-                f"training.{name} must be below the {iterations} iterations of the run "
+                f"training.{name} must be below the {training.iterations} iterations of the run "
                 f"(num_epochs times num_iters_per_epoch), got {getattr(training, name)}"
             )
 

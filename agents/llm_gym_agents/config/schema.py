@@ -194,6 +194,11 @@ class ModelConfig(Section):
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the model is the small one that is built on the spot."""
+        return self.model_name == "tiny"
+
 
 class InferenceConfig(Section):
     """How the model plays."""
@@ -346,6 +351,11 @@ class TrainingConfig(Section):
     """Epsilon of AdamW."""
     max_grad_norm: PositiveFloat = 1.0
     """Gradients with a larger norm are scaled down to it, policy and critic each by itself."""
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of the whole run."""
+        return self.num_epochs * self.num_iters_per_epoch
 
 
 class CheckpointConfig(Section):

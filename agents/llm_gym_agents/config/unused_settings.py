@@ -76,8 +76,9 @@ def _algorithm(config: Settings) -> Iterator[_Unused]:
 
 
 def _switches(config: Settings) -> Iterator[_Unused]:
-    yield from _training_switches(config)
     environment = config.environment
+    if config.training.kl == "none":
+        yield _Unused(("training.kl_coef",), "training.kl='none'")
     if not config.model.lora_rank:
         yield _Unused(("model.lora_alpha",), "model.lora_rank=0")
     if config.inference.max_turns is None:
@@ -90,12 +91,6 @@ def _switches(config: Settings) -> Iterator[_Unused]:
         yield _Unused((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
     yield from _warm_start(config)
     yield from _ray(config)
-
-
-def _training_switches(config: Settings) -> Iterator[_Unused]:
-    training = config.training
-    if training.kl == "none":
-        yield _Unused(("training.kl_coef",), "training.kl='none'")
 
 
 def _warm_start(config: Settings) -> Iterator[_Unused]:

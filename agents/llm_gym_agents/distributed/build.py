@@ -120,15 +120,13 @@ def dataset_env(
 
 # --- the model ---------------------------------------------------------------------------
 
-TINY = "tiny"
-
 
 def build_lm(
     config: ConfigStore, env: EnvSource, tokenizer: PreTrainedTokenizerBase | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model that is trained, and its tokenizer."""
     settings = config.model
-    if is_embedded(config):
+    if settings.is_embedded:
         tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
         seed = config.training.seed
         lm: PreTrainedModel = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed)
@@ -138,11 +136,6 @@ def build_lm(
         lm, own = load_lm(config, settings.model_name)
         tokenizer = tokenizer or own
     return prepare_lm(config, lm), tokenizer
-
-
-def is_embedded(config: ConfigStore) -> bool:
-    """Whether ``config`` names the model that is made on the spot."""
-    return config.model.model_name == TINY
 
 
 def language_model(

@@ -13,25 +13,29 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import build_sampler
-from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.publish import Publisher, WeightPublisher
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 
 
-def rank_context(config: ConfigStore) -> RankContext:
-    """Return the context of this process; under ``parallel.mode`` it joins the others."""
+def is_main(config: ConfigStore) -> bool:
+    """Whether this process prints; known before it has joined the others."""
+    return config.parallel.mode == "none" or os.environ.get("RANK", "0") == "0"
+
+
+def join_processes(config: ConfigStore) -> SingleProcess:
+    """Return the processes of this run; under ``parallel.mode`` it joins the others."""
     settings = config.parallel
     if settings.mode == "none":
-        return RankContext()
-    from llm_gym_agents.distributed.ranks.context import GroupContext
+        return SINGLE_PROCESS
     from llm_gym_agents.distributed.ranks.process_group import join
 
     ranks = join(settings.mode, device=config.model.device)
     if ranks.device.type == "cuda":
         config.model.device = str(ranks.device)
-    return GroupContext(ranks)
+    return ranks
 
 
 def sync_config(config: ConfigStore) -> None:
@@ -39,7 +43,7 @@ def sync_config(config: ConfigStore) -> None:
 
     Processes that ``torchrun`` restarts after one was lost resume from the last checkpoint.
     """
-    ranks = rank_context(config).ranks
+    ranks = join_processes(config)
     config.checkpoint.output_dir = ranks.broadcast(config.checkpoint.output_dir)
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if restarted and config.parallel.mode != "none":
@@ -67,10 +71,8 @@ def build_players(
         publisher = Publisher(own.engine, learner.lm)
         sleeps = getattr(own.engine, "sleeps", False)
         if ranks.world > 1:
-            from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
             from llm_gym_agents.distributed.ranks.sampling import RankSampler
 
-            assert isinstance(ranks, ProcessGroup)
             sampler = RankSampler(own, ranks)
     try:
         learner.use_cuda_graphs(engine_sleeps=sleeps)

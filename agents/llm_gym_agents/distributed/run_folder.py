@@ -14,9 +14,9 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.context import RankContext
 from llm_gym_agents.distributed.model_card import model_card
 from llm_gym_agents.learn.schedule import HeldOutSuccess
+from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.run.checkpoints import standing
 from llm_gym_agents.run.files import RunLock
@@ -36,17 +36,17 @@ class RunFolder:
 
     Args:
         config: Of the run. It is read when something is written: ``fit`` may still complete it.
-        context: Of this process; only the main one writes.
+        ranks: The processes of the run; only the main one writes.
         tokenizer: Turns recorded tokens into text.
     """
 
     def __init__(
-        self, config: ConfigStore, context: RankContext, tokenizer: PreTrainedTokenizerBase
+        self, config: ConfigStore, ranks: SingleProcess, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         settings = config.checkpoint
-        self._config, self._context = config, context
+        self._config, self._ranks = config, ranks
         self.path = Path(settings.output_dir)
-        self.checkpoints = context.checkpoints(
+        self.checkpoints = ranks.checkpoints(
             self.path / "checkpoints",
             keep_last_n=settings.keep_last_n,
         )
@@ -55,13 +55,13 @@ class RunFolder:
             settings.record_every,
             RECORDED_EPISODES,
             TokenTexts(tokenizer),
-            writes=context.is_main,
+            writes=ranks.is_main,
         )
         self._lock = RunLock(self.path)
         self._is_own = settings.resume
 
     def lock(self) -> None:
-        if self._context.is_main:
+        if self._ranks.is_main:
             self._lock.acquire()
 
     def release(self) -> None:
@@ -74,7 +74,7 @@ class RunFolder:
     @contextmanager
     def open(self, iteration: int) -> Iterator[MetricsLog]:
         """Yield the log of the run after ``iteration``; the folder of another run is refused."""
-        log = self._context.log(
+        log = self._ranks.log(
             self.path,
             resume_after=iteration if self._is_own else None,
             tracker=self._config.checkpoint.tracker,
@@ -83,7 +83,7 @@ class RunFolder:
         self._is_own = True
         with log:
             # ``MetricsLog`` has refused the folder of another run by now.
-            if self._context.is_main:
+            if self._ranks.is_main:
                 self._config.save(self.path / "config.json")
             self.checkpoints.drop_after(iteration)
             yield log

@@ -25,6 +25,7 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import estimator_settings
 from llm_gym_agents.learn.publish import WeightPublisher
 from llm_gym_agents.learn.schedule import Schedule
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.learn.stabilizers import NonFiniteError
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
@@ -36,8 +37,6 @@ from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout
 from llm_gym_agents.run.metrics import ELAPSED, TOKENS_PER_SECOND
 from llm_gym_agents.run.process import SigtermListener
 
-Settle = Callable[[list[Trajectory]], dict[str, float]]
-"""Writes final rewards into episodes; returns metrics."""
 FLAT = 1e-6
 """Largest advantage that is rounding: sums of shaping terms differ in their last bits."""
 
@@ -154,11 +153,9 @@ class BatchCollector:
         sampler: Player,
         reward_fn: Callable[..., Any] | None,
         environment: EnvSource,
-        over: Callable[[list[Trajectory], Settle], dict[str, float]] = lambda all_, settle: settle(
-            all_
-        ),
+        ranks: SingleProcess = SINGLE_PROCESS,
     ) -> None:
-        self._training, self._sampler, self._over = training, sampler, over
+        self._training, self._sampler, self._ranks = training, sampler, ranks
         self._reward_fn, self._environment = reward_fn, environment
         self._failures = EnvFailureWatch()
 
@@ -197,4 +194,4 @@ class BatchCollector:
         def settle(own: list[Trajectory]) -> dict[str, float]:
             return settle_rewards(self._reward_fn, own, self._environment, mode=mode)
 
-        return self._over(episodes, settle)
+        return self._ranks.score(episodes, settle)

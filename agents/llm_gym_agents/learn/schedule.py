@@ -64,7 +64,7 @@ class Schedule:
 
     @property
     def iterations(self) -> int:
-        return self.config.training.num_epochs * self.config.training.num_iters_per_epoch
+        return self.config.training.iterations
 
     @property
     def turn_limit(self) -> int | None:

@@ -1,17 +1,33 @@
-"""``SingleProcess``: what an update asks of the processes that train together.
+"""``SingleProcess``: what a run asks of the processes that train together.
 
-An update is written once, against this interface. ``distributed`` implements it for a process
-group, in which every process holds the whole batch and reads a part of its episodes.
+A run is written once, against this interface. ``distributed`` implements it for a process group:
+every process runs the same trainer on the same numbers, holds the whole batch and reads a part of
+its episodes; only the main one writes files and prints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from llm_gym.episodes import Trajectory
+from llm_gym_agents.run.checkpoint_weights import Like
+from llm_gym_agents.run.checkpoints import (
+    Checkpoints,
+    TrainerState,
+    load_checkpoint,
+    save_checkpoint,
+)
+from llm_gym_agents.run.metrics import MetricsLog
+from llm_gym_agents.run.process import SigtermListener
+
+Settle = Callable[[list[Trajectory]], dict[str, float]]
+"""Writes final rewards into episodes; returns metrics."""
 
 
 class SingleProcess:
@@ -60,6 +76,40 @@ class SingleProcess:
     def broadcast(self, value: Any) -> Any:
         """Return the ``value`` of the main process."""
         return value
+
+    def all_gather(self, value: Any) -> list[Any]:
+        """Return the ``value`` of every process, in their order."""
+        return [value]
+
+    def barrier(self) -> None:
+        """Wait for all processes."""
+
+    # --- files and signals ---------------------------------------------------------------
+
+    def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:
+        return Checkpoints(folder, **options)
+
+    def save(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
+        return save_checkpoint(folder, state, **model)
+
+    def load(self, folder: str | Path, like: Like) -> TrainerState:
+        """Read a checkpoint; ``like`` gives the tensor that each one is loaded into."""
+        return load_checkpoint(folder)
+
+    def score(self, episodes: list[Trajectory], settle: Settle) -> dict[str, float]:
+        """Let ``settle`` set the rewards of ``episodes``; return its metrics."""
+        return settle(episodes)
+
+    def log(self, folder: Path, **options: Any) -> MetricsLog:
+        folder.mkdir(parents=True, exist_ok=True)
+        return MetricsLog(folder, **options)
+
+    def stop(self) -> SigtermListener:
+        return SigtermListener()
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Within this block the loss of another process raises one clear sentence."""
+        return nullcontext()
 
 
 SINGLE_PROCESS = SingleProcess()

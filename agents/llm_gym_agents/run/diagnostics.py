@@ -93,92 +93,81 @@ def _value_divergence(rows: Rows) -> float | None:
     return rows[-1]["value/mean"]
 
 
+SYMPTOMS = (
+    Symptom(
+        "zero_variance",
+        _zero_variance,
+        "every episode of the last batches had the reward {:.3g}, so there is nothing to "
+        "compare: let it imitate winning moves (--warm-start.player solver, or file), take an "
+        "easier environment, or shape the reward (--environment.env-kwargs shaping=true)",
+    ),
+    Symptom(
+        "invalid_replies",
+        _above("episode/invalid", 0.9),
+        "{:.0%} of the replies cannot be used: let it imitate legal moves (--warm-start.player "
+        "random), or for longer (--warm-start.rounds), or tell it the format "
+        "(--environment.env-kwargs action_format=tag)",
+    ),
+    Symptom(
+        "truncated_replies",
+        _above("episode/truncated_replies", 0.95),
+        "{:.0%} of the replies were cut at inference.max_tokens: raise it",
+    ),
+    Symptom(
+        "entropy_collapse",
+        _entropy_collapse,
+        "the entropy is {:.2g}, so the model always says the same: raise training.entropy_coef "
+        "or lower training.learning_rate, and begin anew",
+    ),
+    Symptom(
+        "no_update",
+        _no_update,
+        "the policy does not move (KL {:.1g}): raise training.learning_rate, or see why the "
+        "rewards do not differ",
+    ),
+    Symptom(
+        "value_divergence",
+        _value_divergence,
+        "the values have diverged to {:.3g}: lower training.value_learning_rate or training.gamma",
+    ),
+    Symptom(
+        "idle_critic",
+        _all_rows(
+            "value/explained_variance",
+            lambda explained: explained < 0.0,
+            unless=lambda row: row.get(CRITIC_ONLY, 0.0) > 0 or row.get(TRAIN_SUCCESS) == 1.0,
+        ),
+        "the critic explains nothing of the returns ({:.2g} of their variance): raise "
+        "training.value_learning_rate, or do without one (--training.adv-estimator "
+        "reinforce_plus_plus, or grpo)",
+        LONG,
+    ),
+    Symptom(
+        "zero_variance_groups",
+        _above("group/zero_variance", 0.95),
+        "{:.0%} of the groups have equal rewards and teach nothing: raise training.group_size, "
+        "or choose starts of middling difficulty",
+    ),
+    Symptom(
+        "env_failures",
+        _above("episode/failed", 0.5),
+        "{:.0%} of the episodes failed in their environment: play one by hand (llm-gym play), "
+        "check it (llm-gym check), or give it environment.workers",
+    ),
+)
+
+
 def symptoms(vocabulary: int | None = None) -> tuple[Symptom, ...]:
     """Return every symptom; the size of the ``vocabulary`` bounds the entropy."""
-    max_entropy = math.log(vocabulary) if vocabulary else math.inf
-    return (*_of_replies(), *_of_updates(max_entropy), *_of_episodes())
-
-
-def _of_replies() -> tuple[Symptom, ...]:
-    return (
-        Symptom(
-            "zero_variance",
-            _zero_variance,
-            "every episode of the last batches had the reward {:.3g}, so there is nothing to "
-            "compare: let it imitate winning moves (--warm-start.player solver, or file), take an "
-            "easier environment, or shape the reward (--environment.env-kwargs shaping=true)",
-        ),
-        Symptom(
-            "invalid_replies",
-            _above("episode/invalid", 0.9),
-            "{:.0%} of the replies cannot be used: let it imitate legal moves (--warm-start.player "
-            "random), or for longer (--warm-start.rounds), or tell it the format "
-            "(--environment.env-kwargs action_format=tag)",
-        ),
-        Symptom(
-            "truncated_replies",
-            _above("episode/truncated_replies", 0.95),
-            "{:.0%} of the replies were cut at inference.max_tokens: raise it",
-        ),
+    if not vocabulary:
+        return SYMPTOMS
+    highest = Symptom(
+        "max_entropy",
+        _above(ENTROPY, 0.98 * math.log(vocabulary)),
+        "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
+        "training.entropy_coef, or warm-start the model",
     )
-
-
-def _of_updates(max_entropy: float) -> tuple[Symptom, ...]:
-    return (
-        Symptom(
-            "entropy_collapse",
-            _entropy_collapse,
-            "the entropy is {:.2g}, so the model always says the same: raise training.entropy_coef "
-            "or lower training.learning_rate, and begin anew",
-        ),
-        Symptom(
-            "max_entropy",
-            _above(ENTROPY, 0.98 * max_entropy),
-            "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
-            "training.entropy_coef, or warm-start the model",
-        ),
-        Symptom(
-            "no_update",
-            _no_update,
-            "the policy does not move (KL {:.1g}): raise training.learning_rate, or see why the "
-            "rewards do not differ",
-        ),
-        Symptom(
-            "value_divergence",
-            _value_divergence,
-            "the values have diverged to {:.3g}: lower training.value_learning_rate or "
-            "training.gamma",
-        ),
-        Symptom(
-            "idle_critic",
-            _all_rows(
-                "value/explained_variance",
-                lambda explained: explained < 0.0,
-                unless=lambda row: row.get(CRITIC_ONLY, 0.0) > 0 or row.get(TRAIN_SUCCESS) == 1.0,
-            ),
-            "the critic explains nothing of the returns ({:.2g} of their variance): raise "
-            "training.value_learning_rate, or do without one (--training.adv-estimator "
-            "reinforce_plus_plus, or grpo)",
-            LONG,
-        ),
-    )
-
-
-def _of_episodes() -> tuple[Symptom, ...]:
-    return (
-        Symptom(
-            "zero_variance_groups",
-            _above("group/zero_variance", 0.95),
-            "{:.0%} of the groups have equal rewards and teach nothing: raise training.group_size, "
-            "or choose starts of middling difficulty",
-        ),
-        Symptom(
-            "env_failures",
-            _above("episode/failed", 0.5),
-            "{:.0%} of the episodes failed in their environment: play one by hand (llm-gym play), "
-            "check it (llm-gym check), or give it environment.workers",
-        ),
-    )
+    return (*SYMPTOMS, highest)
 
 
 class RunDiagnostics:

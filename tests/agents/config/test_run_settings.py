@@ -10,7 +10,7 @@ from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed import build
-from llm_gym_agents.distributed.launch import rank_context
+from llm_gym_agents.distributed.launch import join_processes
 from llm_gym_agents.learn import warm_start
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
@@ -105,5 +105,5 @@ def parallel(**settings):
 def test_processes_that_nobody_started_are_an_error(mode, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(ConfigError, match=f"parallel.mode='{mode}'"):
-        rank_context(parallel(mode=mode))
-    assert rank_context(parallel()).ranks.world == 1
+        join_processes(parallel(mode=mode))
+    assert join_processes(parallel()).world == 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.distributed.tensor import DTensor
 
-from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
+from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.run.checkpoint_folder import new_folder
 from llm_gym_agents.run.checkpoint_weights import save_lm, write_shards
 from llm_gym_agents.run.checkpoints import (
@@ -37,7 +37,7 @@ def save_sharded(
     *,
     lm: PreTrainedModel,
     tokenizer: Any = None,
-    ranks: ProcessGroup,
+    ranks: SingleProcess,
 ) -> Path:
     """Write a checkpoint; every process calls it and returns when the folder is in its place."""
     place = Path(folder)
@@ -66,7 +66,7 @@ def save_sharded(
 class RankCheckpoints(Checkpoints):
     """``Checkpoints`` in which only the main process removes or links folders."""
 
-    def __init__(self, folder: str | Path, ranks: ProcessGroup, **options: Any) -> None:
+    def __init__(self, folder: str | Path, ranks: SingleProcess, **options: Any) -> None:
         super().__init__(folder, **options)
         self._ranks = ranks
 

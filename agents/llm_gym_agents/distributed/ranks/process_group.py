@@ -2,16 +2,19 @@
 
 Every process holds the whole batch on its CPU and reads a part of the episodes. Results are summed
 over the processes, so advantages, counts and stops are equal everywhere without further messages.
-Every process holds all weights (``ddp``) or a shard of them (``fsdp``).
+Every process holds all weights (``ddp``) or a shard of them (``fsdp``). Processes never disagree
+about a stop, a failure or a checkpoint: these are agreed on here.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from pathlib import Path
+from types import FrameType
 from typing import Any, Literal
 
 import torch
@@ -23,12 +26,25 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from llm_gym.core.errors import ConfigError
-from llm_gym_agents.learn.single_process import SingleProcess
+from llm_gym.core.errors import ConfigError, LLMGymError
+from llm_gym.episodes import Trajectory
+from llm_gym_agents.distributed.ranks.checkpoints import RankCheckpoints, save_sharded
+from llm_gym_agents.distributed.ranks.sampling import settle_over_ranks
+from llm_gym_agents.learn.single_process import Settle, SingleProcess
+from llm_gym_agents.run.checkpoint_weights import Like
+from llm_gym_agents.run.checkpoints import Checkpoints, TrainerState, load_checkpoint
+from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
+from llm_gym_agents.run.process import SigtermListener
 
 Mode = Literal["ddp", "fsdp"]
 TIMEOUT = timedelta(minutes=30)
 """That processes wait for one another."""
+_LOST = ("Connection closed by", "Connection reset by", "Broken pipe", "Timed out waiting")
+"""What gloo says where another process is gone; NCCL's errors have a type of their own."""
+
+
+class LostRankError(LLMGymError, RuntimeError):
+    """Another process of the learner is gone."""
 
 
 class ProcessGroup(SingleProcess):
@@ -90,13 +106,80 @@ class ProcessGroup(SingleProcess):
         return held[0]
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Return the ``value`` of every process, in their order."""
         found: list[Any] = [None] * self.world
         dist.all_gather_object(found, value)
         return found
 
     def barrier(self) -> None:
         dist.barrier()
+
+    # --- files and signals ---------------------------------------------------------------
+
+    def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:
+        return RankCheckpoints(folder, self, **options)
+
+    def save(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
+        return save_sharded(folder, state, ranks=self, **model)
+
+    def load(self, folder: str | Path, like: Like) -> TrainerState:
+        """Read a checkpoint: of sharded tensors, this process's part."""
+        return load_checkpoint(folder, like if self.mode == "fsdp" else None)
+
+    def score(self, episodes: list[Trajectory], settle: Settle) -> dict[str, float]:
+        """Let ``settle`` set the rewards: each episode in one process, for all of them."""
+        return settle_over_ranks(episodes, settle, self)
+
+    def log(self, folder: Path, **options: Any) -> MetricsLog:
+        """Return the writer of metrics; outside the main process it only keeps the rows."""
+        log = super().log(folder, **options) if self.is_main else None
+        rows = self.broadcast(None if log is None else log.rows)
+        return log or NullLog(rows)
+
+    def stop(self) -> SigtermListener:
+        """Return the listener to SIGTERM, in any of the processes."""
+        return AgreedStop(self)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within this block the loss of another process raises ``LostRankError``."""
+        try:
+            yield
+        except RuntimeError as error:
+            lost = type(error).__name__.startswith("Dist") or any(x in str(error) for x in _LOST)
+            if not lost:
+                raise
+            raise LostRankError(
+                f"a process that learns with process {self.rank} of {self.world} is gone, "
+                "and nothing of this iteration was kept; torchrun --max-restarts begins "
+                "again from the last checkpoint, and so does llm-gym resume"
+            ) from error
+
+
+class NullLog(MetricsLog):
+    """Keeps the rows of a run, beginning with the main process's, and writes none."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+
+    def log(self, iteration: int, metrics: Mapping[str, Any]) -> None:
+        self.rows.append({ITERATION: iteration, **metrics})
+
+
+class AgreedStop(SigtermListener):
+    """A stop that all processes take after the same iteration, whichever heard the signal."""
+
+    def __init__(self, ranks: SingleProcess) -> None:
+        super().__init__()
+        self._ranks, self._heard = ranks, False
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self._heard = True
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Play to the end, as the others do, and agree on whether this iteration is the last."""
+        yield
+        self.requested = bool(self._ranks.all_max(int(self._heard)))
 
 
 def balance(costs: Sequence[int], groups: int) -> list[list[int]]:

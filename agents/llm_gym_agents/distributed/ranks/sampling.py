@@ -11,8 +11,7 @@ from typing import Any
 
 from llm_gym.core.errors import LLMGymError
 from llm_gym.episodes import Trajectory
-from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
-from llm_gym_agents.learn.iteration import Settle
+from llm_gym_agents.learn.single_process import Settle, SingleProcess
 from llm_gym_agents.rollouts.rewards import reward_metrics
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask
@@ -22,7 +21,7 @@ from llm_gym_agents.rollouts.turns import Rollout, join_rollouts
 class RankSampler:
     """Plays as a ``Sampler`` does, together with the samplers (``own``) of other processes."""
 
-    def __init__(self, own: Player, ranks: ProcessGroup) -> None:
+    def __init__(self, own: Player, ranks: SingleProcess) -> None:
         self._own, self._ranks = own, ranks
 
     def __getattr__(self, name: str) -> Any:
@@ -48,7 +47,7 @@ class RankSampler:
 
 
 def settle_over_ranks(
-    episodes: Sequence[Trajectory], settle: Settle, ranks: ProcessGroup
+    episodes: Sequence[Trajectory], settle: Settle, ranks: SingleProcess
 ) -> dict[str, float]:
     """Score each episode in one process, and share all rewards with every process."""
     first, last = rank_slice(len(episodes), ranks.rank, ranks.world)
