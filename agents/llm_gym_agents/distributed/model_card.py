@@ -9,7 +9,6 @@ from pathlib import Path
 
 import llm_gym
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import is_embedded
 from llm_gym_agents.run.metrics import EVAL_RETURN, EVAL_SUCCESS, FROM_SOLVER, ITERATION, Row
 
 
@@ -24,7 +23,7 @@ def model_card(
         warm_start: What the warm start measured; None without one.
         source: The checkpoint that the model comes from.
     """
-    env, base, embedded = config.environment.env_id, config.model.model_name, is_embedded(config)
+    env, base, embedded = config.environment.env_id, config.model.model_name, config.model.is_embedded
     head = ["library_name: transformers", "pipeline_tag: text-generation"]
     head += ["tags: [llm-gym, reinforcement-learning]"]
     # Weights that were trained from nothing are the user's own; others keep their base's licence.

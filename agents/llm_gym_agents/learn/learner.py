@@ -1,7 +1,7 @@
 """``Learner``: model, optimizer and PPO of a run.
 
-``ppo.update(data)`` trains on a batch and returns metrics; ``weights()`` is what an engine gets
-after it; ``state()`` is what a checkpoint keeps beside the language model.
+``ppo.update(data)`` trains on a batch and returns metrics; ``state()`` is what a checkpoint keeps
+beside the language model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from llm_gym_agents.model.precision import (
     without_dropout,
 )
 from llm_gym_agents.model.self_check import check_packed_reading
-from llm_gym_agents.model.weights import adapted_layers, plain_lm, served_weights
+from llm_gym_agents.model.weights import adapted_layers, plain_lm
 from llm_gym_agents.run.state import (
     CheckpointError,
     Part,
@@ -63,12 +63,12 @@ class Learner:
         ranks: SingleProcess = SINGLE_PROCESS,
     ) -> None:
         self.lm, self.ranks = lm, ranks
-        self.estimator = algo.get_advantage(training.adv_estimator)
+        has_critic = algo.get_advantage(training.adv_estimator).needs_critic
         keep_trained_in_float32(lm)
         allow_tf32(lm.device)
         self.model = PolicyValueModel(
             lm,
-            critic=model.critic if self.estimator.needs_critic else "none",
+            critic=model.critic if has_critic else "none",
             temperature=temperature,
             compute_dtype=compute_dtype(model.dtype, lm.device),
         )
@@ -145,9 +145,6 @@ class Learner:
     def _set_adapters(self, wanted: Mapping[str, Tensor]) -> None:
         for name, each in self._adapters():
             each.copy_(wanted.get(name, each))
-
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        return served_weights(self.lm)
 
     def state(self) -> dict[str, Part]:
         """Return what a checkpoint keeps besides the language model and the RNGs."""

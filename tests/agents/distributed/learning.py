@@ -11,7 +11,7 @@ from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.learn.stabilizers import NonFiniteError
-from llm_gym_agents.model.weights import full_tensor
+from llm_gym_agents.model.weights import full_tensor, served_weights
 from tests.agents.learn.test_ppo import data
 from tests.agents.tiny import tiny_model
 
@@ -85,7 +85,7 @@ def update(case, ranks=SINGLE_PROCESS, updates=2, seed=0):
     return {
         "gradients": gradients,
         "weights": {n: full_tensor(p).detach().clone() for n, p in made.model.named_parameters()},
-        "served": {n: tensor.clone() for n, tensor in made.weights()},
+        "served": {n: tensor.clone() for n, tensor in served_weights(made.lm)},
         "metrics": {n: value for n, value in metrics.items() if not n.startswith("time/")},
         "trained": made.ppo.trained,
     }

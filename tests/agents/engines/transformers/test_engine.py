@@ -15,16 +15,6 @@ from tests.agents.tiny import FAMILIES, tiny_model, tiny_tokenizer
 QUICK = FAMILIES[::3]
 
 
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model()
-
-
-@pytest.fixture
-def engine(model):
-    return TransformersEngine(model, end_ids=[])
-
-
 # --- exactness ----------------------------------------------------------------------------
 
 

@@ -17,11 +17,6 @@ from tests.agents.work import TensorWork
 TOLERANCE = 1e-5
 
 
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model()
-
-
 @pytest.fixture
 def read(model, monkeypatch):
     """Return a list that notes how many tokens each forward of the trunk reads."""

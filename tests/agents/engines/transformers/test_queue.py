@@ -11,17 +11,6 @@ from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from tests.agents.engines.truth import TOLERANCE, some_requests, worst_error
 from tests.agents.tiny import VOCABULARY, tiny_model
 
-
-@pytest.fixture(scope="module")
-def model():
-    return tiny_model()
-
-
-@pytest.fixture
-def engine(model):
-    return TransformersEngine(model, end_ids=[])
-
-
 # --- joining and leaving ------------------------------------------------------------------
 
 

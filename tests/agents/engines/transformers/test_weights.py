@@ -21,11 +21,6 @@ def model():
     return tiny_model()
 
 
-@pytest.fixture
-def engine(model):
-    return TransformersEngine(model, end_ids=[])
-
-
 def writes(model):
     return [parameter._version for parameter in model.parameters()]
 
