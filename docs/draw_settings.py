@@ -78,7 +78,7 @@ def users_of(section: str, setting: str) -> set[str]:
     found = {
         path.relative_to(SOURCE).parts[0].removesuffix(".py")
         for path, text in _sources().items()
-        if f".{setting}" in text and read.search(text)
+        if (f".{setting}" in text or setting in _PROPERTIES) and read.search(text)
     }
     if f"{section}.{setting}" == "environment.max_steps":
         found.add("llm_gym.core.legacy")  # a BaseEnvironment is given the section as its config

@@ -23,7 +23,11 @@ def model_card(
         warm_start: What the warm start measured; None without one.
         source: The checkpoint that the model comes from.
     """
-    env, base, embedded = config.environment.env_id, config.model.model_name, config.model.is_embedded
+    env, base, embedded = (
+        config.environment.env_id,
+        config.model.model_name,
+        config.model.is_embedded,
+    )
     head = ["library_name: transformers", "pipeline_tag: text-generation"]
     head += ["tags: [llm-gym, reinforcement-learning]"]
     # Weights that were trained from nothing are the user's own; others keep their base's licence.
