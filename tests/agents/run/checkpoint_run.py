@@ -101,7 +101,7 @@ class Run:
                 "critic": module_state(self.model, skip=("lm.",)),
                 "optimizer": optimizer_state(self.optimizer, self.model),
                 "schedule": Part(values=self.schedule.state_dict()),
-                "kl": Part(values=self.kl.state_dict()),
+                "kl": Part(values=self.kl.kl_coef),
                 "rng": rng_state(),
             },
         )
@@ -111,7 +111,7 @@ class Run:
         set_module_state(self.model, state.parts["critic"], skip=("lm.",))
         set_optimizer_state(self.optimizer, self.model, state.parts["optimizer"])
         self.schedule.load_state_dict(state.parts["schedule"].values)
-        self.kl.load_state_dict(state.parts["kl"].values)
+        self.kl.kl_coef = state.parts["kl"].values
         set_rng_state(state.parts["rng"])
         self.done = state.iteration
 
