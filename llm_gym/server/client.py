@@ -201,7 +201,13 @@ class RemoteSession:
         """A digest of every observation since the last seed."""
 
     def row(self, operation: str, argument: Any) -> Row:
-        return self.name, self.number + 1, operation, argument
+        # A new session with a past is no session yet: its server must ask for all of it.
+        number = 2 if self.history and not self.number else self.number + 1
+        return self.name, number, operation, argument
+
+    def leave(self) -> None:
+        """Go on in a new session, into which the next operation replays the history."""
+        self.name, self.number = secrets.token_urlsafe(16), 0
 
     def take(self, operation: str, argument: Any, answer: Any) -> None:
         self.number += 1
@@ -216,7 +222,7 @@ class RemoteSession:
 
     def again(self, operation: str, argument: Any) -> list[Row]:
         """Return the rows that replay this session under a new name, then the operation."""
-        self.name, self.number = secrets.token_urlsafe(16), 0
+        self.leave()
         if operation == protocol.RESET and argument[0] is not None:
             past: Sequence[tuple[str, Any]] = []
         elif self.history is None:
@@ -244,7 +250,7 @@ class RemoteSession:
             self.seen = str(state["seen"])
         except (ValueError, TypeError, KeyError) as error:
             raise RecordError(f"this is no snapshot of a remote episode: {error}") from error
-        self.name, self.number = secrets.token_urlsafe(16), 0
+        self.leave()
 
 
 def any_seed() -> int:
@@ -258,17 +264,18 @@ def play(connection: Connection, asks: Sequence[Ask]) -> list[Any]:
     Sessions that the server has lost are begun again, in a second one. An answer is as in
     ``protocol``, an error included.
     """
-    answers = connection.run([session.row(*rest) for session, *rest in asks])
-    lost = [
-        at
-        for at, answer in enumerate(answers)
-        if _is_lost(answer) and asks[at][1] != protocol.CLOSE
-    ]
-    if lost:
-        for at, answer in zip(
-            lost, _play_again(connection, [asks[at] for at in lost]), strict=True
-        ):
-            answers[at] = answer
+    try:
+        answers = connection.run([session.row(*rest) for session, *rest in asks])
+        is_lost = [_is_lost(answer) for answer in answers]
+        lost = [at for at in range(len(asks)) if is_lost[at] and asks[at][1] != protocol.CLOSE]
+        if lost:
+            found = _play_again(connection, [asks[at] for at in lost])
+            for at, answer in zip(lost, found, strict=True):
+                answers[at] = answer
+    except RemoteError:
+        for session, *_ in asks:  # nobody knows whether the server has played it
+            session.leave()
+        raise
     for (session, operation, argument), answer in zip(asks, answers, strict=True):
         if not (isinstance(answer, dict) and answer["error"] in protocol.NOT_PLAYED):
             session.take(operation, argument, answer)

@@ -92,6 +92,27 @@ def test_a_connection_that_breaks_in_mid_answer_changes_no_episode():
         cutting.close()
 
 
+def test_what_was_played_without_an_answer_was_not_played():
+    home, failed = gym.make(GAME), 0
+    with serving(GAME) as server:
+        cutting = Cutting(server)
+        env = gym.make("llm_gym/Remote-v0", url=cutting.url, tries=1)
+        expected, seen = [home.reset(seed=3)], [env.reset(seed=3)]
+        ways = home.unwrapped.legal_actions()
+        for turn in range(15):
+            action = ways[turn % len(ways)]
+            try:
+                seen.append(env.step(action))
+            except RemoteError:
+                failed += 1
+            else:
+                expected.append(home.step(action))
+        assert seen == expected
+        assert failed > 3
+        env.close()
+        cutting.close()
+
+
 def test_a_server_that_was_restarted_in_mid_episode_is_brought_back():
     home, actions = gym.make(GAME), ["look", "go north", "nonsense"] * 3
     expected = [home.reset(seed=4), *(home.step(action) for action in actions)]
