@@ -7,11 +7,13 @@ process, so one message brings the first observation and what the environment sa
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.errors import ActionTypeError, ContractError
@@ -105,24 +107,50 @@ def open_record(
     )
 
 
+MAX_REWARD = float(np.finfo(np.float32).max)
+"""The largest float32."""
+
+
+def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
+    """Return what is wrong with an environment's output, or "".
+
+    One NaN among the rewards would be in every weight after the next update.
+
+    >>> invalid_env_output("You win.", 1), invalid_env_output("You win.", float("nan"))
+    ('', 'gave a reward of nan, which must be a number that float32 holds')
+    >>> invalid_env_output("You win.", 10**400)
+    'gave a reward of inf, which must be a number that float32 holds'
+    """
+    if not isinstance(observation, str):
+        return f"gave an observation of {type(observation).__name__}, which must be text"
+    try:
+        paid = float(reward)
+    except OverflowError:  # a huge int
+        paid = math.inf
+    if abs(paid) <= MAX_REWARD:  # false for NaN too
+        return ""
+    return f"gave a reward of {paid:g}, which must be a number that float32 holds"
+
+
 def add_turn(episode: Trajectory, action: str, step: Step) -> None:
     """Add a turn: the action, and what ``env.step`` returned for it.
 
     A step that terminates is not truncated as well, even if a wrapper says both.
     """
     observation, reward, terminated, truncated, info = step
+    paid, told = float(reward), dict(info)  # before anything is added: these may raise
     terminated = bool(terminated)
     truncated = bool(truncated) and not terminated
     text = observation if isinstance(observation, str) else _text(observation, vars(episode))
-    move = info.get("move")
+    move = told.get("move")
     episode.states.append(text)
     episode.actions.append(action)
     episode.moves.append(move if isinstance(move, str) else None)
-    episode.rewards.append(float(reward))
+    episode.rewards.append(paid)
     episode.terminated.append(terminated)
     episode.truncated.append(truncated)
     episode.dones.append(terminated or truncated)
-    episode.infos.append(dict(info))
+    episode.infos.append(told)
     episode.messages.append({"role": "assistant", "content": action})
     episode.messages.append({"role": "user", "content": text})
 

@@ -36,13 +36,13 @@ from llm_gym.episodes.play import (
     add_turn,
     close_record,
     cut_record,
+    invalid_env_output,
     open_record,
 )
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
 from llm_gym.wrappers.as_text import text_source
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, by_options
-from llm_gym_agents.rollouts.turns import invalid_env_output
 
 T = TypeVar("T")
 

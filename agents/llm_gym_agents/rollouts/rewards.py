@@ -24,9 +24,9 @@ from torch import Tensor
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.infos import flag
 from llm_gym.episodes import Trajectory
+from llm_gym.episodes.play import MAX_REWARD
 from llm_gym.episodes.record import ENV_REWARDS
 from llm_gym.registry.user_code import close_user_env
-from llm_gym_agents.rollouts.turns import MAX_REWARD
 from llm_gym_agents.run import metrics
 
 RewardFn = Callable[..., Any]

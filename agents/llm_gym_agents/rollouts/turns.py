@@ -6,11 +6,8 @@ of them. ``EnvFailureWatch`` stops a run whose environment is broken.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, SupportsFloat
-
-import numpy as np
+from typing import NamedTuple
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
@@ -124,29 +121,6 @@ def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
 
 PATIENCE = 3
 """Iterations in a row that may lose most of their episodes."""
-MAX_REWARD = float(np.finfo(np.float32).max)
-"""The largest float32."""
-
-
-def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
-    """Return what is wrong with an environment's output, or "".
-
-    One NaN among the rewards would be in every weight after the next update.
-
-    >>> invalid_env_output("You win.", 1), invalid_env_output("You win.", float("nan"))
-    ('', 'gave a reward of nan, which must be a number that float32 holds')
-    >>> invalid_env_output("You win.", 10**400)
-    'gave a reward of inf, which must be a number that float32 holds'
-    """
-    if not isinstance(observation, str):
-        return f"gave an observation of {type(observation).__name__}, which must be text"
-    try:
-        paid = float(reward)
-    except OverflowError:  # a huge int
-        paid = math.inf
-    if abs(paid) <= MAX_REWARD:  # false for NaN too
-        return ""
-    return f"gave a reward of {paid:g}, which must be a number that float32 holds"
 
 
 def why_unplayed(rollout: Rollout) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
-from llm_gym.core.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, ContractError, LLMGymError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
 from llm_gym.core.splits import stable_hash
@@ -31,6 +31,7 @@ from llm_gym.episodes.play import (
     close_record,
     cut_record,
     describe_env,
+    invalid_env_output,
     open_record,
 )
 from llm_gym.evaluate.endpoint.client import ChatClient, Reply
@@ -112,10 +113,11 @@ class ChatPlayer:
             replies.append(reply)
             try:
                 step = env.step(reply.text)
+                if what := invalid_env_output(*step[:2]):
+                    raise ContractError(f"it {what}")
+                add_turn(episode, reply.text, step)
             except Exception as error:  # noqa: BLE001 - as above
                 add_failure(episode, reply.text, _report(number, error))
-            else:
-                add_turn(episode, reply.text, step)
         return replies
 
     def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -92,6 +92,28 @@ def test_an_environment_that_raises_costs_its_own_episode_and_no_other(server, c
     bad.check()
 
 
+ODD_STEPS = [
+    ("Go on.", float("nan"), False, False, {}),
+    ("Go on.", 10**400, False, False, {}),
+    ("Go on.", "ten", False, False, {}),
+    (None, 1.0, False, False, {}),
+    ("Go on.", 1.0, False, False, None),
+    ("Go on.", 1.0, False, {}),
+]
+
+
+@pytest.mark.parametrize("step", ODD_STEPS, ids=str)
+def test_an_environment_that_answers_nonsense_costs_its_own_episode(server, step):
+    class Odd(Moody):
+        def step(self, action):
+            return step if (self.seed, self.turn) == (1, 1) else super().step(action)
+
+    good, bad = play(Odd, server.url, "m", 2).episodes
+    assert good.stop_reason is StopReason.FINISHED
+    assert (bad.stop_reason, bad.rewards) == (StopReason.ERROR, [1.0, 0.0])
+    bad.check()
+
+
 def test_an_environment_that_cannot_begin_has_an_episode_without_turns(server):
     result = play(lambda: Moody(bad_reset=0), server.url, "m", 2)
     bad, good = result.episodes
