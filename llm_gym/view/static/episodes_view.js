@@ -103,10 +103,10 @@ function problems() {
 
 // What the columns of ``line`` are.
 function heads() {
-  return h("div", { className: "row heads quiet", "aria-hidden": "true" },
+  return h("div", { className: "heads quiet", "aria-hidden": "true" },
     h("span", { className: "place" }, "file"), h("span", { className: "badge" }, "ended"),
     h("span", { className: "number" }, "return"), h("span", { className: "number quiet" }, "turns"),
-    h("span", { className: "env" }, "environment"), h("span", { className: "snippet" }, "text"));
+    h("span", { className: "env" }, "environment"), h("span", {}, "text"));
 }
 
 function line(row) {

@@ -23,7 +23,7 @@ def trained(tmp_path_factory):
         folder,
         environment={"env_id": GUESS, "eval_interval": 1},
         training={"num_iters_per_epoch": 2, "group_size": 2},
-        checkpoint={"record_every": 1, "record_episodes": 4},
+        checkpoint={"record_every": 1},
     )
     trainer = PPOTrainer(config)
     trainer.evaluate(records=str(folder / "episodes/before.jsonl"))
@@ -124,7 +124,7 @@ def test_an_episode_is_played_on_by_hand_from_a_turn(tmp_path, serve, visit):
 def test_charts_zoom_smooth_and_take_logarithms(tmp_path, serve, visit):
     rows = [{"iteration": at, "policy/kl": 10.0 ** (at % 3 - 2)} for at in range(1, 31)]
     page = visit(
-        serve(make_run(tmp_path / "run", rows), make_run(tmp_path / "other", rows, lam=0.5))
+        serve(make_run(tmp_path / "run", rows), make_run(tmp_path / "other", rows, gae_lambda=0.5))
     )
     assert page.locator("[data-metric='warm start'] path.line").count() == 2
     line = page.locator("[data-metric='policy/kl'] path.line").first
