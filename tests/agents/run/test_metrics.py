@@ -80,7 +80,14 @@ def test_iterations_only_grow(tmp_path):
         log.log(3, {"a/b": 1})
 
 
-def test_a_resumed_run_has_every_row_once_and_equals_one_that_was_not_interrupted(tmp_path):
+def test_a_resumed_run_has_every_row_once_and_equals_one_that_was_not_interrupted(
+    tmp_path, monkeypatch
+):
+    from tensorboard.summary.writer import event_file_writer
+
+    # TensorBoard reads files in the order of their names, which count without leading zeros.
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
+
     def row(iteration):
         more = {"eval/success": 0.5} if iteration % 2 else {}
         return {"loss/policy": 1 / (iteration + 1), "train/steps": iteration, **more}
