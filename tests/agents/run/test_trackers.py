@@ -1,41 +1,52 @@
 """The real trackers, offline; each where it is installed: ``make test-exports``."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 
-ROWS = [{"eval/success": 0.25}, {"eval/success": 0.5}]
+# trackio reads where its files go when it is imported.
+TRACKIO = """
+import sys
+from llm_gym_agents.run.metrics import MetricsLog
+
+for at, success in enumerate((0.25, 0.5), start=1):
+    log = MetricsLog(sys.argv[1], resume_after=at - 1, tensorboard=False, tracker="trackio/games")
+    with log:
+        log.log(at, {"eval/success": success})
+
+from trackio.sqlite_storage import SQLiteStorage
+
+(run,) = SQLiteStorage.get_runs("games")
+rows = SQLiteStorage.get_logs("games", run)
+sys.stdout.write(repr([(row["step"], row["eval/success"]) for row in rows]))
+"""
 
 
-def write(folder, tracker):
-    """Write a row, stop, resume and write the next."""
-    for at, row in enumerate(ROWS, start=1):
-        with MetricsLog(folder, resume_after=at - 1, tensorboard=False, tracker=tracker) as log:
-            log.log(at, row)
-    assert [row["eval/success"] for row in read_metrics(folder)] == [0.25, 0.5]
-
-
-def test_trackio_has_every_row_in_one_run(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+def test_trackio_has_every_row_in_one_run(tmp_path):
     pytest.importorskip("trackio")
-    from trackio.sqlite_storage import SQLiteStorage
-
-    write(tmp_path / "run", "trackio/games")
-    (run,) = SQLiteStorage.get_runs("games")
-    logs = SQLiteStorage.get_logs("games", run)
-    assert [(row["step"], row["eval/success"]) for row in logs] == [(1, 0.25), (2, 0.5)]
+    environment = os.environ | {"TRACKIO_DIR": str(tmp_path / "trackio")}
+    command = [sys.executable, "-W", "ignore", "-c", TRACKIO, str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert "[(1, 0.25), (2, 0.5)]" in done.stdout, done.stderr
 
 
-def test_wandb_writes_every_row_offline(tmp_path, monkeypatch):
+def test_wandb_has_every_row_offline_in_one_run(tmp_path, monkeypatch, capfd):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    write(tmp_path, "wandb/games")
-    run_id = (tmp_path / "tracker_run_id").read_text()
-    files = sorted((tmp_path / "wandb").glob(f"offline-*/run-{run_id}.wandb"))
-    written = [path.read_bytes() for path in files]
-    assert all(b"eval/success" in data for data in written)
-    assert [value in data for value, data in zip((b"0.25", b"0.5"), written, strict=True)]
+    for at, success in enumerate((0.25, 0.5), start=1):
+        log = MetricsLog(tmp_path, resume_after=at - 1, tensorboard=False, tracker="wandb/games")
+        with log:
+            log.log(at, {"eval/success": success})
+            run = log._sinks[0]._run
+            assert (run.id, run.offline) == ((tmp_path / "tracker_run_id").read_text(), True)
+        assert f"eval/success {success}" in capfd.readouterr().err  # the summary at its end
+    assert len(list((tmp_path / "wandb").glob(f"offline-*/run-{run.id}.wandb"))) == 2
+    assert [row["eval/success"] for row in read_metrics(tmp_path)] == [0.25, 0.5]
 
 
 @pytest.mark.parametrize("tracker", ["wandb", "nowhere/games", "trackio/"])
