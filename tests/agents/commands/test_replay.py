@@ -20,7 +20,9 @@ def replayed(path, capsys, *flags):
     return code, capsys.readouterr().out.strip()
 
 
-@pytest.mark.parametrize("env_id", ["llm_gym/GuessTheNumber-v0", "CartPole-v1"])
+@pytest.mark.parametrize(
+    "env_id", ["llm_gym/GuessTheNumber-v0", pytest.param("CartPole-v1", marks=pytest.mark.slow)]
+)
 def test_every_episode_that_a_training_run_recorded_is_the_same_again(env_id, tmp_path, capsys):
     where = ("--checkpoint.output-dir", str(tmp_path / "run"))
     assert cli.main(["train", env_id, "--smoke", *TINY, *where]) == 0
