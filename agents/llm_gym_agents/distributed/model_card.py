@@ -28,15 +28,16 @@ def model_card(
         config.model.model_name,
         config.model.is_embedded,
     )
+    is_folder = Path(base).exists()
+    base = Path(base).name if is_folder else base
     head = ["library_name: transformers", "pipeline_tag: text-generation"]
     head += ["tags: [llm-gym, reinforcement-learning]"]
-    # Weights that were trained from nothing are the user's own; others keep their base's licence.
-    head += ["license: apache-2.0" if embedded else "license: other"]
-    if not embedded and not Path(base).exists():
+    head += ["license: other"]  # the owner's to choose, or that of the base model
+    if not embedded and not is_folder:
         head.append(f"base_model: {base}")
     about = {
         "environment": f"`{env}`" if isinstance(env, str) else str(env),
-        "base model": "none: trained from random weights" if embedded else base,
+        "base model": "none named: made on the spot, or passed in" if embedded else base,
         "imitated before training": _imitated(config, warm_start),
         "advantages": config.training.adv_estimator,
         "seed": str(config.training.seed),
@@ -44,7 +45,7 @@ def model_card(
         "command": f"`{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}`",
         "llm-gym": f"{llm_gym.__version__}{_commit()}",
     }
-    lines = ["---", *head, "---", f"# {'A small model' if embedded else base} on {env}", ""]
+    lines = ["---", *head, "---", f"# {'A model' if embedded else base} on {env}", ""]
     lines += ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in about.items())]
     lines += ["", "Held-out success, with 95 % intervals:", "", _table(rows, warm_start or {}), ""]
     lines += ["```python", "from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
