@@ -64,7 +64,7 @@ def _algorithm(config: Settings) -> Iterator[_Unused]:
     cause = f"training.adv_estimator={training.adv_estimator!r}"
     missing = [ours for ours, its in ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
     yield _Unused(tuple(f"training.{name}" for name in missing), cause)
-    whole = estimator.settings | training.estimator_settings
+    whole = {**estimator.settings, **training.estimator_settings}
     if whole.get("credit") == "episode":
         yield _Unused(("training.gamma",), f"{cause}, which compares whole episodes")
     if not estimator.needs_critic:

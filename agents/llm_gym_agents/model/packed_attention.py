@@ -107,14 +107,16 @@ class Packing:
     def pad(self, x_SHD: Tensor) -> Tensor:
         """Return queries as ``[Q, H, L, D]``."""
         if len(x_SHD) == self.rows * self.longest:  # sequences of one length are not padded
-            return x_SHD.unflatten(0, (self.rows, self.longest)).transpose(1, 2)
+            x_QLHD: Tensor = x_SHD.unflatten(0, (self.rows, self.longest))
+            return x_QLHD.transpose(1, 2)
         return pad(x_SHD, self.slot_S, self.rows, self.longest)
 
     def pad_keys(self, x_SHD: Tensor) -> Tensor:
         """Return keys or values as ``[Q, H, L, D]``."""
         if self.shared is None:
             return self.pad(x_SHD)
-        x_QLHD = x_SHD.index_select(0, self.shared.padded_QL).unflatten(0, (self.rows, -1))
+        x_SHD = x_SHD.index_select(0, self.shared.padded_QL)
+        x_QLHD: Tensor = x_SHD.unflatten(0, (self.rows, -1))
         return x_QLHD.transpose(1, 2)
 
 
