@@ -86,7 +86,7 @@ def another_round(
     return None
 
 
-class Probe(NamedTuple):
+class ProbedReplies(NamedTuple):
     """What became of the first replies of a model."""
 
     usable: int
@@ -300,7 +300,7 @@ class WarmStart:
         with policy.sampling_with(max_tokens=max(ROOMY, 4 * policy.sampling.max_tokens)):
             return self.probe(FEW).is_enough
 
-    def probe(self, episodes: int = PROBED) -> Probe:
+    def probe(self, episodes: int = PROBED) -> ProbedReplies:
         """Play a few episodes; return what became of their first replies."""
         split = self.train_split
         options = {"split": split} if split and self.sampler.has_splits else None
@@ -315,7 +315,7 @@ class WarmStart:
             if (usable := flag(info, "valid_action")) is not None
         ]
         cut = sum(cut and not usable for usable, cut in known)
-        return Probe(sum(usable for usable, _ in known), len(known), cut)
+        return ProbedReplies(sum(usable for usable, _ in known), len(known), cut)
 
     # --- the moves -----------------------------------------------------------------------
 

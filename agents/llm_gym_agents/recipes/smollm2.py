@@ -45,7 +45,7 @@ CRITIC_FIRST = {"critic_warmup_iters": 2}
 """Beside a critic that knows nothing, a player that is good already is taught noise."""
 
 
-class Game(NamedTuple):
+class GameSettings(NamedTuple):
     """What differs from game to game."""
 
     env_id: str
@@ -65,34 +65,34 @@ class Game(NamedTuple):
 
 
 GAMES = {
-    "text-game-easy": Game("llm_gym/TextGameEasy-v0", 8),
-    "text-game-medium": Game("llm_gym/TextGameMedium-v0", 16, "history", "solver", 600, 60),
+    "text-game-easy": GameSettings("llm_gym/TextGameEasy-v0", 8),
+    "text-game-medium": GameSettings("llm_gym/TextGameMedium-v0", 16, "history", "solver", 600, 60),
     # It allows 100 turns; who has not crossed in 20 walks in circles, and everybody waits.
-    "frozen-lake": Game(
+    "frozen-lake": GameSettings(
         "llm_gym/FrozenLake-v0", 4, turns=1500, steps=40, max_turns=20, epochs=14, rate=3e-5,
         training=FALLS,
     ),
-    "guess-the-number-easy": Game(
+    "guess-the-number-easy": GameSettings(
         "llm_gym/GuessTheNumberEasy-v0", 4, "history", epochs=12, rate=5e-5, training=FALLS
     ),
     # In the form in which the suite is asked, to see what the model can do elsewhere afterwards;
     # few steps of imitation, because they teach it to forget the rest.
-    "guess-the-number": Game(
+    "guess-the-number": GameSettings(
         "llm_gym/GuessTheNumber-v0", 32, "history", turns=1000, steps=24, rules=True, epochs=15,
         rate=5e-5, training=FALLS,
     ),
     # Chance never finds the way out, and its map has to be read: a solver shows how.
-    "maze-easy": Game(
+    "maze-easy": GameSettings(
         "llm_gym/MazeEasy-v0", 4, player="solver", epochs=6, rate=4e-5,
         training=FALLS | CRITIC_FIRST | {"micro_batch_tokens": 20480},
     ),
-    "sokoban-easy": Game(
+    "sokoban-easy": GameSettings(
         "llm_gym/SokobanEasy-v0", 4, player="solver", turns=8000, steps=240, epochs=12,
         training=FALLS | {"critic_warmup_iters": 1},
     ),
-    "search-qa-easy": Game("llm_gym/SearchQAEasy-v0", 20, "history", "solver", 400, 40),
+    "search-qa-easy": GameSettings("llm_gym/SearchQAEasy-v0", 20, "history", "solver", 400, 40),
     # After a few steps it writes moves, and has much to learn; after forty it wins.
-    "search-qa": Game(
+    "search-qa": GameSettings(
         "llm_gym/SearchQA-v0", 20, "history", "solver", 150, 14, epochs=12, rate=4e-5,
         training=FALLS | CRITIC_FIRST,
     ),

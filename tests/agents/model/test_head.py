@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from llm_gym_agents.model import head as module
-from llm_gym_agents.model.head import Head, token_log_probs
-from llm_gym_agents.model.kernels import liger_loss
+from llm_gym_agents.model.head import Head, liger_loss, token_log_probs
 from tests.agents.tiny import tiny_model
 
 TOKENS, CHANNELS, VOCABULARY = 70, 64, 300
@@ -194,7 +193,7 @@ def test_fused_kernels_give_the_numbers_and_gradients_of_float64(
 @pytest.mark.parametrize("shape", [(49_152, 576), (151_936, 896)])
 def test_on_a_gpu_the_fastest_true_kernel_is_used_and_float32_weights_are_cast(shape):
     """Which one that is may differ from card to card; at small shapes plain chunks can win."""
-    from llm_gym_agents.model.kernels import measured
+    from llm_gym_agents.model.head import measured
 
     weight = torch.nn.Parameter(0.02 * torch.randn(shape, device="cuda"))
     hidden = torch.randn(2048, shape[1], device="cuda", requires_grad=True)

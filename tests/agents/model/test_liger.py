@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from llm_gym_agents.model import kernels
-from llm_gym_agents.model.kernels import HeadShape, fused_kernel, measured
+from llm_gym_agents.model import head
+from llm_gym_agents.model.head import HeadShape, fused_kernel, measured
 
 SHAPE = HeadShape(torch.device("cuda"), torch.float32, 50, 8, bias=False, cap=None, trains=True)
 
@@ -31,16 +31,16 @@ def fails(hidden, weight, bias, token, cap):
 @pytest.fixture
 def liger(monkeypatch, caplog):
     """Put another kernel in Liger's place, on a card that is this CPU."""
-    on_gpu = kernels._example
+    on_gpu = head._example
     cpu = torch.device("cpu")
-    monkeypatch.setattr(kernels, "_example", lambda shape: on_gpu(shape._replace(device=cpu)))
-    monkeypatch.setattr(kernels, "_has_liger", lambda: True)
+    monkeypatch.setattr(head, "_example", lambda shape: on_gpu(shape._replace(device=cpu)))
+    monkeypatch.setattr(head, "_has_liger", lambda: True)
     caplog.set_level(logging.INFO)
 
     def put(kernel, plain_ms=5.0, fused_ms=3.0):
         spent = iter([plain_ms, fused_ms])
-        monkeypatch.setattr(kernels, "_milliseconds", lambda *_: next(spent))
-        monkeypatch.setattr(kernels, "liger_loss", kernel)
+        monkeypatch.setattr(head, "_milliseconds", lambda *_: next(spent))
+        monkeypatch.setattr(head, "liger_loss", kernel)
 
     measured.cache_clear()
     yield put
