@@ -57,6 +57,7 @@ MOMENTS = {
     "play": (LLMPolicy, "forward", 5),
     "play later": (LLMPolicy, "forward", 12),
     "step": (PPO, "_gradients", 3),
+    "next step": (PPO, "_gradients", 6),
     "step later": (PPO, "_gradients", 11),
     "evaluation": (PPOTrainer, "evaluate", 2),
     "row": (MetricsLog, "log", 3),
