@@ -39,9 +39,10 @@ class Group:
     """Processes that wait for work."""
 
     def __init__(self, world):
-        # A fork imports nothing anew. Autograd forbids it after a use of CUDA.
+        # A fork imports nothing anew. Autograd forbids it after a use of CUDA, and in a fork of a
+        # process with Ray its calls never end.
         forks = sys.platform == "linux" and not torch.cuda.is_available()
-        context = mp.get_context("fork" if forks else "spawn")
+        context = mp.get_context("fork" if forks and "ray" not in sys.modules else "spawn")
         self._folder = tempfile.TemporaryDirectory()
         self.world, self._outbox = world, context.Queue()
         self._inboxes = [context.Queue() for _ in range(world)]
