@@ -203,7 +203,6 @@ ODD_RESETS = {
     "an instance that is a list": ["text", {}, [], ""],
     "a prompt that is none": ["text", {}, None, None],
     "an info that is a list": ["text", [], None, ""],
-    "a deep info": ["text", {"$encoded": json.loads('{"a":' * 900 + "1" + "}" * 900)}, None, ""],
 }
 ODD_CALLS = {
     "oracle_action": ([3], [], ["left", "right"], [["left"]], [None]),

@@ -26,7 +26,7 @@ from llm_gym_agents.model.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.model.lean_layers import lean_layers
 from llm_gym_agents.model.packed_attention import Packing, packed
 from llm_gym_agents.model.precision import computing_in, narrow_stream, uncached, without_dropout
-from llm_gym_agents.model.shared_prefix import WORTH, WORTH_GRAPHS, share_prefixes
+from llm_gym_agents.model.shared_prefix import share_prefixes
 
 CriticKind = Literal["shared", "detached", "separate", "none"]
 
@@ -146,14 +146,16 @@ class PolicyValueModel(nn.Module):
         self, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor
     ) -> Callable[[Any, str], Tensor]:
         """Return what gives the last hidden state of a trunk at ``asked_P``."""
-        worth = WORTH_GRAPHS if self.graph_caches else WORTH
-        shared = share_prefixes(ids_S, sequence_lengths_Q, self.device, worth)
+        # A CUDA graph has fixed shapes, and gains a small model more than reading less does.
+        shared = None
+        if not self.graph_caches:
+            shared = share_prefixes(ids_S, sequence_lengths_Q, self.device)
         ids_S = ids_S.to(self.device, non_blocking=True)
         if shared is not None:
             ids_S, asked_P = shared.ids_U, shared.place_S[asked_P]
 
         def read(trunk: Any, name: str) -> Tensor:
-            if name in self.graph_caches and shared is None:
+            if name in self.graph_caches:
                 hidden_SC = self.graph_caches[name].hidden(ids_S, sequence_lengths_Q)
                 if hidden_SC is not None:
                     return hidden_SC[asked_P]

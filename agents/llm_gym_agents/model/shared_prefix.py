@@ -20,8 +20,6 @@ from llm_gym_agents.model.packed_attention import Packing, SharedKeys
 
 WORTH = 0.75
 """Share of the ids above which reading all of them is as good."""
-WORTH_GRAPHS = 0.5
-"""The same where a pass would run as a CUDA graph, which needs fixed shapes."""
 
 
 class SharedPrefix(NamedTuple):
