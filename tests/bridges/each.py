@@ -26,8 +26,8 @@ _COMPOSITE = {"datasets": [{"name": "chain_sum", "weight": 1.0, "config": {}}]}
 # More games of the bridges, whose steps must follow from the seed.
 STEPPED = [
     *games("TextArena", "env_id", "FrozenLake-v0", "Mastermind-v0", "Bandit-v0", "Blackjack-v0"),
-    *games("TextArena", "env_id", "TicTacToe-v0", "ConnectFour-v0", "Nim-v0", "KuhnPoker-v0"),
-    *games("TextArena", "env_id", "LiarsDice-v0-small", "ThreePlayerTicTacToe-v0"),
+    # A random opponent needs a game that lists its moves.
+    *games("TextArena", "env_id", "TicTacToe-v0", "KuhnPoker-v0", "ThreePlayerTicTacToe-v0"),
     *games("ReasoningGym", "env_id", "gsm_symbolic"),
     *games("ReasoningGym", "env_id", "composite", config=_COMPOSITE),
     *games("GEM", "env_id", "game:Mastermind-v0-easy", "game:Minesweeper-v0-easy", "rg:chain_sum"),
@@ -37,7 +37,7 @@ STEPPED = [
 ]
 # Games that must pass our checker.
 CHECKED = [
-    *games("TextArena", "env_id", "GuessTheNumber-v0", "FrozenLake-v0", "TicTacToe-v0"),
+    *games("TextArena", "env_id", "GuessTheNumber-v0", "FrozenLake-v0", "Mastermind-v0"),
     *games("ReasoningGym", "env_id", "chain_sum", "word_sorting"),
     *games("GEM", "env_id", "game:Mastermind-v0-hard", "game:Minesweeper-v0-easy", splits=True),
     *games("PettingZoo", "env_id", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
