@@ -6,18 +6,13 @@ together is said by ``rules``, ``unused_settings`` and ``defaults``, which read 
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 import numpy as np
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -27,92 +22,23 @@ from pydantic import (
     ValidationError,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest, did_you_mean
+from llm_gym_agents.config.value_types import (
+    Aggregation,
+    Backend,
+    Device,
+    Estimator,
+    Fraction,
+    JSONDict,
+    Loss,
+    Split,
+    Text,
+)
 
-_CODE = re.compile(r"[\w.]+:\w+")
 MAX_SHOWN = 200
 """Characters of a wrong value that an error repeats."""
-
-# --- types -----------------------------------------------------------------------------------
-
-
-def _need(accepted: bool, what: str) -> None:
-    if not accepted:
-        raise PydanticCustomError("value", f"Input should be {what}")
-
-
-def _text(value: str) -> str:
-    _need(bool(value.strip()), "text that is not blank")
-    return value
-
-
-def _device(value: str) -> str:
-    found = re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value)
-    _need(found is not None, "auto, cpu, mps, cuda or cuda with a number (cuda:1)")
-    return value
-
-
-def _json(value: Any) -> Any:
-    """Return a copy of a mapping, which must be the same after a way through a JSON file."""
-    given = dict(value) if isinstance(value, Mapping) else value
-    try:
-        copied = json.loads(json.dumps(given, allow_nan=False))
-    except (TypeError, ValueError):
-        copied = None
-    _need(isinstance(given, dict) and copied == given, "a dictionary of JSON values")
-    return copied
-
-
-# Copies of the names in ``algo``, which needs torch; a test holds them equal.
-ESTIMATORS = (
-    *("dr_grpo", "gae", "gae_turn", "grpo", "reinforce_plus_plus"),
-    *("reinforce_plus_plus_baseline", "rloo"),
-)
-LOSSES = ("cispo", "gspo", "ppo")
-
-
-def _registered(registry: str, built_in: Sequence[str]) -> Callable[[str], str]:
-    """Return a check that a name is in a registry of ``llm_gym_agents.algo``, or module:function.
-
-    Whoever adds a name has imported ``algo``; until then only the built-in ones can be there.
-    """
-
-    def check(value: str) -> str:
-        found = getattr(sys.modules.get("llm_gym_agents.algo"), registry, None)
-        names = built_in if found is None else found.names()
-        hint = did_you_mean(value, names)
-        known = value in names or _CODE.fullmatch(value) is not None
-        _need(known, f"one of {', '.join(names)}, or module:function{hint}")
-        return value
-
-    return check
-
-
-def _backend(value: str) -> str:
-    known = ("transformers", "vllm", "sglang")
-    hint = did_you_mean(value, known)
-    is_known = value in known or _CODE.fullmatch(value) is not None
-    _need(is_known, f"one of {', '.join(known)}, or module:Class{hint}")
-    return value
-
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Text = Annotated[str, AfterValidator(_text)]
-Device = Annotated[str, AfterValidator(_device)]
-JSONDict = Annotated[dict[str, Any], BeforeValidator(_json)]
-Split = Literal["train", "dev", "test"]
-# A copy of ``algo.AGGREGATIONS``, which needs torch; a test holds them equal.
-Aggregation = Literal[
-    "token-mean",
-    "token-sum",
-    "seq-mean-token-sum",
-    "seq-mean-token-mean",
-    "seq-mean-token-sum-norm",
-]
-
 
 # --- sections --------------------------------------------------------------------------------
 
@@ -205,7 +131,7 @@ class InferenceConfig(Section):
 
     section = "inference"
 
-    backend: Annotated[str, AfterValidator(_backend)] = "transformers"
+    backend: Backend = "transformers"
     """Inference engine: transformers, vllm, sglang, or module:Class for one of your own."""
     engine: JSONDict = {}
     """Settings of that engine, such as gpu_memory_utilization or tensor_parallel_size for vllm."""
@@ -283,7 +209,7 @@ class TrainingConfig(Section):
     """Decides episodes, sampling and initial weights."""
 
     # --- advantages -----------------------------------------------------------------------
-    adv_estimator: Annotated[str, AfterValidator(_registered("ADVANTAGES", ESTIMATORS))] = "gae"
+    adv_estimator: Estimator = "gae"
     """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus,
     reinforce_plus_plus_baseline; or module:function."""
     estimator_settings: JSONDict = {}
@@ -298,7 +224,7 @@ class TrainingConfig(Section):
     """Whether a reward function replaces the environment's rewards or adds to them."""
 
     # --- losses ---------------------------------------------------------------------------
-    policy_loss: Annotated[str, AfterValidator(_registered("POLICY_LOSSES", LOSSES))] = "ppo"
+    policy_loss: Loss = "ppo"
     """Policy loss: ppo, gspo, cispo, or module:function."""
     loss_settings: JSONDict = {}
     """Further settings of the policy loss, such as dual_clip=2 for ppo, or clip_ratio=[0.2,0.28] to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def write_verifiers(folder: str | Path, env_id: str, **kwargs: Any) -> Path:
 def write_openenv(folder: str | Path, env_id: str, **kwargs: Any) -> Path:
     """Write ``openenv.yaml`` and a Dockerfile that runs ``llm-gym serve``; return the folder."""
     name = _name(env_id)
-    settings = "".join(f', "--set", "{key}={value}"' for key, value in kwargs.items())
+    settings = "".join(f', "--set", {json.dumps(f"{k}={v}")}' for k, v in kwargs.items())
     files = {"openenv.yaml": _OPENENV, "Dockerfile": _DOCKERFILE, "README.md": _OPENENV_README}
     return _write(Path(folder) / name, files, name, env_id, settings)
 
@@ -64,7 +65,7 @@ _MODULE = '''\
 
 from llm_gym_agents.export.verifiers import game
 
-GameTaskset, GameEnv = game("{env}"{settings})
+GameTaskset, GameEnv = game({env!r}{settings})
 
 __all__ = ["GameEnv", "GameTaskset"]
 '''

@@ -69,16 +69,21 @@ def game(env_id: str, **kwargs: Any) -> tuple[type, type]:
             with EpisodeChat(env_id, **kwargs) as chat:
                 chat.begin(task.data.seed, task.data.split)
                 async with agents.player.interaction(task) as interaction:
-                    segment = await interaction.turn()
-                    while not segment.terminated:
-                        observation = chat.answer(segment.last_reply)
-                        about = {"game_reward": chat.reward, "stop_reason": str(chat.stop)}
-                        interaction.trace.info.update(about)
-                        if chat.done:
-                            break
-                        segment = await interaction.turn(observation)
+                    await _talk(chat, interaction)
 
     return GameTaskset, GameEnv
+
+
+async def _talk(chat: EpisodeChat, interaction: Any) -> None:
+    """Answer the model until the episode or the conversation is over."""
+    segment = await interaction.turn()
+    while not segment.terminated:
+        observation = chat.answer(segment.last_reply)
+        about = {"game_reward": chat.reward, "stop_reason": str(chat.stop)}
+        interaction.trace.info.update(about)
+        if chat.done:
+            break
+        segment = await interaction.turn(observation)
 
 
 def _solver_wins(chat: EpisodeChat) -> bool | None:

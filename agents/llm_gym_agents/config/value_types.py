@@ -1,0 +1,94 @@
+"""Types of settings that pydantic does not have: names, devices, JSON, fractions."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from llm_gym.core.text import did_you_mean
+
+_CODE = re.compile(r"[\w.]+:\w+")
+
+
+def _need(accepted: bool, what: str) -> None:
+    if not accepted:
+        raise PydanticCustomError("value", f"Input should be {what}")
+
+
+def _text(value: str) -> str:
+    _need(bool(value.strip()), "text that is not blank")
+    return value
+
+
+def _device(value: str) -> str:
+    found = re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value)
+    _need(found is not None, "auto, cpu, mps, cuda or cuda with a number (cuda:1)")
+    return value
+
+
+def _json(value: Any) -> Any:
+    """Return a copy of a mapping, which must be the same after a way through a JSON file."""
+    given = dict(value) if isinstance(value, Mapping) else value
+    try:
+        copied = json.loads(json.dumps(given, allow_nan=False))
+    except (TypeError, ValueError):
+        copied = None
+    _need(isinstance(given, dict) and copied == given, "a dictionary of JSON values")
+    return copied
+
+
+# Copies of the names in ``algo``, which needs torch; a test holds them equal.
+ESTIMATORS = (
+    *("dr_grpo", "gae", "gae_turn", "grpo", "reinforce_plus_plus"),
+    *("reinforce_plus_plus_baseline", "rloo"),
+)
+LOSSES = ("cispo", "gspo", "ppo")
+
+
+def _registered(registry: str, built_in: Sequence[str]) -> Callable[[str], str]:
+    """Return a check that a name is in a registry of ``llm_gym_agents.algo``, or module:function.
+
+    Whoever adds a name has imported ``algo``; until then only the built-in ones can be there.
+    """
+
+    def check(value: str) -> str:
+        found = getattr(sys.modules.get("llm_gym_agents.algo"), registry, None)
+        names = built_in if found is None else found.names()
+        hint = did_you_mean(value, names)
+        known = value in names or _CODE.fullmatch(value) is not None
+        _need(known, f"one of {', '.join(names)}, or module:function{hint}")
+        return value
+
+    return check
+
+
+def _backend(value: str) -> str:
+    known = ("transformers", "vllm", "sglang")
+    hint = did_you_mean(value, known)
+    is_known = value in known or _CODE.fullmatch(value) is not None
+    _need(is_known, f"one of {', '.join(known)}, or module:Class{hint}")
+    return value
+
+
+Backend = Annotated[str, AfterValidator(_backend)]
+Estimator = Annotated[str, AfterValidator(_registered("ADVANTAGES", ESTIMATORS))]
+Loss = Annotated[str, AfterValidator(_registered("POLICY_LOSSES", LOSSES))]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Text = Annotated[str, AfterValidator(_text)]
+Device = Annotated[str, AfterValidator(_device)]
+JSONDict = Annotated[dict[str, Any], BeforeValidator(_json)]
+Split = Literal["train", "dev", "test"]
+# A copy of ``algo.AGGREGATIONS``, which needs torch; a test holds them equal.
+Aggregation = Literal[
+    "token-mean",
+    "token-sum",
+    "seq-mean-token-sum",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum-norm",
+]
