@@ -47,7 +47,7 @@ def refusal(spec: EnvSpec) -> str:
     """Return what in ``spec`` is not known to be harmless, or nothing."""
     if why := _environment(spec.id, spec.entry_point, spec.kwargs):
         return why
-    if spec.vector_entry_point and spec.vector_entry_point != _registered(spec.id, "vector"):
+    if spec.vector_entry_point:
         return f"{spec.id} names a vector environment of its own"
     for wrapper in spec.additional_wrappers:
         if wrapper.entry_point not in _WRAPPERS:
@@ -57,11 +57,9 @@ def refusal(spec: EnvSpec) -> str:
     return ""
 
 
-def _registered(env_id: str, kind: str = "") -> Any:
+def _registered(env_id: str) -> Any:
     spec = gym.registry.get(env_id)
-    if spec is None:
-        return None
-    return spec.vector_entry_point if kind else spec.entry_point
+    return None if spec is None else spec.entry_point
 
 
 def _environment(env_id: Any, entry_point: Any, kwargs: Mapping[str, Any]) -> str:

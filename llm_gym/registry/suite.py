@@ -20,7 +20,6 @@ class EnvRow(NamedTuple):
     kwargs: dict[str, Any] = {}
     needs: str = ""
     """What must be there before it can be made, such as a package or an argument."""
-    vector_entry_point: str | None = None
 
 
 def _family(
@@ -218,7 +217,6 @@ DOORS: tuple[EnvRow, ...] = (
         "llm_gym/Remote-v0",
         "llm_gym.server.remote_env:RemoteEnv",
         needs="url=, of a server that llm-gym serve has started",
-        vector_entry_point="llm_gym.server.remote_env:RemoteVectorEnv",
     ),
 )
 
@@ -233,7 +231,6 @@ def register_envs() -> None:
             gym.register(
                 id=row.id,
                 entry_point=row.entry_point,
-                vector_entry_point=row.vector_entry_point,
                 kwargs=dict(row.kwargs),
                 # What these wrappers look for at every step, TextEnv refuses by itself and the
                 # tests have checked; without them a light game is a third faster.

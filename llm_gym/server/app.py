@@ -252,7 +252,7 @@ def _problem(row: Any) -> str:
     name, number, operation, argument = row
     if type(name) is not str or type(number) is not int:
         return "its session must be a string and its number a whole number"
-    if operation in (protocol.STEP, protocol.STEP_AND_RESET, protocol.CALL):
+    if operation in (protocol.STEP, protocol.CALL):
         return "" if type(argument) is str else f"{operation} takes a string"
     if operation == protocol.RESET:
         fits = type(argument) is list and len(argument) == 2

@@ -186,8 +186,6 @@ def _whole(value: Any) -> int:
 MOST_REMEMBERED = 20_000
 """Operations since the last seed; a session that has played more cannot begin again elsewhere."""
 _SEED_BITS = 62
-Ask = tuple["RemoteSession", str, Any]
-"""A session, an operation of ``protocol``, and its argument."""
 
 
 class RemoteSession:
@@ -258,28 +256,21 @@ def any_seed() -> int:
     return secrets.randbits(_SEED_BITS)
 
 
-def play(connection: Connection, asks: Sequence[Ask]) -> list[Any]:
-    """Do one operation in each of some sessions, in one request.
+def play(connection: Connection, session: RemoteSession, operation: str, argument: Any) -> Any:
+    """Do one operation in a session and return its answer as in ``protocol``, an error included.
 
-    Sessions that the server has lost are begun again, in a second one. An answer is as in
-    ``protocol``, an error included.
+    A session that the server has lost is begun again, in a second request.
     """
     try:
-        answers = connection.run([session.row(*rest) for session, *rest in asks])
-        is_lost = [_is_lost(answer) for answer in answers]
-        lost = [at for at in range(len(asks)) if is_lost[at] and asks[at][1] != protocol.CLOSE]
-        if lost:
-            found = _play_again(connection, [asks[at] for at in lost])
-            for at, answer in zip(lost, found, strict=True):
-                answers[at] = answer
+        (answer,) = connection.run([session.row(operation, argument)])
+        if _is_lost(answer) and operation != protocol.CLOSE:
+            answer = _play_again(connection, session, operation, argument)
     except RemoteError:
-        for session, *_ in asks:  # nobody knows whether the server has played it
-            session.leave()
+        session.leave()  # nobody knows whether the server has played it
         raise
-    for (session, operation, argument), answer in zip(asks, answers, strict=True):
-        if not (isinstance(answer, dict) and answer["error"] in protocol.NOT_PLAYED):
-            session.take(operation, argument, answer)
-    return answers
+    if not (isinstance(answer, dict) and answer["error"] in protocol.NOT_PLAYED):
+        session.take(operation, argument, answer)
+    return answer
 
 
 def _seen(before: str, operation: str, answer: Any) -> str:
@@ -293,27 +284,20 @@ def _is_lost(answer: Any) -> bool:
     return isinstance(answer, dict) and answer["error"] == protocol.LOST
 
 
-def _play_again(connection: Connection, asks: Sequence[Ask]) -> list[Any]:
-    lines = [session.again(*rest) for session, *rest in asks]
-    told = iter(connection.run([row for line in lines for row in line]))
-    last = []
-    for (session, *_), line in zip(asks, lines, strict=True):
-        answers = [next(told) for _ in line]
-        _check_same(session, line[:-1], answers)
-        session.number = len(line) - 1
-        last.append(answers[-1])
-    return last
-
-
-def _check_same(session: RemoteSession, past: Sequence[Row], answers: Sequence[Any]) -> None:
-    seen = ""
-    for row, answer in zip(past, answers, strict=False):
+def _play_again(
+    connection: Connection, session: RemoteSession, operation: str, argument: Any
+) -> Any:
+    rows = session.again(operation, argument)
+    answers, seen = connection.run(rows), ""
+    for row, answer in zip(rows[:-1], answers, strict=False):
         seen = _seen(seen, row[2], answer)
-    if past and seen != session.seen:
+    if rows[1:] and seen != session.seen:
         raise RemoteError(
             "the server has lost the session and plays it another way now: is it another version, "
             "or another environment? Reset to go on"
         )
+    session.number = len(rows) - 1
+    return answers[-1]
 
 
 def refusal(answer: dict[str, str]) -> Exception:

@@ -23,13 +23,11 @@ RESET = "reset"
 """Argument ``[seed, options]``, answer ``[observation, info, instance_id, system_prompt]``."""
 STEP = "step"
 """Argument the action, answer ``[observation, reward, terminated, truncated, info]``."""
-STEP_AND_RESET = "step and reset"
-"""The same, and an episode that is over begins anew, as in Gymnasium's SAME_STEP."""
 CALL = "call"
 """Argument one of ``CALLS``, answer ``[value]``."""
 CLOSE = "close"
 """Answer ``[]``, also where there is no such session."""
-OPERATIONS = (RESET, STEP, STEP_AND_RESET, CALL, CLOSE)
+OPERATIONS = (RESET, STEP, CALL, CLOSE)
 
 PLAYERS = ("oracle", "solver", "random")
 VALUE = "oracle_value"
@@ -98,8 +96,6 @@ def unpack_info(info: Any) -> dict[str, Any]:
     reason = info.get("stop_reason")
     if isinstance(reason, str) and reason in _REASONS:
         info["stop_reason"] = _REASONS[reason]
-    if isinstance(info.get("final_info"), dict):
-        info["final_info"] = unpack_info(info["final_info"])
     return info
 
 

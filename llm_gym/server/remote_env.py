@@ -1,22 +1,19 @@
-"""``llm_gym/Remote-v0``: one environment of a server, or many with one request per step."""
+"""``llm_gym/Remote-v0``: one environment of a server."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.error import ResetNeeded
-from gymnasium.vector import AutoresetMode
 
-from llm_gym.core.errors import ConfigError, LLMGymError, RemoteError
+from llm_gym.core.errors import ConfigError, RemoteError
 from llm_gym.core.outcome import refuse_step
 from llm_gym.core.text import shown
 from llm_gym.episodes.play import Beginning
 from llm_gym.server import protocol
 from llm_gym.server.client import Connection, RemoteSession, any_seed, play, refusal
-from llm_gym.vector.rows import Failure, Job
-from llm_gym.vector.text_vector_env import TextVectorEnv
 
 
 class RemoteEnv(gym.Env[str, str]):
@@ -24,7 +21,7 @@ class RemoteEnv(gym.Env[str, str]):
 
     Episodes are those of the same environment here, to the bit. A connection that breaks is made
     again and no step is played twice; a server that was restarted in the middle of an episode is
-    brought back to where it was. ``make_vec`` plays many in one request.
+    brought back to where it was.
 
     Args:
         url: Where the server is, such as ``http://127.0.0.1:8765``.
@@ -48,7 +45,11 @@ class RemoteEnv(gym.Env[str, str]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
         self._how: dict[str, Any] = {"token_env": token_env, "timeout": timeout, "tries": tries}
-        self._url, self.render_mode = needed(url), render_mode
+        if not isinstance(url, str):
+            raise ConfigError(
+                "llm_gym/Remote-v0 needs url=, the address that llm-gym serve has printed"
+            )
+        self._url, self.render_mode = url, render_mode
         self._connection: Connection | None = Connection(self._url, **self._how)
         about = self._connection.about
         self.has_splits = about.has_splits
@@ -147,7 +148,7 @@ class RemoteEnv(gym.Env[str, str]):
     def _ask(self, operation: str, argument: Any) -> list[Any]:
         if self._connection is None:
             self._connection = Connection(self._url, **self._how)
-        (answer,) = play(self._connection, [(self._session, operation, argument)])
+        answer = play(self._connection, self._session, operation, argument)
         if isinstance(answer, dict):
             if operation != protocol.CALL:
                 self._waits = "has failed"
@@ -169,15 +170,6 @@ class RemoteEnv(gym.Env[str, str]):
         self.__dict__.update(state)
         self._session = RemoteSession()
         self._session.restore(state["_session"])
-
-
-def needed(url: str | None) -> str:
-    """Return ``url``; one sentence where there is none."""
-    if not isinstance(url, str):
-        raise ConfigError(
-            "llm_gym/Remote-v0 needs url=, the address that llm-gym serve has printed"
-        )
-    return url
 
 
 @contextmanager
@@ -218,108 +210,3 @@ def unpack_call(name: str, answer: list[Any]) -> Any:
     if isinstance(found, str) is (name == "legal_actions"):
         raise TypeError(f"{name} gave {found!r:.80}")
     return found
-
-
-_OPERATIONS = {
-    "step": protocol.STEP,
-    "step, reset when over": protocol.STEP_AND_RESET,
-    "reset": protocol.RESET,
-    "begin": protocol.RESET,
-    "call": protocol.CALL,
-}
-
-
-class RemoteRows:
-    """The rows of a vector environment, at the other end of a connection."""
-
-    def __init__(self, connection: Connection, count: int) -> None:
-        self._connection = connection
-        self._sessions = [RemoteSession() for _ in range(count)]
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
-        """Run all jobs in one request; answers known from ``about`` need none."""
-        answers: list[Any] = [None] * len(jobs)
-        failures: dict[int, Failure] = {}
-        asked, asks = [], []
-        for at, (row, operation, argument) in enumerate(jobs):
-            try:
-                found = self._ask(row, operation, argument)
-            except LLMGymError as error:
-                failures[row] = Failure(f"raised {type(error).__name__}: {error}", error=error)
-                continue
-            if isinstance(found, tuple) and operation in _OPERATIONS:
-                asked.append(at)
-                asks.append((self._sessions[row], *found))
-            else:
-                answers[at] = found
-        for at, answer in zip(asked, play(self._connection, asks) if asks else (), strict=True):
-            row, operation, argument = jobs[at]
-            try:
-                answers[at] = _read(operation, argument, answer)
-            except LLMGymError as error:
-                failures[row] = Failure(f"raised {type(error).__name__}: {error}", error=error)
-        return answers, failures
-
-    def close(self) -> None:
-        begun = [(session, protocol.CLOSE, None) for session in self._sessions if session.number]
-        with suppress(RemoteError):  # an idle session ends by itself
-            play(self._connection, begun)
-        self._connection.close()
-        self._sessions = [RemoteSession() for _ in self._sessions]
-
-    def _ask(self, row: int, operation: str, argument: Any) -> Any:
-        """Return the operation and argument to send, or the answer if it is already known."""
-        about = self._connection.about
-        if operation == "describe":
-            return about.observation_space, about.action_space, RemoteEnv.metadata, None
-        if operation == "about":
-            return {"env_id": "llm_gym/Remote-v0"}
-        if operation in ("reset", "begin"):
-            seed = argument.get("seed")
-            if seed is None and not self._sessions[row].history:
-                seed = any_seed()
-            return protocol.RESET, [None if seed is None else int(seed), argument.get("options")]
-        if operation == "call":
-            name, args, kwargs = argument
-            if name in ("system_prompt", "has_splits"):
-                return getattr(about, name)
-            if name not in protocol.CALLS or args or kwargs:
-                raise ConfigError(f"{name} of a remote environment cannot be asked for")
-            return protocol.CALL, name
-        if operation not in _OPERATIONS:
-            raise ConfigError(f"a remote environment cannot do this: {operation}")
-        return _OPERATIONS[operation], argument
-
-
-def _read(operation: str, argument: Any, answer: Any) -> Any:
-    if isinstance(answer, dict):
-        raise refusal(answer)
-    if operation == "call":
-        return unpack_call(argument[0], answer)
-    if operation not in ("reset", "begin"):
-        return unpack_step(answer)
-    begun = unpack_reset(answer)
-    info = begun.info if operation == "reset" else begun
-    return begun.observation, 0.0, False, False, info
-
-
-class RemoteVectorEnv(TextVectorEnv):
-    """``num_envs`` environments of the server at ``url``; arguments as of ``RemoteEnv``."""
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        url: str | None = None,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        token_env: str = protocol.TOKEN_VARIABLE,
-        timeout: float = 60.0,
-        tries: int = 5,
-    ) -> None:
-        if num_envs < 1:
-            raise ConfigError(f"num_envs must be at least 1, got {num_envs}")
-        connection = Connection(needed(url), token_env, timeout, tries)
-        super().__init__(RemoteRows(connection, num_envs), autoreset_mode=autoreset_mode)

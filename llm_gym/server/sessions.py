@@ -247,15 +247,6 @@ class Sessions:
             protocol.pack_info(info),
         ]
 
-    def _step_and_reset(self, session: EnvSession, action: str) -> Answer:
-        played: Any = self._step(session, action)
-        if not (played[2] or played[3]):
-            return list(played)
-        observation, info = _begun(session).reset()
-        session.turns, session.episode = 0, session.episode + 1
-        final = {"final_obs": played[0], "final_info": protocol.unpack_info(played[4])}
-        return [protocol.text(observation), *played[1:4], protocol.pack_info({**final, **info})]
-
     def _call(self, session: EnvSession, name: str) -> Answer:
         player = protocol.CALLS.get(name)
         if player not in self.players:
@@ -270,7 +261,6 @@ class Sessions:
     _plays: Mapping[str, Callable[[Sessions, EnvSession, Any], Answer]] = {
         protocol.RESET: _reset,
         protocol.STEP: _step,
-        protocol.STEP_AND_RESET: _step_and_reset,
         protocol.CALL: _call,
         protocol.CLOSE: _closed,
     }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.core.errors import ConfigError
@@ -66,30 +66,16 @@ def make_vec(
         sources *= noted if n is None else n
     if not sources:
         raise ConfigError(f"n must be at least 1, got {n or 0}")
-    own = None if listed or wrappers or workers else _own_vector(first)
-    if own is not None and isinstance(first, EnvSpec):
-        settings = {**first.kwargs, **kwargs} | ({} if timeout is None else {"timeout": timeout})
-        envs = own(num_envs=len(sources), autoreset_mode=autoreset_mode, **settings)
-    else:
-        envs = TextVectorEnv(
-            [functools.partial(_make, source, tuple(wrappers), kwargs) for source in sources],
-            autoreset_mode=autoreset_mode,
-            workers=workers,
-            timeout=timeout,
-        )
+    envs = TextVectorEnv(
+        [functools.partial(_make, source, tuple(wrappers), kwargs) for source in sources],
+        autoreset_mode=autoreset_mode,
+        workers=workers,
+        timeout=timeout,
+    )
     if not listed and isinstance(first, EnvSpec):
         envs.spec = copy.deepcopy(first)
         envs.spec.kwargs.update(kwargs, num_envs=envs.num_envs)
     return envs
-
-
-def _own_vector(spec: Any) -> Callable[..., TextVectorEnv] | None:
-    """Return the vector environment that an id has of its own, if it is one of text."""
-    if not isinstance(spec, EnvSpec) or not spec.vector_entry_point or spec.additional_wrappers:
-        return None
-    entry = spec.vector_entry_point
-    found: Any = load_env_creator(entry) if isinstance(entry, str) else entry
-    return found if isinstance(found, type) and issubclass(found, TextVectorEnv) else None
 
 
 def _source(source: Any) -> EnvSpec | Callable[..., TextualEnv]:

@@ -56,13 +56,6 @@ class Rows(Protocol):
         """Close every environment. Safe to call twice."""
 
 
-class SizedRows(Rows, Protocol):
-    """Rows that know how many they are."""
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-
-
 class LocalRows:
     """Environments in this process, one after the other."""
 

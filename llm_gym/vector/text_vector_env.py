@@ -26,7 +26,6 @@ from llm_gym.vector.rows import (
     LocalRows,
     Rows,
     RowsError,
-    SizedRows,
     TextualEnv,
     rows_error,
     stack_infos,
@@ -144,16 +143,15 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
     returned; they go on as if nothing had happened, and a reset brings the failed one back.
 
     Args:
-        factories: One for each row; or the rows themselves, where they live elsewhere already.
+        factories: One for each row.
         autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
-        workers: Processes to spread the rows over; 0 keeps them in this one. Or what starts them
-            elsewhere.
+        workers: Processes to spread the rows over; 0 keeps them in this one.
         timeout: Seconds that one row may take in its worker; None waits for ever.
     """
 
     def __init__(
         self,
-        factories: Sequence[Factory] | SizedRows,
+        factories: Sequence[Factory],
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         workers: int = 0,
@@ -161,7 +159,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
     ) -> None:
         self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
         self.num_envs = len(factories)
-        if isinstance(workers, int) and not 0 <= workers <= self.num_envs:
+        if not 0 <= workers <= self.num_envs:
             raise ConfigError(
                 f"workers must be from 0 to the number of environments, got workers={workers} "
                 f"for {self.num_envs}"
@@ -171,12 +169,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
                 f"timeout must be positive and needs workers, got timeout={timeout} with "
                 f"workers={workers}"
             )
-        if isinstance(factories, Sequence):
-            self._rows: Rows = _start_rows(factories, workers, timeout)
-        elif workers:
-            raise ConfigError("workers cannot play rows that live elsewhere; pass workers=0")
-        else:
-            self._rows = factories
+        self._rows: Rows = _start_rows(factories, workers, timeout)
         self._waiting = [_NOT_BEGUN] * self.num_envs
         self._observations = [""] * self.num_envs
         try:

@@ -14,7 +14,6 @@ from llm_gym.core.errors import install_command
 from llm_gym.registry.bridges import BRIDGES, install_line, installed
 from llm_gym.registry.suite import ENVS
 from llm_gym.wrappers.as_text import split_settings
-from llm_gym.wrappers.as_text.env import text_source
 from tests.bridges.each import ROWS, each_bridge
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -63,12 +62,6 @@ def test_a_wish_for_rules_in_the_system_prompt_reaches_no_bridge_that_has_none(b
     else:
         assert words == {"rules": "system"}
         assert own == {name: given[name] for name in given if name != "rules"}
-
-
-def test_many_remote_rows_stay_one_request_whatever_is_wished_for():
-    source, settings = text_source("llm_gym/Remote-v0", {"rules": "system", "url": "http://x"})
-    assert source is gym.spec("llm_gym/Remote-v0")
-    assert settings == {"url": "http://x"}
 
 
 ROOT = Path(__file__).parents[2]

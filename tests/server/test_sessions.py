@@ -44,17 +44,6 @@ def test_who_asks_for_the_last_answer_again_is_there(sessions):
     assert len(sessions) == 1
 
 
-def test_the_turns_of_an_episode_are_its_own_where_the_next_begins_by_itself():
-    sessions = Sessions(lambda: gym.make(GUESS), ServerLimits(episode_turns=2))
-    begin(sessions, 0)
-    session = sessions._table[name(0)]
-    cuts = []
-    for move in (session.env.unwrapped.oracle_action(), "no idea", "no idea", "no idea"):
-        _, _, terminated, truncated, _ = sessions.play(session, "step and reset", move)
-        cuts.append((terminated, truncated))
-    assert cuts == [(True, False), (False, False), (False, True), (False, False)]
-
-
 def test_a_session_at_work_is_not_idle_and_is_closed_when_it_is_done(sessions):
     begin(sessions, 0)
     job = (name(0), 2, "step", "1")

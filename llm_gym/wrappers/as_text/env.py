@@ -73,17 +73,8 @@ def text_source(
     settings of ``AsText`` among ``settings`` go there.
     """
     source, own, words = _split(env, settings)
-    only_wishes = words.keys() <= {"rules"}
-    if _has_own_vector(source) and only_wishes and not own.get("wrappers"):
-        return source, own  # many of them move together, which a wrapper around each would part
     speak = functools.partial(ensure_text, **words)
     return source, {**own, "wrappers": [speak, *own.get("wrappers", ())]}
-
-
-def _has_own_vector(source: Any) -> bool:
-    """Return whether it is an id of ours, and so of text, with a vector environment of its own."""
-    ours = isinstance(source, EnvSpec) and str(source.entry_point).startswith("llm_gym.")
-    return ours and source.vector_entry_point is not None
 
 
 def _split(
