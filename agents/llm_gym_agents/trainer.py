@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
@@ -38,7 +38,7 @@ from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoints import TrainerState, number, restore_lm
 from llm_gym_agents.run.diagnostics import RunDiagnostics
 from llm_gym_agents.run.process import StopRequested
-from llm_gym_agents.run.state import Part, rng_state, set_rng_state
+from llm_gym_agents.run.state import Part, rng_state, seed_generators, set_rng_state
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 _log = logging.getLogger(__name__)
@@ -87,8 +87,7 @@ class PPOTrainer:
         )
         """Arguments that no checkpoint holds: ``llm-gym resume`` cannot make them."""
         self.ranks = join_processes(config)
-        # Every global generator: a user's environment may draw from any of them.
-        set_seed(config.training.seed % 2**32)  # the largest seed that NumPy takes
+        seed_generators(config.training.seed)
         self._embedded = model is None and config.model.is_embedded
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
         self.learner = Learner.from_config(config, lm, self.ranks)

@@ -28,6 +28,7 @@ import os
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,13 @@ def measure_players(
     }
 
 
+@cache
+def game(env_id: str) -> tuple[str, int]:
+    """Return what ``llm-gym list`` says of it: its first line and its turns."""
+    env: Any = gym.make(env_id).unwrapped
+    return type(env).__doc__.strip().partition("\n")[0], env.max_turns
+
+
 def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
     """Add ``rows`` to the file as it is now, and drop those of ids that are no more."""
     path.touch()
@@ -107,6 +115,7 @@ def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
             "command": "python -m benchmarks.envs.suite_scores",
             "fields": list(Score._fields),
             "scores": {row.id: known[row.id] for row in ENVS if row.id in known},
+            "games": {row.id: game(row.id) for row in ENVS},
         }
         file.seek(0)
         file.write(json.dumps(made, indent=1) + "\n")

@@ -12,27 +12,27 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from llm_gym import __version__
-from llm_gym.cli import check, evaluate, listing, play, replay, serve, view
 from llm_gym.cli.parser import Parser, completion
 from llm_gym.cli.terminal_text import plain_warnings, say
 from llm_gym.core.errors import ConfigError, LLMGymError, install_command
 
 GROUP = "llm_gym.commands"
 TRACEBACK = "LLM_GYM_TRACEBACK"
+# Said here, because importing every command, or the trainer, for a line of help takes long.
 _BUILT_IN = {
-    "list": listing,
-    "play": play,
-    "view": view,
-    "replay": replay,
-    "check": check,
-    "serve": serve,
+    "list": "list the environments: what they are, turns and scores",
+    "play": "play an environment in the terminal",
+    "view": "look at runs and episodes in a browser, token by token",
+    "replay": "play saved episodes again and report any difference",
+    "check": "check an environment, the sandbox, or what is installed",
+    "serve": "serve an environment to players elsewhere, OpenEnv's clients among them",
 }
-# Said here, because importing the trainer for a line of help would take seconds.
-_HELP = {
-    "eval": evaluate.HELP,
+_HELP = _BUILT_IN | {
+    "eval": "let a model play, here or served elsewhere, and report its success",
     "train": "train a model to play",
     "resume": "go on with a run of train",
     "export": "write data or packages for other trainers, or put a model on a hub",
@@ -58,12 +58,14 @@ def _main(arguments: list[str]) -> int:
             say(completion(_names(added), _main))
             return 0
         if name == "eval":
+            from llm_gym.cli import evaluate
+
             return evaluate.main(arguments[1:], lambda: _trainers(added, "eval", "eval"))
         if _names_model(arguments):
             return _trainers(added, "play", "play --model")(arguments[1:])
         if name in added and name not in _BUILT_IN:
             return _trainers(added, name, name)(arguments[1:])
-        options = _parser(added).parse_args(arguments or ["--help"])
+        options = _parser(added, arguments).parse_args(arguments or ["--help"])
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except LLMGymError as error:
@@ -115,7 +117,8 @@ def _trainers(added: dict[str, EntryPoint], name: str, typed: str) -> Command:
     return command
 
 
-def _parser(added: dict[str, EntryPoint]) -> Parser:
+def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
+    """Return the parser of all commands; only the one that is called gets its options."""
     parser = Parser(
         prog="llm-gym",
         description="Gymnasium for language models.",
@@ -127,20 +130,22 @@ def _parser(added: dict[str, EntryPoint]) -> Parser:
         "--completion", action="store_true", help="print the shell completion for bash and zsh"
     )
     commands = parser.add_subparsers(metavar="command", required=True)
+    called = next((each for each in arguments if each in _BUILT_IN), "")
     for name in _names(added):
-        if module := _BUILT_IN.get(name):
-            sub = commands.add_parser(name, help=module.HELP, description=module.HELP)
+        about = _HELP.get(name) or f"from {added[name].module}"
+        sub = commands.add_parser(name, help=about, description=about)
+        # Another package's is only listed: ``main`` has looked for it before.
+        sub.set_defaults(run=_needs_trainer(name))
+        if name == called:
+            module = import_module(f"llm_gym.cli.{'listing' if name == 'list' else name}")
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
-        else:  # only to be listed: ``main`` has looked for it before
-            help_line = _HELP.get(name) or f"from {added[name].module}"
-            commands.add_parser(name, help=help_line).set_defaults(run=_needs_trainer(name))
     return parser
 
 
 def _names(added: Iterable[str]) -> list[str]:
     """Return every command, in the order of the help."""
-    return sorted({*_BUILT_IN, *_HELP, *added}, key=_place)
+    return sorted({*_HELP, *added}, key=_place)
 
 
 def _needs_trainer(name: str) -> Callable[[argparse.Namespace], int]:

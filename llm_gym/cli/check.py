@@ -22,8 +22,6 @@ _ENGINES = {
 _GROUPS = ("bridges", "dev")
 """Extras that only name others."""
 
-HELP = "check an environment, the sandbox, or what is installed"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from llm_gym.evaluate.endpoint import Prices, ServedEvaluation
     from llm_gym.evaluate.result import Evaluation
 
-HELP = "let a model play, here or served elsewhere, and report its success"
-
 
 def main(argv: list[str], load: Callable[[], Callable[[list[str]], int]]) -> int:
     """Run the command; ``load`` returns the trainer's, for a model that is not served."""

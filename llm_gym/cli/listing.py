@@ -10,14 +10,12 @@ from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
-from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
+from llm_gym.evaluate.scores import PLAYERS, Score, games, measure, published
 from llm_gym.registry.bridges import BRIDGES, BridgeRow, install_line, installed
-from llm_gym.registry.classes import creator
 from llm_gym.registry.plugins import owner
 from llm_gym.registry.suite import ENVS, NEEDS
 
 _SUITE = frozenset(row.id for row in ENVS)
-HELP = "list the environments: what they are, turns and scores"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,9 +112,8 @@ def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, An
 
 
 def _about(env_id: str) -> str:
-    """Return what a game of ours is in one line; other people's are not imported."""
-    made = creator(gym.spec(env_id)) if env_id in _SUITE else None
-    return (made.__doc__ or "").strip().partition("\n")[0] if made else ""
+    """Return what a game of ours is in one line; nobody knows other people's."""
+    return games()[env_id][0] if env_id in _SUITE else ""
 
 
 def _first_alike(env_id: str, about: dict[str, str]) -> str:
@@ -132,10 +129,7 @@ def _scores(env_id: str, episodes: int | None) -> dict[str, Score]:
 
 
 def _limit(env_id: str) -> str:
-    # Other people's environments may need what is not installed, so these are not built.
-    turns = gym.spec(env_id).max_episode_steps
-    if env_id in _SUITE:
-        turns = getattr(gym.make(env_id).unwrapped, "max_turns", None)
+    turns = games()[env_id][1] if env_id in _SUITE else gym.spec(env_id).max_episode_steps
     return str(turns or "-")
 
 

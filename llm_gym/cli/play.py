@@ -16,8 +16,6 @@ from llm_gym.core.outcome import stop_reason
 from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.registry.user_code import explain_failures
 
-HELP = "play an environment in the terminal"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""

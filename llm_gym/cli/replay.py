@@ -11,7 +11,6 @@ from llm_gym.core.text import shown
 from llm_gym.registry.user_code import close_user_env
 
 _SHOWN = 5  # lines that are no records
-HELP = "play saved episodes again and report any difference"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

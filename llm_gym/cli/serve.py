@@ -11,7 +11,6 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import did_you_mean
 
-HELP = "serve an environment to players elsewhere, OpenEnv's clients among them"
 _ABOUT = {
     "sessions": "episodes at the same time",
     "connections": "connections at the same time",

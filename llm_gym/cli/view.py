@@ -7,8 +7,6 @@ from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 
-HELP = "look at runs and episodes in a browser, token by token"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""

@@ -63,8 +63,6 @@ def install_command(extra: str) -> str:
     """
     import json
     from importlib import metadata
-    from urllib.parse import urlsplit
-    from urllib.request import url2pathname
 
     try:
         origin = json.loads(metadata.distribution("llm-gym").read_text("direct_url.json") or "{}")
@@ -75,6 +73,9 @@ def install_command(extra: str) -> str:
         return f'pip install "llm-gym[{extra}]"'
     if not url.startswith("file:"):
         return f'pip install "llm-gym[{extra}] @ {url}"'
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
     path = url2pathname(urlsplit(url).path)
     editable = "--editable " if origin.get("dir_info", {}).get("editable") else ""
     return f'pip install {editable}"{path}[{extra}]"'

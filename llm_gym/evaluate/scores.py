@@ -1,8 +1,11 @@
 """What a player scores: success rates with intervals, measured or published.
 
-``scores.json`` beside it holds what ``benchmarks/envs/suite_scores.py`` measured for
-every id, so that ``llm-gym list`` and normalised scores need no playing.
+``scores.json`` beside it holds what ``benchmarks/envs/suite_scores.py`` measured for every id, and
+what the game is, so that ``llm-gym list`` builds no environment and normalised scores need no
+playing.
 """
+
+from __future__ import annotations
 
 import json
 import math
@@ -10,11 +13,12 @@ import statistics
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 
-from llm_gym.core.env import TextEnv
+if TYPE_CHECKING:
+    from llm_gym.core.env import TextEnv
 
 PLAYERS: dict[str, Callable[[TextEnv], str]] = {
     "random": lambda env: env.random_action(),
@@ -53,6 +57,8 @@ def wilson(wins: int, episodes: int) -> tuple[float, float]:
 
 def measure(env: gym.Env[str, str], player: str, episodes: int, seed: int = 0) -> Score:
     """Let a player of ``PLAYERS`` play the episodes ``seed``, ``seed + 1``, ..."""
+    from llm_gym.core.env import TextEnv  # it imports the whole reader
+
     act, game = PLAYERS[player], env.unwrapped
     assert isinstance(game, TextEnv)
     wins, turns = 0, []
@@ -68,14 +74,24 @@ def measure(env: gym.Env[str, str], player: str, episodes: int, seed: int = 0) -
 
 
 @cache
+def _file() -> dict[str, Any]:
+    text = resources.files("llm_gym.evaluate").joinpath("scores.json").read_text("utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@cache
 def published() -> dict[str, dict[str, Score]]:
     """Return the measured scores: id → player → score."""
-    text = resources.files("llm_gym.evaluate").joinpath("scores.json").read_text("utf-8")
-    rows: dict[str, dict[str, list[Any]]] = json.loads(text)["scores"]
     return {
         env_id: {player: Score(*score) for player, score in row.items()}
-        for env_id, row in rows.items()
+        for env_id, row in _file()["scores"].items()
     }
+
+
+def games() -> dict[str, tuple[str, int]]:
+    """Return what each game of the suite is, in one line, and its turns: id → both."""
+    return {env_id: (about, turns) for env_id, (about, turns) in _file()["games"].items()}
 
 
 def normalised(env_id: str, success: float) -> float | None:

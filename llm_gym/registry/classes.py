@@ -11,7 +11,6 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.legacy import BaseEnvironment, as_gym
 
 _ADAPTED = f"{__name__}:adapted"
 
@@ -23,6 +22,8 @@ def class_spec(module: ModuleType, name: str) -> EnvSpec | None:
     >>> class_spec(echo, "EchoEnv").id
     'llm_gym.envs.micro.echo:EchoEnv'
     """
+    from llm_gym.core.legacy import BaseEnvironment  # it imports the whole reader
+
     made = getattr(module, name, None)
     if not callable(made):
         return None
@@ -36,6 +37,8 @@ def class_spec(module: ModuleType, name: str) -> EnvSpec | None:
 
 def adapted(*, adapts: str, **settings: Any) -> gym.Env[Any, Any]:
     """Build and adapt the ``BaseEnvironment`` that ``adapts`` names."""
+    from llm_gym.core.legacy import as_gym
+
     made: Any = load_env_creator(adapts)
     return as_gym(made, settings or None)
 

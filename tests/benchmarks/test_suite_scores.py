@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from llm_gym.evaluate.scores import Score, published, wilson
+from llm_gym.evaluate.scores import Score, games, published, wilson
 from llm_gym.registry.suite import ENVS
 from tests.agents.tiny import save_tiny
 
@@ -35,6 +35,11 @@ def test_only_measures_those_rows_and_keeps_the_others(suite, capsys):
     assert row.keys() == {"random", "reflex", "solver", "oracle"}
     assert row["oracle"] == (1.0, round(wilson(5, 5)[0], 4), 1.0, row["oracle"].turns, 5)
     assert capsys.readouterr().out.startswith(ECHO)
+
+
+def test_what_the_list_says_of_a_game_is_what_it_is(suite):
+    """If not: ``python -m benchmarks.envs.suite_scores --only Echo --players random``."""
+    assert games() == {env_id: suite.game(env_id) for env_id in IDS}
 
 
 def test_rows_that_other_runs_wrote_meanwhile_are_kept(suite):

@@ -270,6 +270,35 @@ def test_what_cannot_be_is_refused_without_torch(tmp_path):
         assert word in line
 
 
+NO_READER = {"asyncio", "llm_gym.core.env", "llm_gym.reading", "llm_gym.wrappers", "pydantic"}
+LIGHT = {
+    ("--help",): NO_READER,
+    ("list",): NO_READER,
+    ("view", "--help"): NO_READER,
+    ("train", "--help"): NO_READER,
+    ("resume", "no-such-run"): NO_READER,
+    ("train", ECHO, "--nosuch", "1"): {"llm_gym.core.env", "llm_gym.wrappers", "tyro", "torch"},
+    ("train", ECHO, "--training.gamma", "2"): {"llm_gym.wrappers", "torch"},
+}
+"""A command that does no work → what it does not import; each goes on in the process before it."""
+
+
+def test_a_command_that_does_no_work_imports_little():
+    pytest.importorskip("pydantic")
+    code = (
+        "import json, sys; from contextlib import suppress; from llm_gym.cli import main\n"
+        "for each in json.loads(sys.argv[1]):\n"
+        "    with suppress(SystemExit):\n        main(each)\n"
+        "    print('\\n\\0', *sys.modules)"
+    )
+    command = [sys.executable, "-c", code, json.dumps(list(LIGHT))]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    seen = [line.split() for line in done.stdout.splitlines() if line.startswith("\0")]
+    for (arguments, heavy), modules in zip(LIGHT.items(), seen, strict=True):
+        assert "llm_gym.cli" in modules
+        assert not heavy & set(modules), arguments
+
+
 STEERING = "\x1b]0;evil\x07\x1b[2J\u202e\x9b1m\r"
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from llm_gym.cli.terminal_text import say
 from llm_gym.registry.user_code import explain_failures
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting, named
+from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting
+from llm_gym_agents.config.files import named
 from llm_gym_agents.config.profile import (
     WARM_START_BATCH,
     WORD_S,

@@ -8,7 +8,7 @@ from typing import Any
 
 from llm_gym.cli.common import build, check_model_path, import_modules, settings
 from llm_gym.cli.parser import Parser
-from llm_gym.cli.play import HELP, add_arguments
+from llm_gym.cli.play import add_arguments
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
@@ -84,7 +84,7 @@ def show(episode: Trajectory) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="llm-gym play", description=HELP)
+    parser = Parser(prog="llm-gym play")
     add_arguments(parser)
     parser.set_defaults(seed=0)
     return parser

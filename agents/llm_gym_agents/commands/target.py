@@ -13,8 +13,7 @@ import gymnasium as gym
 from llm_gym.cli.common import build
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.defaults import named
-from llm_gym_agents.config.files import read_config
+from llm_gym_agents.config.files import named, read_config
 from llm_gym_agents.recipes import Recipe, find_recipe
 
 

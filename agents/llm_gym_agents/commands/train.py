@@ -84,8 +84,7 @@ def _read_settings(
 
     from llm_gym_agents.commands.target import find_target, flags, try_env, unused_folder
     from llm_gym_agents.config import ConfigStore, parse_args
-    from llm_gym_agents.config.defaults import named
-    from llm_gym_agents.config.files import read_config
+    from llm_gym_agents.config.files import named, read_config
     from llm_gym_agents.config.trust import named_code
 
     if options.target is None:

@@ -308,20 +308,6 @@ def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> 
         made[name] = Choice(name, fits, DEFAULT, "the batch that you chose is cut into groups")
 
 
-def named(data: dict[str, dict[str, Any]]) -> set[str]:
-    """Return the full names of the settings in ``data``, those in a dictionary one by one.
-
-    >>> sorted(named({"training": {"gamma": 1}, "environment": {"env_kwargs": {"rooms": 2}}}))
-    ['environment.env_kwargs.rooms', 'training.gamma']
-    """
-    found = set()
-    for section, settings in data.items():
-        for name, value in settings.items():
-            full = f"{section}.{name}"
-            found |= {f"{full}.{each}" for each in value} if isinstance(value, dict) else {full}
-    return found
-
-
 def get_setting(config: Settings, name: str) -> Any:
     """Return a setting by its full name, or what a dictionary among them has under a third part."""
     section, setting, *key = name.split(".")

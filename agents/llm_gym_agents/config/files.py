@@ -51,6 +51,20 @@ def read_config(path: Path) -> Any:
         raise ConfigError(f"cannot read {path}: {why}") from error
 
 
+def named(data: dict[str, dict[str, Any]]) -> set[str]:
+    """Return the full names of the settings in ``data``, those in a dictionary one by one.
+
+    >>> sorted(named({"training": {"gamma": 1}, "environment": {"env_kwargs": {"rooms": 2}}}))
+    ['environment.env_kwargs.rooms', 'training.gamma']
+    """
+    found = set()
+    for section, settings in data.items():
+        for name, value in settings.items():
+            full = f"{section}.{name}"
+            found |= {f"{full}.{each}" for each in value} if isinstance(value, dict) else {full}
+    return found
+
+
 def _suffix(path: Path) -> str:
     if path.suffix not in (".json", *_YAML):
         raise ConfigError(f"a config file must end in .json, .yaml or .yml, got {path.name!r}")

@@ -168,6 +168,16 @@ def _counts_on_device(optimizer: Optimizer, parameter: Tensor) -> bool:
     )
 
 
+def seed_generators(seed: int) -> None:
+    """Seed every global generator: a user's environment may draw from any of them.
+
+    As ``transformers.set_seed`` does, which imports PEFT.
+    """
+    random.seed(seed := seed % 2**32)  # the largest seed that NumPy takes
+    np.random.seed(seed)  # noqa: NPY002 - as above
+    torch.manual_seed(seed)  # of the devices too
+
+
 def rng_state() -> Part:
     """Return the state of every global generator."""
     tensors = {"torch": torch.get_rng_state()}
