@@ -136,7 +136,7 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
         (["play", "llm_gym/TextGame-v0", "--sead", "1"], "did you mean --seed?"),
         (["serve", "llm_gym/Echo-v0", "--port", "99999"], "99999"),
         (["eval", ECHO, "--endpoint", "http://x", "--model", "m", "--top-p", "2"], "--top-p"),
-        (["check", "sandbox", "--isolation", "bubblewrapp"], "did you mean 'bubblewrap'?"),
+        (["check", "sandbox", "--isolation", "landlok"], "did you mean 'landlock'?"),
         (["plai"], "did you mean play?"),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=many"], "rooms"),
         (["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"], "shaping"),

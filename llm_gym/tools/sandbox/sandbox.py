@@ -28,7 +28,7 @@ from llm_gym.tools.sandbox.process import (
 )
 from llm_gym.tools.sandbox.worker import SandboxWorker
 
-ISOLATIONS = ("auto", "bubblewrap", "namespaces", "landlock", "none")
+ISOLATIONS = ("auto", "namespaces", "landlock", "none")
 MAX_CODE_CHARS = 1_000_000
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS}
 _MB = 1 << 20
@@ -41,16 +41,15 @@ class Sandbox:
     once. ``close`` it, or use it in a ``with``.
 
     Args:
-        isolation: ``auto`` takes the strongest that the machine allows of ``bubblewrap``,
-            ``namespaces`` and ``landlock``, and refuses to run if there is none. ``none`` runs
-            the code with your own rights: only for code that you would run yourself.
+        isolation: ``auto`` takes ``namespaces``, or else ``landlock``, and refuses to run where
+            the machine allows neither. ``none`` runs the code with your own rights: only for code
+            that you would run yourself.
         timeout: Seconds a call may take.
-        memory_mb: Memory of a process, the interpreter included.
+        memory_mb: Memory of a call, the interpreter included.
         disk_mb: Size of the folder that the code may write to.
         files: Files in that folder, and descriptors open at once.
-        tasks: Threads and processes at once.
+        tasks: Threads at once.
         output_chars: Characters kept of each of stdout and stderr.
-        subprocesses: Whether the code may start processes, each with ``memory_mb``.
         read: More paths that the code may read and import from. Where you are root, the code is
             not, so they must be readable by everybody.
         preload: Modules imported once, before the first call.
@@ -70,7 +69,6 @@ class Sandbox:
         files: int = 128,
         tasks: int = 32,
         output_chars: int = 20_000,
-        subprocesses: bool = False,
         read: Sequence[str] = (),
         preload: Sequence[str] = (),
     ) -> None:
@@ -79,11 +77,6 @@ class Sandbox:
         if isolation not in ISOLATIONS:
             raise ConfigError(
                 f"isolation must be one of {', '.join(ISOLATIONS)}, got {isolation!r}"
-            )
-        if isolation == "landlock" and subprocesses:
-            raise ConfigError(
-                "isolation='landlock' has no way to end processes that detach: take "
-                "subprocesses=False, or another isolation"
             )
         _check_timeout(timeout)
         check_range("memory_mb", memory_mb, 64)
@@ -98,7 +91,6 @@ class Sandbox:
             "disk_bytes": disk_mb * _MB,
             "files": files,
             "tasks": tasks,
-            "subprocesses": subprocesses,
         }
 
     def run(self, code: str, timeout: float | None = None) -> SandboxResult:
@@ -168,11 +160,11 @@ class Sandbox:
         if sys.platform != "linux":
             raise SandboxError(f"the sandbox needs Linux, this is {sys.platform}")
         if self.isolation == "none":
-            return self._launch("none")
+            return SandboxWorker("none", self.read, self.preload)
         reasons = []
         for isolation in self._candidates():
             try:
-                worker = self._launch(isolation)
+                worker = SandboxWorker(isolation, self.read, self.preload)
                 self._try_out(worker)
             except SandboxError as error:
                 reasons.append(f"{isolation}: {error}")
@@ -183,20 +175,10 @@ class Sandbox:
             'unprivileged user namespaces, or say isolation="none" to run it with your rights'
         )
 
-    def _launch(self, isolation: str) -> SandboxWorker:
-        return SandboxWorker(isolation, self.read, self.preload, bool(self._limits["subprocesses"]))
-
     def _candidates(self) -> list[str]:
         if platform.machine() not in ("x86_64", "aarch64"):
             raise SandboxError(f"the sandbox knows x86-64 and aarch64, not {platform.machine()}")
-        if self.isolation != "auto":
-            return [self.isolation]
-        names = ["bubblewrap", "namespaces"]
-        if os.geteuid() == 0:
-            # No limit on processes binds the root user; bubblewrap stays root, we do not.
-            names.reverse()
-        # Without namespaces nothing would end processes for certain but that there are none.
-        return names + ["landlock"] * (not self._limits["subprocesses"])
+        return ["namespaces", "landlock"] if self.isolation == "auto" else [self.isolation]
 
     def _try_out(self, worker: SandboxWorker) -> None:
         request = {"once": True, "limits": {**self._limits, "cpu_seconds": 10}}

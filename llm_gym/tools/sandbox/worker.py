@@ -1,4 +1,4 @@
-"""Starting a worker: what it may read, and the command that isolates it."""
+"""Starting a worker: what it may read, and as whom it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_gym.tools.sandbox.inside import DEVICES, FOLDER, NAMESPACED, NOBODY
+from llm_gym.tools.sandbox.inside import FOLDER, NOBODY
 from llm_gym.tools.sandbox.process import SandboxError
 
 _CAP_SYS_ADMIN = 21
@@ -63,23 +63,19 @@ class SandboxWorker:
     """A running worker process and the request socket to it.
 
     Args:
-        isolation: bubblewrap, namespaces, landlock or none.
+        isolation: namespaces, landlock or none.
         read: What code may read besides interpreter, packages and system libraries.
         preload: Modules to import before the first call.
-        subprocesses: Whether children may execute programs.
     """
 
-    def __init__(
-        self, isolation: str, read: Sequence[str], preload: Sequence[str], subprocesses: bool
-    ) -> None:
+    def __init__(self, isolation: str, read: Sequence[str], preload: Sequence[str]) -> None:
         self.isolation = isolation
         self.owner, self.closed = os.getpid(), False
         paths = readable(read)
-        wrapper = _wrapper(isolation, paths)
         who = _who(isolation)
         self.folder = tempfile.mkdtemp(prefix="llm-gym-")
         os.chmod(self.folder, 0o711)  # whoever the worker is, it builds its new root on this folder
-        home = FOLDER if isolation in NAMESPACED else self.folder
+        home = FOLDER if isolation == "namespaces" else self.folder
         self.requests, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         settings = {
@@ -90,12 +86,10 @@ class SandboxWorker:
             "read": paths,
             "path": _import_path(paths, read),
             "preload": [*PRELOAD, *preload],
-            "subprocesses": subprocesses,
             "threads": _threads_of(NOBODY if who else os.geteuid()),
         }
         try:
-            command = [*wrapper, *_python(settings)]
-            self.process = self._start(command, home, who, (inner.fileno(), proc))
+            self.process = self._start(_python(settings), home, who, (inner.fileno(), proc))
         finally:
             inner.close()
             os.close(proc)
@@ -218,27 +212,3 @@ def _python(settings: dict[str, Any]) -> list[str]:
     root = str(Path(__file__).parents[3])
     flags = ["-s", "-S", "-P", "-B", "-X", "utf8"]
     return [os.path.realpath(sys.executable), *flags, "-c", _BOOT, root, json.dumps(settings)]
-
-
-def _wrapper(isolation: str, paths: Sequence[str]) -> list[str]:
-    """Return the command that a worker is started under: bubblewrap's, or none."""
-    if isolation != "bubblewrap":
-        return []
-    program = shutil.which("bwrap")
-    if program is None:
-        raise SandboxError("the program bwrap is not there")
-    command = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-add", "ALL"]
-    # Only the worker reads the inner half: children are forked after it has been loaded.
-    inner = str(Path(__file__).parent / "inside")
-    bound = [*paths, inner]
-    for path in bound:
-        command += ["--ro-bind", path, path]
-    for path in filter(os.path.exists, DEVICES):
-        command += ["--dev-bind", path, path, "--remount-ro", path]
-    for path in ("/lib", "/lib64", "/bin"):
-        if os.path.islink(path):
-            command += ["--symlink", os.readlink(path), path]
-    if not any(path.startswith("/tmp/") for path in bound):
-        command += ["--symlink", FOLDER, "/tmp"]
-    command += ["--dir", FOLDER, "--remount-ro", "/", "--chdir", "/", "--hostname", "sandbox"]
-    return command

@@ -6,7 +6,7 @@ import pytest
 
 from llm_gym.tools.sandbox import Sandbox, SandboxError
 
-ISOLATED = ("bubblewrap", "namespaces", "landlock")
+ISOLATED = ("namespaces", "landlock")
 
 
 @cache

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.tools.sandbox import Sandbox
 from tests.robustness.as_whom import possible, run_as
 from tests.tools.sandbox.sandboxes import need
@@ -57,11 +56,6 @@ def test_root_that_cannot_become_somebody_else_is_refused_in_a_sentence():
         assert "nobody" in why
 
 
-def test_landlock_with_processes_is_refused():
-    with pytest.raises(ConfigError, match="subprocesses=False"):
-        Sandbox(isolation="landlock", subprocesses=True)
-
-
 def test_one_session_too_many_is_a_sentence_and_costs_no_other():
     need("namespaces")
     code = """
@@ -100,49 +94,6 @@ def test_an_order_that_lost_its_descriptors_on_the_way_costs_no_session():
         socket.send_fds(sandbox._worker.requests, [order], [0, 1])
         assert session.run("print(x)").stdout == "7\n"
         assert sandbox.run("print(1)").stdout == "1\n"
-
-
-def test_children_of_a_session_stop_between_its_runs():
-    need("namespaces")
-    begin = """
-import os, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        open('begun', 'w').close()
-        last = time.monotonic()
-        while True:
-            time.sleep(0.005)
-            last, before = time.monotonic(), last
-            if last - before > 0.9: open('stopped', 'w').close()
-    os._exit(0)
-os.wait()
-"""
-    wait = "while not os.path.exists('{}'): time.sleep(0.001)"  # for ever is too long
-    settings = {"isolation": "namespaces", "subprocesses": True, "timeout": 20}
-    with Sandbox(**settings) as sandbox, sandbox.session() as session:
-        assert session.run(begin + wait.format("begun")).ok
-        sandbox.run("import time; time.sleep(1.0)")
-        assert session.run(wait.format("stopped")).ok  # it goes on with the session
-
-
-def test_processes_in_a_cell_are_reaped_and_counted():
-    need("namespaces")
-    code = """
-import os
-for _ in range(200):
-    if os.fork() == 0:
-        if os.fork() == 0: os._exit(0)
-        os._exit(0)
-    os.wait()
-print('all')
-os._exit(3)
-"""
-    with Sandbox(isolation="namespaces", subprocesses=True, timeout=30) as sandbox:
-        result = sandbox.run(code)
-        assert (result.stdout, result.exit_code) == ("all\n", 3), result
-        killed = sandbox.run("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-        assert killed.exit_code == -11
 
 
 def test_half_characters_in_an_error_are_replaced():

@@ -179,14 +179,12 @@ def test_disk_files_and_tasks_are_bounded():
         assert larger.run(threads).stdout == "31\n"
 
 
-def test_processes_only_where_they_were_asked_for(walled):
+def test_no_process_is_started(walled):
     code = (
         "import subprocess, sys\n"
         "print(subprocess.run([sys.executable, '-c', 'print(5)'], capture_output=True).stdout)"
     )
     assert "PermissionError" in walled.run(code).error
-    with Sandbox(isolation="namespaces", subprocesses=True) as allowed:
-        assert allowed.run(code).stdout == "b'5\\n'\n"
 
 
 def test_more_may_be_read_where_it_is_said(sandbox, tmp_path):

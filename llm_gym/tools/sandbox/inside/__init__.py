@@ -4,8 +4,6 @@ It runs as a program of its own and imports only the standard library, so a chil
 Start reading at ``fork_server``. Only a Linux worker runs these modules; they import anywhere.
 """
 
-NAMESPACED = ("bubblewrap", "namespaces")
-"""Isolations in which a child has namespaces of its own."""
 FOLDER = "/sandbox"
 """The folder that a namespaced child may write to."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")

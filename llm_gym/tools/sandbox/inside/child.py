@@ -20,7 +20,7 @@ import traceback
 import types
 from typing import Any, NamedTuple, TextIO
 
-from llm_gym.tools.sandbox.inside import NAMESPACED, kernel, namespaces, seccomp
+from llm_gym.tools.sandbox.inside import kernel, namespaces, seccomp
 
 _CHILDREN = 8  # children at once that a limit on all tasks of a user leaves room for
 _SIGNALS = 256  # queued signals and timers, which are memory of the kernel
@@ -53,7 +53,6 @@ class ChildLimits(NamedTuple):
     files: int
     tasks: int
     cpu_seconds: int
-    subprocesses: bool
 
 
 def enter(context: WorkerContext, limits: ChildLimits, channel: int) -> None:
@@ -62,7 +61,7 @@ def enter(context: WorkerContext, limits: ChildLimits, channel: int) -> None:
     Of the descriptors, input, output, errors and ``channel`` are kept.
     """
     os.setsid()
-    namespaced = context.isolation in NAMESPACED
+    namespaced = context.isolation == "namespaces"
     if namespaced:
         namespaces.enter_child(context.proc, limits.disk_bytes, limits.files)
     # Under Landlock alone nothing can be written: there is no folder to be in.
@@ -78,11 +77,7 @@ def enter(context: WorkerContext, limits: ChildLimits, channel: int) -> None:
     os.closerange(channel + 1, 1 << 20)
     _set_limits(context, limits)
     if context.isolation != "none":
-        kernel.install_filter(
-            seccomp.program(
-                context.machine, os.getpid(), metadata=namespaced, subprocesses=limits.subprocesses
-            )
-        )
+        kernel.install_filter(seccomp.program(context.machine, os.getpid(), metadata=namespaced))
 
 
 def _set_limits(context: WorkerContext, limits: ChildLimits) -> None:
@@ -99,7 +94,7 @@ def _set_limits(context: WorkerContext, limits: ChildLimits) -> None:
     }
     if limits.cpu_seconds:
         values[resource.RLIMIT_CPU] = limits.cpu_seconds
-    if context.isolation in NAMESPACED:  # a user namespace counts its own
+    if context.isolation == "namespaces":  # a user namespace counts its own
         values[resource.RLIMIT_NPROC] = limits.tasks
     elif context.isolation == "landlock":  # here all threads of the user count, ours among them
         values[resource.RLIMIT_NPROC] = context.threads + _CHILDREN * limits.tasks

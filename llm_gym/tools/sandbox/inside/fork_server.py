@@ -16,18 +16,9 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
-from llm_gym.tools.sandbox.inside import (
-    DEVICES,
-    FOLDER,
-    NAMESPACED,
-    child,
-    kernel,
-    namespaces,
-    seccomp,
-)
+from llm_gym.tools.sandbox.inside import DEVICES, FOLDER, child, kernel, namespaces, seccomp
 
 _SIGNAL_NAMES = {b"k": "SIGKILL", b"s": "SIGSTOP", b"c": "SIGCONT"}
 _REQUEST_BYTES = 65536
@@ -40,81 +31,16 @@ def _signal(letter: bytes) -> int:
     return int(getattr(signal, _SIGNAL_NAMES.get(letter, "SIGKILL")))
 
 
-# --- the init process of a child that may start others ------------------------------------------
-
-
-def run_init(line: socket.socket, become_child: Callable[[], None]) -> NoReturn:
-    """Be the first process of a PID namespace; fork the code, and end when it has ended.
-
-    A signal to one process leaves its children running. The first process of a PID namespace can
-    signal all of them at once, and they end with it. So that process is ours and runs none of the
-    code. It takes signals from the worker over ``line``, a socket that the code does not have.
-    """
-    kernel.die_with_parent(signal.SIGKILL)
-    woken, wake = os.pipe()
-    for end in (woken, wake):
-        os.set_blocking(end, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    pid = os.fork()
-    if pid == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        become_child()
-    poll = select.poll()
-    for descriptor in (line.fileno(), woken):
-        poll.register(descriptor, select.POLLIN)
-    while True:
-        ready = [descriptor for descriptor, _ in poll.poll()]
-        if line.fileno() in ready:
-            letters = line.recv(64)
-            if not letters:
-                os._exit(1)
-            with contextlib.suppress(OSError):
-                os.kill(-1, _signal(letters[-1:]))
-        if woken in ready:
-            with contextlib.suppress(BlockingIOError):
-                os.read(woken, 4096)
-            _reap_all(line, pid)
-
-
-def _reap_all(line: socket.socket, main: int) -> None:
-    """Reap whoever has ended, orphans included; end with the process ``main``."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == main:
-                line.send(str(os.waitstatus_to_exitcode(status)).encode())
-                os._exit(0)
-            if pid == 0:
-                return
-
-
-# --- the worker ---------------------------------------------------------------------------------
-
-
 class _Child:
     """A forked child as the worker sees it."""
 
-    def __init__(
-        self,
-        pid: int,
-        signals: socket.socket,
-        folder: str | None = None,
-        init: socket.socket | None = None,
-    ) -> None:
+    def __init__(self, pid: int, signals: socket.socket, folder: str | None = None) -> None:
         self.pid, self.signals, self.folder, self.reaped = pid, signals, folder, False
-        self.init = init
-        """Leads to the init process of a child that may have many; see ``run_init``."""
         self.pidfd = os.pidfd_open(pid)
 
     def send(self, letter: bytes, group: bool) -> None:
         """Send a signal; to the process ``group`` too where that is all that reaches children."""
         if self.reaped:
-            return
-        if self.init is not None and letter in (b"s", b"c"):
-            with contextlib.suppress(OSError):
-                self.init.send(letter)
             return
         for kill in (os.killpg, os.kill) if group else (os.kill,):
             with contextlib.suppress(ProcessLookupError):
@@ -124,11 +50,6 @@ class _Child:
         """Reap a child that has ended, and tell the outside its exit status."""
         self.reaped = True
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        if self.init is not None:  # which says how the code ended, while ``status`` is its own
-            self.init.setblocking(False)
-            with contextlib.suppress(OSError, ValueError):
-                status = int(self.init.recv(16) or status)
-            self.init.close()
         with contextlib.suppress(OSError):
             self.signals.send(str(status).encode())
         os.close(self.pidfd)
@@ -141,7 +62,7 @@ class ForkServer:
 
     def __init__(self, requests: socket.socket, context: child.WorkerContext) -> None:
         self.requests, self.context = requests, context
-        self.namespaced = context.isolation in NAMESPACED
+        self.namespaced = context.isolation == "namespaces"
         self.poll = select.poll()
         self.poll.register(requests, select.POLLIN)
         self.by_signals: dict[int, _Child] = {}
@@ -190,17 +111,11 @@ class ForkServer:
         if context.isolation == "none":
             folder = tempfile.mkdtemp(dir=context.folder)
             context = context._replace(folder=folder)
-        with_init = self.namespaced and request["limits"]["subprocesses"]
-        ours, inner = socket.socketpair() if with_init else (None, None)
         pid = os.fork()
         if pid == 0:
-            if inner is not None:
-                run_init(inner, lambda: _become_child(context, request, streams))
             _become_child(context, request, streams)
-        if inner is not None:
-            inner.close()
         try:
-            made = _Child(pid, signals, folder, ours)
+            made = _Child(pid, signals, folder)
         except OSError:  # no descriptor is left to hold it with
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -274,12 +189,7 @@ def main(settings: dict[str, Any]) -> None:
         requests.send(json.dumps({"refused": str(error)}).encode())
         return
     # Done once here, so that no child has to.
-    seccomp.program(
-        context.machine,
-        2 if settings["subprocesses"] else 1,
-        metadata=context.isolation in NAMESPACED,
-        subprocesses=settings["subprocesses"],
-    )
+    seccomp.program(context.machine, 1, metadata=context.isolation == "namespaces")
     gc.collect()
     gc.freeze()  # the collector of a child need not touch, and so copy, what it shares
     requests.send(json.dumps({"landlock": context.landlock}).encode())
@@ -292,13 +202,12 @@ def _isolate(settings: dict[str, Any]) -> child.WorkerContext:
     if isolation == "namespaces":
         namespaces.enter(folder, settings["read"], settings["proc"])
         _continue_as_child()
+        folder = FOLDER
     elif isolation == "landlock" and abi < _LEAST_LANDLOCK:
         raise OSError(f"Landlock {_LEAST_LANDLOCK} is needed and the kernel has {abi or 'none'}")
-    if isolation in NAMESPACED:
-        folder = FOLDER
     rules: list[kernel.LandlockRule] = []
     if isolation != "none" and abi:
-        rules = kernel.landlock_rules(settings["read"], (), DEVICES, settings["subprocesses"])
+        rules = kernel.landlock_rules(settings["read"], (), DEVICES)
     return child.WorkerContext(
         isolation, folder, settings["proc"], os.uname().machine, abi, rules, settings["threads"]
     )

@@ -175,16 +175,12 @@ class LandlockRule(NamedTuple):
 
 
 def landlock_rules(
-    read: Iterable[str],
-    write: Iterable[str] = (),
-    devices: Iterable[str] = (),
-    execute: bool = False,
+    read: Iterable[str], write: Iterable[str] = (), devices: Iterable[str] = ()
 ) -> list[LandlockRule]:
     """Open the paths; return rules that allow reading ``read`` and anything in ``write``."""
-    reading = _READ_FILE | _READ_DIR | (_EXECUTE if execute else 0)
     found = []
     for paths, rights in (
-        (read, reading),
+        (read, _READ_FILE | _READ_DIR),
         (write, _EVERYTHING & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV | _EXECUTE)),
         (devices, _READ_FILE | _WRITE_FILE),
     ):

@@ -1,9 +1,9 @@
 """The system calls that code in the sandbox may make, as a seccomp-BPF program.
 
 A list of what is allowed: whatever is not on it, the calls of future kernels included, fails with
-EPERM. There is no ``socket``, ``mount``, ``ptrace``, ``memfd_create``, ``io_uring`` and no way to
-signal, trace or read another process. ``clone3`` hides its flags behind a pointer, so it answers
-ENOSYS and the C library falls back to ``clone``.
+EPERM. There is no ``fork``, ``execve``, ``socket``, ``mount``, ``ptrace``, ``memfd_create``,
+``io_uring`` and no way to signal, trace or read another process. ``clone3`` hides its flags behind
+a pointer, so it answers ENOSYS and the C library falls back to ``clone``.
 """
 
 import struct
@@ -70,22 +70,17 @@ def _packed(rows: Iterable[Instruction]) -> bytes:
     return b"".join(struct.pack("=HBBI", *row) for row in rows)
 
 
-def _guards(pid: int, subprocesses: bool) -> dict[str, bytes]:
+def _guards(pid: int) -> dict[str, bytes]:
     """Return the code that decides each call which depends on its arguments."""
-    free = _packed([_return(ALLOW if subprocesses else EPERM)])
-    # With processes of its own there is a PID namespace: nobody else is in sight.
-    itself = free if subprocesses else _one_of(0, [pid])
+    itself = _one_of(0, [pid])
     return {
         "clone": _on_argument(
             0,
             (_JUMP_ANY_BIT, [_CLONE_NAMESPACES], EPERM),
             (_JUMP_ANY_BIT, [_CLONE_THREAD], ALLOW),
-            otherwise=ALLOW if subprocesses else EPERM,
+            otherwise=EPERM,
         ),
         "clone3": _packed([_return(ENOSYS)]),
-        "fork": free,
-        "vfork": free,
-        "execve": free,
         "kill": itself,
         "tgkill": itself,
         "prlimit64": _one_of(0, [0, pid]),
@@ -141,17 +136,16 @@ def allowed(machine: str, metadata: bool) -> bytes:
 
 
 @cache  # with a PID namespace the same for every child, and as slow to write as a child is to fork
-def program(machine: str, pid: int, *, metadata: bool, subprocesses: bool) -> bytes:
+def program(machine: str, pid: int, *, metadata: bool) -> bytes:
     """Return the filter for the process ``pid``.
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
         pid: The process as it sees itself; it may signal no other.
         metadata: Whether owner, mode and times of files may be changed.
-        subprocesses: Whether it may fork and execute.
     """
     code = allowed(machine, metadata)
-    guards = _guards(pid, subprocesses)
+    guards = _guards(pid)
     for name, number in syscalls.guarded(machine).items():
         # Every guard ends in a return, so what follows it is reached only by the jump.
         code += _packed([(_JUMP_EQUAL, 0, len(guards[name]) // 8, number)]) + guards[name]

@@ -63,9 +63,9 @@ futimesat 261 -; lchown 94 -; chown 92 -; utime 132 -; utimensat 280 88; utimes 
 fsetxattr 190 7; setxattr 188 5; lsetxattr 189 6
 """
 
-# Allowed for some arguments only, or only where processes of its own are.
+# Allowed for some arguments only.
 _GUARDED = """
-clone 56 220; clone3 435 435; fork 57 -; vfork 58 -; execve 59 221; kill 62 129; tgkill 234 131;
+clone 56 220; clone3 435 435; kill 62 129; tgkill 234 131;
 prctl 157 167; prlimit64 302 261; socketpair 53 199; ioctl 16 29; fcntl 72 25; flock 73 32;
 setsockopt 54 208
 """
@@ -81,7 +81,8 @@ socket 41 198; connect 42 203; bind 49 200; listen 50 201; accept 43 202; accept
 
 ptrace 101 117; process_vm_readv 310 270; process_vm_writev 311 271; process_madvise 440 440;
 kcmp 312 272; pidfd_open 434 434; pidfd_getfd 438 438; pidfd_send_signal 424 424; tkill 200 130;
-rt_sigqueueinfo 129 138; rt_tgsigqueueinfo 297 240; execveat 322 281
+rt_sigqueueinfo 129 138; rt_tgsigqueueinfo 297 240; fork 57 -; vfork 58 -; execve 59 221;
+execveat 322 281
 
 memfd_create 319 279; memfd_secret 447 447; shmget 29 194; msgget 68 186; semget 64 190;
 mq_open 240 180; userfaultfd 323 282; io_setup 206 0; io_uring_setup 425 425;
