@@ -1,4 +1,4 @@
-"""Tests with the mark ``gpu`` are skipped where there is none."""
+"""Tests with the mark ``gpu`` are skipped where there is none; forks are kept for strangers."""
 
 import pytest
 import torch
@@ -8,3 +8,19 @@ def pytest_runtest_setup(item):
     """Skip before any fixture is made."""
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
+
+
+@pytest.fixture(autouse=True)
+def run_bounded_here(monkeypatch):
+    """Run templates of our own here: a fork of this large process takes a tenth of a second.
+
+    ``test_strangers_models.py`` has the child with its limits.
+    """
+
+    def call(work, **limits):
+        try:
+            return work()
+        except Exception as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    monkeypatch.setattr("llm_gym.tools.sandbox.bounded.run_bounded", call)

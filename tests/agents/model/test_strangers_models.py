@@ -15,6 +15,11 @@ from llm_gym_agents.text.template import Renderer, cut_template
 from tests.agents.tiny import save_tiny
 
 
+@pytest.fixture(autouse=True)
+def run_bounded_here():
+    """Let children run here: their limits are what is tested."""
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(load, "_BUILD_S", 3)  # of processor time
