@@ -64,13 +64,8 @@ def test_the_solver_wins_from_the_text_alone(name, kwargs, least, seeds):
         ("FrozenLake", {}),
         ("FrozenLake", {"slip": 0.4}),
         ("FrozenLake", {"size": 7, "action_format": "json"}),
-        ("Sudoku", {"size": 4, "clues": 4, "max_turns": 13}),
-        ("Sudoku", {"clues": 31, "max_turns": 51}),
         ("TicTacToe", {}),
         ("TicTacToe", {"opponent": 0.9, "action_format": "json"}),
-        ("TowerOfHanoi", {}),
-        ("TowerOfHanoi", {"pegs": 4, "disks": 5}),
-        ("TowerOfHanoi", {"pegs": 5, "scattered": True}),
     ],
 )
 def test_the_solver_plays_the_oracles_game_from_the_text_alone(name, kwargs):
@@ -101,19 +96,105 @@ def test_the_oracle_wins_as_often_as_it_promises_from_any_turn(name, kwargs, see
     assert wins == pytest.approx(promised, abs=4 * (promised * (1 - promised / seeds)) ** 0.5)
 
 
+# --- games with a secret ------------------------------------------------------------------------
+
+SECRETS = {
+    "Bandit": {},
+    "GuessTheNumber": {"_target": 7},
+    "Hangman": {"_secret": "level"},
+    "Mastermind": {"_code": (3, 1, 4, 2)},
+    "WordLadder": {"_start": "cold", "_word": "cold", "_target": "warm"},
+    "Wordle": {"_secret": "crane"},
+}
+
+
+def with_secret(name, secret=None, **kwargs):
+    """Return the game on the first turn of an episode with this secret, or with that above."""
+    env = game(name, **kwargs)
+    env.reset(seed=0)
+    vars(env).update(secret or SECRETS[name])
+    return env
+
+
 @pytest.mark.parametrize(
-    ("name", "kwargs", "secret", "reply", "told"),
+    ("name", "secret", "moves", "told"),
     [
-        ("GuessTheNumber", {}, {"_target": 7}, "8", "The number was 7."),
-        ("Hangman", {"word_length": 5}, {"_secret": "level"}, "e", "The word was level."),
-        ("Mastermind", {}, {"_code": (3, 1, 4, 2)}, "1 2 3 4", "The code was 3 1 4 2."),
-        ("Wordle", {}, {"_secret": "crane"}, "slate", "The word was crane."),
+        ("GuessTheNumber", None, ["7"], "Yes, the number is 7."),
+        ("GuessTheNumber", {"low": -5, "_target": 0}, ["0"], "Yes, the number is 0."),
+        ("GuessTheNumber", {"low": -5, "_target": -3}, ["-3"], "Yes, the number is -3."),
+        ("Hangman", None, ["e", "l", "v"], "Yes, the word is level."),
+        ("Hangman", None, ["level"], "Yes, the word is level."),
+        ("Mastermind", None, ["3 1 4 2"], "Yes, 3 1 4 2 is the code."),
+        ("Wordle", None, ["crane"], "Yes, the word is crane."),
     ],
 )
-def test_running_out_of_turns_tells_the_secret(name, kwargs, secret, reply, told):
-    env = game(name, max_turns=1, **kwargs)
-    env.reset(seed=0)
-    vars(env).update(secret)
-    obs, reward, terminated, truncated, info = env.step(reply)
+def test_the_secret_wins(name, secret, moves, told):
+    env = with_secret(name, secret)
+    for move in moves[:-1]:
+        assert env.step(move)[1:3] == (0.0, False)
+    obs, reward, terminated, truncated, info = env.step(moves[-1])
+    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
+    assert obs == told
+
+
+@pytest.mark.parametrize(
+    ("name", "replies", "told"),
+    [
+        ("GuessTheNumber", ["8", "8"], "The number was 7."),
+        ("Hangman", ["e", "l"], "The word was level."),
+        ("Mastermind", ["3 1 4 1", "3 1 4 3"], "The code was 3 1 4 2."),
+        ("Wordle", ["crank", "crate"], "The word was crane."),
+    ],
+)
+def test_near_misses_pay_nothing_and_running_out_of_turns_tells_the_secret(name, replies, told):
+    env = with_secret(name, max_turns=2)
+    assert env.step(replies[0])[1:3] == (0.0, False)
+    obs, reward, terminated, truncated, info = env.step(replies[1])
     assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
     assert obs.endswith(told)
+
+
+# That the game itself is left as it was, ``check_text_env`` shows of every game.
+UNUSABLE = {
+    ("Bandit", "must be one of red, blue, green, yellow, purple."): ["press it", "orange"],
+    ("GuessTheNumber", "one whole number"): ["7.0", "1e1", "9" * 500, "--1"],
+    ("GuessTheNumber", "from 1 to 20"): ["21"],
+    ("Hangman", "one letter or a word of 5 letters"): [
+        "le", "lev", "levels", "e l", "é", "5", "_", "[]",
+    ],
+    ("Mastermind", "4 numbers from 1 to 6"): [
+        "1 2 3", "1 2 3 4 5", "0 1 2 3", "1 2 3 7", "-1 2 3 4", "1 2 3 four", "[]",
+    ],
+    ("WordLadder", "not exactly one letter away from cold."): ["cold", "warm"],
+    ("WordLadder", "I do not know the word cald."): ["cald"],
+    ("WordLadder", "one word of 4 letters."): ["colds", "cord ward", "cörd", "42"],
+    ("Wordle", "one word of 5 letters"): [
+        "cran", "cranes", "cr ne", "crâne", "12345", "crane slate", "[]",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "text"), [(*row, text) for row, texts in UNUSABLE.items() for text in texts]
+)
+def test_anything_else_is_answered_with_what_is_wanted(name, why, text):
+    obs, reward, terminated, _, info = with_secret(name).step(text)
+    assert (reward, terminated, info["valid_action"]) == (0.0, False, False)
+    assert why in obs
+
+
+@pytest.mark.parametrize(
+    ("name", "moves", "potentials"),
+    [
+        ("Hangman", ["e", "x", "l"], [0.4, 0.4, 0.8]),
+        ("Mastermind", ["1 2 3 4", "3 1 1 1", "6 6 6 6"], [0.0, 0.5, 0.5]),
+        ("WordLadder", ["cord", "card", "cord", "word"], [0.625, 0.75, 0.625, 0.75]),
+        ("Wordle", ["moist", "slate", "crate", "moist"], [0.0, 0.4, 0.8, 0.8]),
+    ],
+)
+def test_the_potential_is_the_share_that_is_found(name, moves, potentials):
+    env, seen = with_secret(name), []
+    for move in moves:
+        assert env.step(move)[4]["valid_action"]
+        seen.append(env.potential())
+    assert seen == pytest.approx(potentials)

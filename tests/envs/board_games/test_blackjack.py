@@ -85,8 +85,6 @@ def test_swapping_moves_cards_and_invents_none():
 def test_the_dealer_may_be_told_to_hit_soft_17():
     assert on("K 7", "A 6", "A", hits_soft_17=True).step("stand")[4]["stop_reason"] == "lost"
     assert on("K 7", "K 7", "A", hits_soft_17=True).step("stand")[4]["stop_reason"] == "drawn"
-    assert "also on a 17 with an ace" in BlackjackEnv(hits_soft_17=True).reset(seed=0)[0]
-    assert "also on a 17 with an ace" not in BlackjackEnv().reset(seed=0)[0]
 
 
 def test_one_deck_has_four_of_each_and_an_endless_one_more():
@@ -100,7 +98,6 @@ def test_one_deck_has_four_of_each_and_an_endless_one_more():
     assert most(1) == 4
     assert 4 < most(2) <= 8
     assert most(None) > 4
-    assert "The cards are 1 deck of 52" in BlackjackEnv(decks=1).reset(seed=0)[0]
 
 
 def test_every_rank_is_drawn_equally_often():

@@ -65,14 +65,6 @@ def test_a_full_board_is_a_draw_and_no_win():
     assert text.startswith("You play 8. The board is full: a draw.")
 
 
-@pytest.mark.parametrize("begins", ["player", "opponent"])
-def test_best_play_draws_with_the_perfect_opponent_whoever_fills_the_board(begins):
-    env = TicTacToeEnv(begins=begins, opponent=1.0)
-    for seed in range(10):
-        env.reset(seed=seed)
-        assert final_info(env, "oracle")["stop_reason"] == "drawn"
-
-
 def test_the_board_shows_marks_and_the_numbers_of_free_squares():
     text, *_ = on("1", "5", opponent=1.0).step("2")
     assert text.splitlines() == [
@@ -111,10 +103,8 @@ def test_the_perfect_opponent_never_loses():
     for seed in range(100):
         env.reset(seed=seed)
         assert env.oracle_value() == 0.0
-        assert final_info(env, "random" if seed % 2 else "oracle")["stop_reason"] in {
-            "lost",
-            "drawn",
-        }
+        ends = {"lost", "drawn"} if seed % 2 else {"drawn"}
+        assert final_info(env, "random" if seed % 2 else "oracle")["stop_reason"] in ends
 
 
 def plain_minimax(own, foe):
@@ -166,17 +156,3 @@ def test_the_potential_is_the_chance_to_win():
     assert env.potential() == env.oracle_value() > 0.99
     env._own, env._foe = bits("12"), bits("45")
     assert env.potential() == 1.0
-
-
-def test_shaping_pays_no_more_than_the_game():
-    """Moves that paid -3, -20, 24, -192 and 191 when the chance was stretched to begin at 0."""
-    env = TicTacToeEnv(opponent=0.0, begins="player", shaping=True)
-    env.reset(seed=17)
-    terms = []
-    for move in ("2", "7", "8", "1", "6", "3", "4", "5", "9"):
-        *_, terminated, _, info = env.step(move)
-        terms.append(info["reward_terms"]["shaping"])
-        if terminated:
-            break
-    assert max(map(abs, terms)) <= 1.0
-    assert sum(terms) == pytest.approx(0.0)

@@ -53,14 +53,8 @@ def test_anything_else_costs_a_turn_and_counts_nothing(move):
     assert env.step("4")[4]["stop_reason"] == "lost"
 
 
-def test_the_solver_is_faultless_even_after_an_unusable_reply():
-    env = CountEnv(numbers=6, max_turns=4)
-    for seed in range(20):
-        env.reset(seed=seed)
-        while not (step := env.step(env.solver_action()))[2]:
-            pass
-        assert step[4]["success"]
-    env.reset(seed=0)
+def test_the_solver_counts_on_after_an_unusable_reply():
+    env = make(3)
     env.step(env.solver_action())
     env.step("what?")
     assert env.solver_action() == env.oracle_action()

@@ -81,9 +81,3 @@ def test_words_to_come_can_be_swapped_without_a_trace():
 
 def test_the_last_word_hides_nothing():
     assert not make(max_turns=1).swap_secret(np.random.default_rng(0))
-
-
-def test_describe_still_answers_when_the_game_is_over():
-    env = make(max_turns=1)
-    env.step("red")
-    assert env.describe() == "That is all."

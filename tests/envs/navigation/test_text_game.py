@@ -303,18 +303,6 @@ def test_every_world_can_be_won_in_its_turns():
         assert info["success"], seed
 
 
-def test_a_way_is_looked_for_once_in_a_world_and_its_copies(monkeypatch):
-    looked = []
-    find = World._find_way
-    monkeypatch.setattr(World, "_find_way", lambda self, to: looked.append(to) or find(self, to))
-    world = house()
-    first = world.way_to("den")
-    assert first == world.clone().way_to("den") == [("north", "den")]
-    assert looked == ["den"]
-    world.here = "kitchen"
-    assert world.way_to("den") == [("west", "hall"), ("north", "den")]
-
-
 def test_ways_that_were_found_are_no_part_of_an_instance():
     walked, fresh = house(), house()
     walked.way_to("den")

@@ -184,16 +184,6 @@ def test_who_knows_what_comes_wins_within_the_turns_required(target):
         assert final_info(env, "oracle")["success"]
 
 
-def test_a_plan_can_be_followed_to_the_target():
-    env = Game2048Env(target=64, max_turns=50)
-    env.reset(seed=1)
-    board, ways = env._board, plan(env._board, env._seed, 2, 52, 6)
-    for used in range(2, 2 + len(ways)):
-        after = shift(board, ways[board])
-        board = add_tile(after, env._draws[used])
-    assert tiles(after)[-1] == 64
-
-
 def test_the_oracle_makes_a_new_plan_when_another_player_interferes():
     env = Game2048Env(target=64, max_turns=60)
     for seed in range(10):

@@ -7,7 +7,6 @@ from llm_gym.envs.puzzles.word_ladder import (
     WordLadderEnv,
     distances,
     ladder_words,
-    step_towards,
     steps_between,
     word_graph,
 )
@@ -94,32 +93,6 @@ def test_hints_are_the_words_that_one_step_leads_to():
     assert "One step" not in make("ward", "cold").step("warm")[0]
 
 
-@pytest.mark.parametrize("text", ["CORD", "[cord]", "cord."])
-def test_other_ways_to_write_a_word_do_too(text):
-    env = make()
-    env.step(text)
-    assert env._word == "cord"
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("cold", "cold is not exactly one letter away from cold."),
-        ("warm", "warm is not exactly one letter away from cold."),
-        ("cald", "I do not know the word cald."),
-        ("colds", "Your move must be one word of 4 letters."),
-        ("cord ward", "Your move must be one word of 4 letters."),
-        ("cörd", "Your move must be one word of 4 letters."),
-        ("42", "Your move must be one word of 4 letters."),
-    ],
-)
-def test_anything_else_is_answered_and_moves_nobody(text, why):
-    env = make()
-    obs, _, terminated, _, info = env.step(text)
-    assert obs.startswith(f"{why}\n")
-    assert (info["valid_action"], terminated, env._word) == (False, False, "cold")
-
-
 @pytest.mark.parametrize(
     ("word", "step"),
     [("loved", "moved"), ("lived", "loved"), ("cased", "based"), ("tuned", "tunes")],
@@ -128,12 +101,6 @@ def test_forms_of_a_word_are_words_too(word, step):
     env = make(word, "heart")
     assert env.step(step)[4]["valid_action"]
     assert "limit" in ladder_words(5)
-
-
-def test_going_back_is_allowed():
-    env = make()
-    env.step("cord")
-    assert env.step("cold")[4]["valid_action"]
 
 
 def test_the_legal_moves_are_the_neighbours():
@@ -150,17 +117,3 @@ def test_every_step_of_the_solver_comes_closer():
         info = final_info(env, "solver")
         assert info["success"]
         assert info["turn"] == 8
-
-
-def test_the_potential_falls_when_the_target_gets_farther_away():
-    env = make("cold", "warm")
-    assert steps_between("cold", "warm") == 4
-    seen = []
-    for word in ("cord", "card", "cord", "word"):
-        env.step(word)
-        seen.append(env.potential())
-    assert seen == [0.625, 0.75, 0.625, 0.75]
-
-
-def test_the_last_step_is_the_target_itself():
-    assert step_towards("worm", "warm") == "warm"

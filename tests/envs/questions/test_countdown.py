@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,13 +10,12 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.envs.questions.countdown.arithmetic import (
     combine,
     evaluate,
-    first_step,
     parse_expression,
     partners,
     search,
     write,
 )
-from llm_gym.envs.questions.countdown.env import CountdownEnv, draw_tree
+from llm_gym.envs.questions.countdown.env import CountdownEnv
 
 
 def on(numbers, target, **kwargs):
@@ -109,23 +107,19 @@ def naive(numbers):
     return found
 
 
-@pytest.mark.parametrize("numbers", [(3, 5), (2, 2, 7), (1, 5, 6, 7), (4, 4, 10, 25), (1, 2, 3, 4)])
-def test_the_search_is_complete_and_right(numbers):
+@pytest.mark.parametrize(
+    ("numbers", "first"),
+    [((3, 5), 1), ((2, 2, 7), 1), ((1, 5, 6, 7), 1), ((4, 4, 10, 25), 1), ((3, 7, 8, 10, 50), 300)],
+)
+def test_the_search_is_complete_and_right(numbers, first):
     reachable = naive(list(numbers))
-    for target in range(1, 200):
+    for target in range(first, first + (200 if first == 1 else 40)):
         tree = search(numbers, target, use_all=True)
         assert (tree is not None) == (target in reachable), target
         if tree is not None:
             postfix = parse_expression(write(tree))
             assert evaluate(postfix) == target
             assert sorted(n for n in postfix if isinstance(n, int)) == sorted(numbers)
-
-
-def test_the_search_is_complete_on_five_numbers_too():
-    numbers = (3, 7, 8, 10, 50)
-    reachable = naive(list(numbers))
-    for target in range(300, 340):
-        assert (search(numbers, target, True) is not None) == (target in reachable)
 
 
 def test_with_numbers_left_over_the_search_uses_as_few_as_it_can():
@@ -181,10 +175,6 @@ def test_use_all_false_lets_numbers_be_left_over():
     assert on([3, 8, 5, 2], 40, use_all=False).step("8 * 5")[1] == 1.0
     assert "Use each number at most once" in CountdownEnv(use_all=False).reset(seed=0)[0]
     assert "Use every number exactly once" in CountdownEnv().reset(seed=0)[0]
-
-
-def test_a_number_given_twice_can_be_used_twice():
-    assert on([5, 5], 25).step("5 * 5")[1] == 1.0
 
 
 def test_a_step_puts_the_result_on_the_table():
@@ -277,17 +267,6 @@ def test_the_largest_number_that_steps_can_make_can_be_used():
     for _ in range(5):
         assert env.step(max(env.legal_moves(), key=lambda move: value(move)))[4]["valid_action"]
     assert env._table == [1000**6]
-
-
-def test_random_expressions_use_every_number():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        made, tree = draw_tree([7, 8, 9, 10], 990, rng.random(9).tolist())
-        assert value(write(tree)) == made > 0
-
-
-def test_an_innermost_operation_comes_first():
-    assert first_step(("+", 1, ("*", ("-", 5, 2), 4))) == ("-", 5, 2)
 
 
 def test_running_out_of_turns_tells_a_way():

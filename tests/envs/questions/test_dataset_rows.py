@@ -1,10 +1,5 @@
 """Dataset: which row a seed shows, splits, and what a bad data set says."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import gymnasium as gym
 import pytest
 from hypothesis import given, settings
@@ -15,9 +10,6 @@ from llm_gym.core.splits import SPLITS, split_of
 from llm_gym.envs.questions.dataset import DatasetEnv, as_dataset_env
 from llm_gym.episodes import play_episode
 from tests.envs.questions.numbered_rows import ROWS, make, numbers, write
-
-ROOT = Path(__file__).parents[3]
-
 
 # --- which row ---------------------------------------------------------------------------------
 
@@ -34,17 +26,6 @@ def test_a_seed_shows_the_same_row_whatever_was_reset_before():
     for _ in range(3):
         other.reset()
     assert numbers(env, [5, 900, 5]) == numbers(other, [5, 900, 5])
-
-
-def test_a_seed_shows_the_same_row_in_another_process():
-    code = (
-        "from llm_gym.envs.questions.dataset import DatasetEnv; env = DatasetEnv();"
-        "print([env.reset(seed=s, options={'split': 'train'})[1]['row'] for s in range(9)])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout) == numbers(DatasetEnv(), range(9), {"split": "train"})
 
 
 def test_resets_without_a_seed_visit_each_row_once_per_pass():
