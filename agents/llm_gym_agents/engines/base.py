@@ -20,7 +20,7 @@ from torch import Tensor
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.splits import stable_hash
-from llm_gym_agents.engines.weight_push import in_bucket
+from llm_gym_agents.engines.weight_push import Bucket, weights_in
 from llm_gym_agents.engines.weight_sums import WeightSum
 
 MIN_TEMPERATURE = 1e-5
@@ -148,16 +148,13 @@ class Engine(ABC):
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Replace the weights. Nothing may be running."""
 
-    def load_bucket(self, bucket: list[tuple[str, Tensor]] | bytes) -> None:
+    def load_bucket(self, bucket: Bucket | bytes) -> None:
         """Take some of the new weights; ``finish_loading`` says that these were all.
 
         In between, nothing can be sampled. An engine that can only take all at once holds copies:
         the sender fills its memory again.
-
-        Args:
-            bucket: Weights by name, or a handle to a GPU's memory (``weight_push.flat_handle``).
         """
-        new = [(name, weight.clone()) for name, weight in in_bucket(bucket)]
+        new = [(name, weight.clone()) for name, weight in weights_in(bucket)]
         self._held = [*getattr(self, "_held", ()), *new]
 
     def finish_loading(self, version: int) -> None:

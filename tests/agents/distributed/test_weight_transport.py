@@ -1,7 +1,5 @@
 """Weights on their way to actors: by a handle on the learner's GPU, or through the store."""
 
-import pickle
-
 import pytest
 import torch
 
@@ -17,7 +15,6 @@ def trainer(tmp_path, monkeypatch):
     """Three actors; the learner is on the GPU of the first two, as far as they know."""
     made = echo_trainer(tmp_path, in_process=True, num_actors=3)
     monkeypatch.setattr(weight_transport, "BUCKET_BYTES", 2048)
-    monkeypatch.setattr(weight_transport, "handle_of", handle_of)
     made.sampler.pool.transport._gpu = HERE
     for handle, gpu in zip(made.sampler.pool.actors, ("GPU-A", "GPU-A", "GPU-B"), strict=True):
         handle.info = handle.info._replace(node="here", gpu=gpu)
@@ -26,11 +23,6 @@ def trainer(tmp_path, monkeypatch):
             weight += 0.25
     yield made
     made.cleanup()
-
-
-def handle_of(flat):
-    """A handle that a CPU can open: it brings the buffer along."""
-    return pickle.dumps((torch.Tensor.clone, (flat.buffer,), flat.spots))
 
 
 def count_calls(trainer):

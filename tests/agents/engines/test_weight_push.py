@@ -1,41 +1,18 @@
 """Weights on their way to another process, and sums that tell whether they arrived."""
 
-import pickle
-from pathlib import Path
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 
-from llm_gym_agents.engines import weight_push
 from llm_gym_agents.engines import weight_sums as module
-from llm_gym_agents.engines.weight_push import buckets, flat_buckets, send
+from llm_gym_agents.engines.weight_push import ALIGN, buckets, to_bytes, weights_in
 from llm_gym_agents.engines.weight_sums import weight_sums
 from tests.agents.tiny import tiny_model
 
 
 def named(*sizes, dtype=torch.float32):
     return [(f"w{at}", torch.zeros(size, dtype=dtype)) for at, size in enumerate(sizes)]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "room", "wanted"),
-    [
-        ([], 100, []),
-        ([25], 100, [[25]]),
-        ([25, 1], 100, [[25], [1]]),  # 100 bytes fit, 104 do not
-        ([10, 10, 5, 1], 100, [[10, 10, 5], [1]]),
-        ([1, 500, 1], 100, [[1], [500], [1]]),  # one that is larger goes by itself
-        ([500, 500], 100, [[500], [500]]),
-        ([0, 25, 0], 100, [[0, 25, 0]]),
-    ],
-)
-def test_buckets_are_as_full_as_they_may_be_and_keep_the_order(sizes, room, wanted):
-    found = list(buckets(named(*sizes), room))
-    assert [[tensor.numel() for _, tensor in bucket] for bucket in found] == wanted
-    assert [name for bucket in found for name, _ in bucket] == [f"w{n}" for n in range(len(sizes))]
 
 
 def test_a_bucket_is_taken_before_the_next_is_made():
@@ -46,45 +23,21 @@ def test_a_bucket_is_taken_before_the_next_is_made():
             made.append(name)
             yield name, tensor
 
-    first = next(buckets(produce(), 40))
-    assert [name for name, _ in first] == ["w0"]
+    first = next(buckets(produce(), ALIGN))
+    assert [name for name, _ in first.named()] == ["w0"]
     assert made == ["w0", "w1"], "never the whole model at once"
 
 
-def test_on_a_cpu_a_bucket_is_a_file_that_is_gone_afterwards():
+def test_a_bucket_is_the_same_after_a_way_through_bytes():
     weights = [(name, value.detach()) for name, value in tiny_model().named_parameters()]
     weights.append(("turned", torch.arange(6.0).view(2, 3).T))  # not contiguous
     weights.append(("halves", torch.randn(5, dtype=torch.bfloat16)))
-    seen = []
-
-    def read(path):
-        seen.append(path)
-        found = load_file(path)
-        assert found.keys() == dict(weights).keys()
-        assert all(found[name].equal(value) for name, value in weights)
-        return sorted(found)
-
-    assert send(weights, read) == sorted(dict(weights))
-    assert not Path(seen[0]).exists()
-
-
-def test_a_file_is_gone_also_if_nobody_could_read_it():
-    seen = []
-
-    def fail(path):
-        seen.append(path)
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError):
-        send(named(3), fail)
-    assert not Path(seen[0]).parent.exists()
-
-
-def test_without_shared_memory_the_disk_must_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(weight_push, "_SHARED_MEMORY", tmp_path / "none")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert weight_push.shared_memory() is None
-    assert send(named(3), lambda path: [path])[0].startswith(str(tmp_path))
+    [bucket] = buckets(weights)
+    for found in (weights_in(bucket), weights_in(to_bytes(bucket))):
+        assert [name for name, _ in found] == [name for name, _ in weights]
+        for (_, ours), (_, theirs) in zip(found, weights, strict=True):
+            assert ours.dtype == theirs.dtype
+            assert ours.equal(theirs)
 
 
 def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
@@ -93,7 +46,7 @@ def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
     weights.append(("turned", torch.arange(6.0).view(2, 3).T))
     size = 2 * max(each.nbytes for _, each in weights)
     found, memory = [], set()
-    for flat in flat_buckets(iter(weights), size):
+    for flat in buckets(iter(weights), size):
         memory.add(flat.buffer.data_ptr())
         assert len(flat.buffer) <= size
         found += [(name, each.clone()) for name, each in flat.named()]
@@ -105,15 +58,7 @@ def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
 
 
 def _read_handle(handle, answers):
-    rebuild, arguments, places = pickle.loads(handle)
-    flat = rebuild(*arguments)
-    answers.put(
-        {
-            name: flat[begin:end].view(dtype).view(shape).float().cpu().tolist()
-            for name, dtype, shape, begin, end in places
-        }
-    )
-    del flat
+    answers.put({name: each.float().cpu().tolist() for name, each in weights_in(handle)})
 
 
 @pytest.mark.gpu
@@ -125,16 +70,12 @@ def test_on_a_gpu_a_bucket_is_a_handle_that_another_process_can_open():
     ]
     context = torch.multiprocessing.get_context("spawn")
     answers = context.Queue()
-
-    def elsewhere(handle):
-        reader = context.Process(target=_read_handle, args=(handle, answers))
-        reader.start()
-        found = answers.get(timeout=120)
-        reader.join()
-        assert found == {name: value.float().cpu().tolist() for name, value in weights}
-        return sorted(found)
-
-    assert send(weights, elsewhere) == ["halves", "odd", "turned"]
+    [bucket] = buckets(weights)
+    reader = context.Process(target=_read_handle, args=(to_bytes(bucket), answers))
+    reader.start()
+    found = answers.get(timeout=120)
+    reader.join()
+    assert found == {name: value.float().cpu().tolist() for name, value in weights}
 
 
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
@@ -209,8 +150,8 @@ def test_a_gpu_finds_the_sums_of_the_cpu(dtype):
 
 
 def test_a_bucket_counts_bytes_and_not_numbers():
-    assert len(list(buckets(named(30, 30), 120))) == 2
-    assert len(list(buckets(named(30, 30, dtype=torch.bfloat16), 120))) == 1
+    assert len(list(buckets(named(100, 100), 2 * ALIGN))) == 2
+    assert len(list(buckets(named(100, 100, dtype=torch.bfloat16), 2 * ALIGN))) == 1
 
 
 def test_one_up_and_one_down_do_not_cancel():

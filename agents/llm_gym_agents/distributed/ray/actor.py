@@ -24,7 +24,7 @@ from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.engines.base import Completion, Request
-from llm_gym_agents.engines.weight_push import StoredBucket
+from llm_gym_agents.engines.weight_push import Bucket
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.model.precision import compute_dtype
 from llm_gym_agents.model.weights import plain_lm
@@ -150,8 +150,8 @@ class SamplerActor:
         self.swap_lock.acquire()
         self.sampler.engine.wake()
 
-    def take_weights(self, bucket: StoredBucket | bytes) -> None:
-        self.sampler.engine.load_bucket(bucket if isinstance(bucket, bytes) else bucket.named())
+    def take_weights(self, bucket: Bucket | bytes) -> None:
+        self.sampler.engine.load_bucket(bucket)
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # the sender reuses its buffer when this returns
 

@@ -22,10 +22,9 @@ from llm_gym_agents.distributed.ray.actor import ActorHandle, gpu_uuid
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.engines.weight_check import WeightCheck, cast_and_sum
-from llm_gym_agents.engines.weight_push import StoredBucket, flat_buckets, handle_of
+from llm_gym_agents.engines.weight_push import BUCKET_BYTES, buckets, to_bytes
 from llm_gym_agents.engines.weight_sums import PendingSums
 
-BUCKET_BYTES = 1 << 28
 Weights = Callable[[], AbstractContextManager[Iterator[tuple[str, Tensor]]]]
 """Opens the present weights of the learner, which are then read one by one."""
 _log = logging.getLogger(__name__)
@@ -74,19 +73,18 @@ class WeightTransport:
         return calls.lost
 
     def _send(self, calls: ActorCalls, named: Iterator[tuple[str, Tensor]]) -> None:
-        for flat in flat_buckets(named, BUCKET_BYTES):
+        for bucket in buckets(named, BUCKET_BYTES):
             self.buckets += 1
             if near := [actor for actor in calls.actors if self._shares_gpu(actor)]:
                 try:
-                    calls.ask("take_weights", handle_of(flat), actors=near)
+                    calls.ask("take_weights", to_bytes(bucket), actors=near)
                 except ClusterLostError:
                     raise
                 except RuntimeError as error:  # containers may forbid access to others' memory
                     _log.warning("weights go through the host: CUDA IPC does not work: %s", error)
                     self._gpu = None
             if others := [actor for actor in calls.actors if not self._shares_gpu(actor)]:
-                stored = self._cluster.put(StoredBucket.of(flat))
-                calls.ask("take_weights", stored, actors=others)
+                calls.ask("take_weights", self._cluster.put(bucket), actors=others)
 
     def _shares_gpu(self, actor: ActorHandle) -> bool:
         info = actor.info

@@ -7,6 +7,7 @@ the vocabulary, no more of them than were asked for, and log-probs are finite an
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -22,7 +23,6 @@ from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
 from llm_gym_agents.engines.sglang.server import Calls, SGLangServer, need_sglang
-from llm_gym_agents.engines.weight_push import shared_memory
 from llm_gym_agents.model.load import load_generation_config
 
 ABORT_S = 10.0
@@ -224,7 +224,8 @@ class SGLangEngine(Engine):
         """
         self._need_open()
         self.need_idle()
-        with tempfile.TemporaryDirectory(dir=shared_memory(), prefix="llm-gym-") as place:
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        with tempfile.TemporaryDirectory(dir=memory, prefix="llm-gym-") as place:
             tensors = {
                 name: tensor.to(self.dtype).cpu().contiguous() for name, tensor in named_tensors
             }

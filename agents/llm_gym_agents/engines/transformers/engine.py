@@ -15,13 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request
+from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request, Sampling
 from llm_gym_agents.engines.replies import Row, StopStrings, check_ids, check_prompt, end_ids_of
 from llm_gym_agents.engines.transformers.causal import CausalModel, score
 from llm_gym_agents.engines.transformers.decode import Decoder
-from llm_gym_agents.engines.transformers.prefill import Prefill
-from llm_gym_agents.engines.transformers.slot_cache import Batch, SlotCache, SlotPool
-from llm_gym_agents.engines.weight_push import Named, in_bucket
+from llm_gym_agents.engines.weight_push import Bucket, weights_in
 from llm_gym_agents.engines.weight_sums import WeightSum, weight_sums
 from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.model.self_check import as_config_error, full_float32, logits_agree
@@ -65,14 +63,15 @@ class TransformersEngine(Engine):
         self.model, self.tokenizer = model, tokenizer
         self._causal = CausalModel(model, context_length)
         self.context_length = self._causal.context_length
-        owners = (self._causal.config, getattr(model, "generation_config", None), tokenizer)
-        self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
         self._waiting: deque[Row] = deque()
         self._closed = False
         self._reached: set[int] = set()
         self._decoder = Decoder(self._causal, max_rows, prefix_cache)
-        check_decoding(self._causal)
         self._weights = fingerprint(model)
+        self.end_ids = frozenset()
+        self._check_decoding()
+        owners = (self._causal.config, getattr(model, "generation_config", None), tokenizer)
+        self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
 
     @classmethod
     def from_pretrained(
@@ -106,6 +105,39 @@ class TransformersEngine(Engine):
         )
         tokenizer = load_tokenizer(path, trust_remote_code=trust_remote_code)
         return cls(model, tokenizer=tokenizer, **kwargs)
+
+    def _check_decoding(self) -> None:
+        """Raise ``ConfigError`` if two short prompts are not continued as the model reads them."""
+        model, name = self._causal, type(self.model).__name__
+        lengths = [max(1, min(length, model.context_length - 2)) for length in (7, 4)]
+        requests = [
+            Request(
+                [(7 * at + 3 * row + 1) % model.vocabulary for at in range(length)],
+                Sampling(max_tokens=2),
+                seed=row,
+            )
+            for row, length in enumerate(lengths)
+        ]
+        with full_float32(), as_config_error(f"{name} cannot be decoded by this engine"):
+            replies = self.generate(requests)
+            with model.reading():
+                gaps = [self._gap(*each) for each in zip(requests, replies, strict=True)]
+        self.forget()
+        gap, spread = max(gaps)
+        if not logits_agree(gap, spread, model.dtype):
+            raise ConfigError(
+                f"{name} does not decode as it reads: log-probs with a cache are off by up to "
+                f"{gap:.2g}; this engine cannot sample from it rightly"
+            )
+
+    def _gap(self, request: Request, reply: Completion) -> tuple[float, float]:
+        """Return how far log-probs are from those of the model's own forward; spread of logits."""
+        ids_T = torch.tensor([*request.prompt, *reply.ids], device=self._causal.device)
+        logits_NV = self.model(ids_T[None]).logits[0, -len(reply.ids) - 1 : -1].float()
+        token_N1 = ids_T[-len(reply.ids) :, None]
+        wanted_N = logits_NV.log_softmax(-1).gather(1, token_N1).squeeze(1)
+        found_N = torch.tensor(reply.log_probs, device=wanted_N.device)
+        return float((found_N - wanted_N).abs().max()), float(logits_NV.std())
 
     # --- sampling ------------------------------------------------------------------------
 
@@ -179,32 +211,30 @@ class TransformersEngine(Engine):
     # --- weights -------------------------------------------------------------------------
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Copy weights in place, or only take the version where they are the model's own.
+        """Copy weights in place, or only take the version where they are the model's own."""
+        self._take(dict(named_tensors))
+        self.finish_loading(version)
 
-        Raises ``ConfigError`` and changes nothing if a name or a shape is wrong or missing.
-        """
+    def load_bucket(self, bucket: Bucket | bytes) -> None:
+        self._take(dict(weights_in(bucket)))
+
+    @torch.no_grad()
+    def _take(self, given: dict[str, Tensor]) -> None:
+        """Copy weights in place, all of them, or nothing if one does not fit."""
         self._need_open()
         self.need_idle()
-        given = dict(named_tensors)
         own = _checked(self.model, given)
-        _need_all(self.model, {id(own[name]) for name in given}, "; nothing was changed")
-        _copy(own, given)
-        self.version = version
-        self.forget()
-
-    def load_bucket(self, bucket: Named | bytes) -> None:
-        """Copy some of the weights in place; all of the bucket, or nothing if one does not fit."""
-        self._need_open()
-        self.need_idle()
-        given = dict(in_bucket(bucket))
-        own = _checked(self.model, given)
-        _copy(own, given)
+        for name, tensor in given.items():
+            if not _same(own[name], tensor):
+                own[name].copy_(tensor)
         self._reached |= {id(own[name]) for name in given}
 
     def finish_loading(self, version: int) -> None:
         """Go on with what was copied; refuse if that was not all."""
         reached, self._reached = self._reached, set()
-        _need_all(self.model, reached)
+        parameters = self.model.named_parameters()
+        if missing := [name for name, one in parameters if id(one) not in reached]:
+            raise ConfigError(f"weights are missing: {_few(missing)}")
         self.version = version
         self.forget()
 
@@ -250,13 +280,6 @@ class TransformersEngine(Engine):
             raise EngineError("the engine is closed")
 
 
-def _need_all(model: nn.Module, reached: set[int], fate: str = "") -> None:
-    """Raise ``ConfigError`` unless every parameter was reached, under one of its names."""
-    missing = [name for name, one in model.named_parameters() if id(one) not in reached]
-    if missing:
-        raise ConfigError(f"weights are missing: {_few(missing)}{fate}")
-
-
 def _checked(model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the model's own tensors, if every one of ``given`` fits its own."""
     own: dict[str, Tensor] = model.state_dict(keep_vars=True)
@@ -269,13 +292,6 @@ def _checked(model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]
                 "nothing was changed"
             )
     return own
-
-
-@torch.no_grad()
-def _copy(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    for name, tensor in given.items():
-        if not _same(own[name], tensor):
-            own[name].copy_(tensor)
 
 
 def fingerprint(model: nn.Module) -> tuple[int, int]:
@@ -302,50 +318,3 @@ def _same(one: Tensor, other: Tensor) -> bool:
 def _few(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
-
-
-_LONGEST = 7
-
-
-def check_decoding(model: CausalModel) -> None:
-    """Raise ``ConfigError`` if two short prompts are not continued as the model would."""
-    rows = [min(length, model.context_length - 1) for length in (_LONGEST, 4)]
-    ids = [
-        [(7 * at + 3 * row + 1) % model.vocabulary for at in range(n + 1)]
-        for row, n in enumerate(rows)
-    ]
-    name = type(model.model).__name__
-    with model.reading(), full_float32():
-        wanted = [
-            model.model(torch.tensor([row], device=model.device)).logits[0].float() for row in ids
-        ]
-        with as_config_error(f"{name} cannot be decoded by this engine"):
-            found = _decode(model, [row[:-1] for row in ids], [row[-1] for row in ids])
-    for (first_V, second_V), wanted_TV in zip(found, wanted, strict=True):
-        if not bool(wanted_TV.isfinite().all()):
-            raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
-        gaps_2V = torch.stack([first_V, second_V]) - wanted_TV[-2:]
-        gap, spread = float(gaps_2V.abs().max()), float(wanted_TV.std())
-        if not logits_agree(gap, spread, model.dtype):
-            raise ConfigError(
-                f"{name} does not decode as it reads: logits with a cache are off by up to "
-                f"{gap:.2g}; this engine cannot sample from it rightly"
-            )
-
-
-def _decode(
-    model: CausalModel, prompts: list[list[int]], nexts: list[int]
-) -> list[tuple[Tensor, Tensor]]:
-    """Return each prompt's logits after its last token, and those after one token more."""
-    cache, pool = SlotCache(model.layers, len(prompts)), SlotPool(len(prompts), keep=True)
-    work = Prefill(model, cache, pool)
-    slots = work.assign(prompts)
-    cache.reserve(len(slots), max(map(len, prompts)) + 1)
-    first_NV = work.read()
-    slot_N = torch.tensor(slots, device=model.device)
-    position_N1 = torch.tensor([[len(prompt)] for prompt in prompts], device=model.device)
-    cache.plan = Batch(slot_N, None, position_N1, cache.length)
-    token_N1 = torch.tensor([[token] for token in nexts], device=model.device)
-    mask = model.mask(position_N1, cache.length)
-    second_NV = model.logits(model.hidden(token_N1, cache, position_N1, mask)[:, 0])
-    return list(zip(first_NV, second_NV, strict=True))

@@ -19,7 +19,7 @@ from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishR
 from llm_gym_agents.engines.replies import Row, StopStrings, check_prompt, end_ids_of
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.process import VLLMProcess
-from llm_gym_agents.engines.weight_push import Named, buckets, send
+from llm_gym_agents.engines.weight_push import Bucket, buckets, to_bytes
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.model.load import load_generation_config
 
@@ -269,14 +269,13 @@ class VLLMEngine(Engine):
             self.load_bucket(bucket)
         self.finish_loading(version)
 
-    def load_bucket(self, bucket: Named | bytes) -> None:
+    def load_bucket(self, bucket: Bucket | bytes) -> None:
         """Write some of the weights, which may be in another process's GPU memory."""
         self._need_open()
         self.need_idle()
-        if isinstance(bucket, bytes) or self._direct:
-            self._reached.update(self._load(bucket))
-        else:
-            self._reached.update(send(bucket, self._load))
+        given = bucket if isinstance(bucket, bytes) or self._direct else to_bytes(bucket)
+        written = self._vllm.ask("collective_rpc", "llm_gym_load", args=(given,))
+        self._reached.update(written[0])
 
     def finish_loading(self, version: int) -> None:
         """Go on with what was written; refuse if that was not all."""
@@ -296,10 +295,6 @@ class VLLMEngine(Engine):
         self._need_open()
         said = self._vllm.ask("collective_rpc", "llm_gym_sums")
         return [{name: WeightSum(*each) for name, each in shard.items()} for shard in said]
-
-    def _load(self, bucket: Any) -> list[str]:
-        written: list[list[str]] = self._vllm.ask("collective_rpc", "llm_gym_load", args=(bucket,))
-        return written[0]
 
     def _forget(self) -> None:
         """Use nothing of the prefix cache any more: what is asked from now on has another salt.

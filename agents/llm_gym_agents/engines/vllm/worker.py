@@ -10,15 +10,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from torch import Tensor
 
 from llm_gym_agents.engines.vllm.runtime import keep_weights_in_place
-from llm_gym_agents.engines.weight_push import in_bucket
+from llm_gym_agents.engines.weight_push import Bucket, weights_in
 from llm_gym_agents.engines.weight_sums import weight_sums
 
 _LOOK_EVERY_S = 1.0
@@ -31,12 +28,11 @@ class WorkerSide:
     """What is mixed into vLLM's worker class, in whichever process that lives."""
 
     model_runner: Any
-    """The worker's own, as is the device."""
-    device: torch.device
+    """The worker's own."""
 
-    def llm_gym_load(self, bucket: Any) -> list[str]:
+    def llm_gym_load(self, bucket: Bucket | bytes) -> list[str]:
         """Put weights into the model, in place; return the names of what was written."""
-        written = sorted(self.model_runner.model.load_weights(_tensors(bucket, self.device)))
+        written = sorted(self.model_runner.model.load_weights(weights_in(bucket)))
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # the sender frees its buffer when this returns
         return written
@@ -71,13 +67,3 @@ def _end_with(owner: int) -> None:
             os.kill(owner, 0)
             time.sleep(_LOOK_EVERY_S)
     os._exit(1)
-
-
-def _tensors(bucket: Any, device: torch.device) -> Iterator[tuple[str, Tensor]]:
-    """Return the tensors of a bucket: a list of them, a file, or a handle to GPU memory."""
-    if isinstance(bucket, str):
-        with safe_open(bucket, framework="pt", device=str(device)) as file:
-            for name in file.keys():  # noqa: SIM118 - it is no dictionary
-                yield name, file.get_tensor(name)
-    else:
-        yield from in_bucket(bucket)
