@@ -79,3 +79,12 @@ def install_command(extra: str) -> str:
     path = url2pathname(urlsplit(url).path)
     editable = "--editable " if origin.get("dir_info", {}).get("editable") else ""
     return f'pip install {editable}"{path}[{extra}]"'
+
+
+def require_package(package: str, feature: str, extra: str | None = None) -> None:
+    """Raise ``MissingExtraError`` with the command that installs ``package`` if it is missing."""
+    from importlib import util
+
+    if util.find_spec(package) is None:
+        command = install_command(extra or package)
+        raise MissingExtraError(f"{feature} needs {package}. Install it with: {command}")

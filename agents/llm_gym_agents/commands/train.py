@@ -7,7 +7,6 @@ after these were checked.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 from llm_gym.cli.common import add_imports, check_model_path, import_modules
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.terminal_text import say
-from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.text import closest
 from llm_gym.registry.plugins import find_spec
 from llm_gym_agents.recipes import NAMES
@@ -175,17 +174,12 @@ def check_needs(config: ConfigStore) -> None:
     """Raise one sentence for a package that is not installed, or a model that is not there."""
     served = config.inference.backend
     elsewhere = served == "sglang" and "url" in config.inference.engine
-    wanted = {
-        f"inference.backend {served}": (served, served in ("vllm", "sglang") and not elsewhere),
-        "ray.use_ray": ("ray", config.ray.use_ray),
-        "model.lora_rank": ("peft", bool(config.model.lora_rank)),
-    }
-    for setting, (package, is_wanted) in wanted.items():
-        if is_wanted and importlib.util.find_spec(package) is None:
-            extra = {"peft": "lora"}.get(package, package)
-            raise MissingExtraError(
-                f"{setting} needs {package}. Install it with: {install_command(extra)}"
-            )
+    if served in ("vllm", "sglang") and not elsewhere:
+        require_package(served, f"inference.backend {served}")
+    if config.ray.use_ray:
+        require_package("ray", "ray.use_ray")
+    if config.model.lora_rank:
+        require_package("peft", "model.lora_rank", "lora")
     name = config.model.model_name
     if config.model.is_embedded:
         return

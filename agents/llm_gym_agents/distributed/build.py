@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.legacy import BaseEnvironment, as_gym
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, env_source
@@ -227,12 +227,9 @@ def check_tokenizer(lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError as error:
-        raise MissingExtraError(
-            f"model.lora_rank needs peft. Install it with: {install_command('lora')}"
-        ) from error
+    require_package("peft", "model.lora_rank", "lora")
+    from peft import LoraConfig, inject_adapter_in_model
+
     # To peft's types alpha is an int, and what comes back is any module; it is lm.
     settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")
     adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)

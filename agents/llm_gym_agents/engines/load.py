@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.text import closest
 from llm_gym.registry.user_code import import_object
 from llm_gym_agents.engines.base import Engine
@@ -43,8 +43,8 @@ def load_engine(
         engine = TransformersEngine.from_pretrained(path, context_length=length, **settings)
         return engine, engine.tokenizer
     served = _served(backend)
-    if backend in BACKENDS:
-        served.need_package(settings)  # before a model is read
+    if backend in BACKENDS and not settings.get("url"):
+        require_package(backend, f"backend={backend!r}")  # before a model is read
     tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
     return served(path, tokenizer=tokenizer, **settings), tokenizer
 

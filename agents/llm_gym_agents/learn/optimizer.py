@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.weights import full_tensor
@@ -37,19 +36,14 @@ def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.opt
     ]
     if critic:
         groups.append({"params": critic, "lr": value_rate, "base_lr": value_rate})
-    settings: dict[str, Any] = {
-        "eps": config.adam_eps,
-        "weight_decay": config.weight_decay,
-    }
+    settings: dict[str, Any] = {"eps": config.adam_eps, "weight_decay": config.weight_decay}
+    kind: Any = torch.optim.AdamW
     if config.optimizer != "adamw":
-        made: torch.optim.Optimizer = _bitsandbytes(config.optimizer, model.device)(
-            groups, **settings
-        )
-        return made
-    # One kernel for all weights instead of a dozen for each.
-    if model.device.type == "cuda":
-        settings["fused"] = True
-    return torch.optim.AdamW(groups, **settings)
+        kind = _bitsandbytes(config.optimizer, model.device)
+    elif model.device.type == "cuda":
+        settings["fused"] = True  # one kernel for all weights instead of a dozen for each
+    made: torch.optim.Optimizer = kind(groups, **settings)
+    return made
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
@@ -74,11 +68,7 @@ def clip_gradients(optimizer: torch.optim.Optimizer, largest: float) -> list[Ten
 
 def _bitsandbytes(name: str, device: torch.device) -> Any:
     """Return an optimizer class of bitsandbytes; the one door to it."""
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise MissingExtraError(
-            f"training.optimizer='{name}' needs bitsandbytes. Install it with: "
-            + install_command("gpu")
-        )
+    require_package("bitsandbytes", f"training.optimizer='{name}'", "gpu")
     if device.type != "cuda":
         raise ConfigError(
             f"training.optimizer='{name}' needs a GPU, got a model on {device.type}; use 'adamw'"

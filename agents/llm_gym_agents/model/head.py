@@ -1,10 +1,9 @@
 """The head of a causal language model: hidden states become log-probs of given tokens.
 
 The trainer and the embedded engine share it. On a GPU Liger's fused kernel computes product and
-softmax, where it is exact and faster than plain torch: both are measured once on the GPU that will
-run them, because which is faster depends on the width and on the card. Elsewhere the head works in
-chunks that backward recomputes. Either way no tensor of tokens times vocabulary exists. This file
-is the one door to Liger.
+softmax, if it is installed and exact there, which is tried once. Elsewhere the head works in chunks
+that backward recomputes. Either way no tensor of tokens times vocabulary exists. This file is the
+one door to Liger.
 
 Shapes: T tokens asked about, C hidden channels, V vocabulary.
 """
@@ -15,7 +14,6 @@ import functools
 import importlib.util
 import logging
 import math
-import time
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -33,7 +31,8 @@ ENTROPY_TOKENS = 1024
 """Tokens from which the mean entropy is estimated beside a fused kernel."""
 Kernel = Callable[[Tensor, Tensor, Tensor | None, Tensor, float | None], Tensor]
 """``(hidden_TC, weight_VC, bias_V, token_T, cap)`` to ``-log softmax`` of each token, float32."""
-TOKENS, REPEATS = 1024, 3
+TOKENS = 1024
+"""Of the trial."""
 GPU_CHUNK_BYTES = 1 << 28
 """Float32 logits that a chunk holds on a GPU, plain or Liger. Fewer rows make slow products; twice
 the bytes take twice the memory."""
@@ -218,32 +217,21 @@ class HeadShape(NamedTuple):
     """Whether the head's weight has a gradient."""
 
 
+@functools.lru_cache(None)
 def fused_kernel(shape: HeadShape) -> Kernel | None:
-    """Return Liger's kernel where it is exact and faster; None is chunked plain torch."""
-    if shape.device.type != "cuda":
+    """Return Liger's kernel where it is installed and exact; None is chunked plain torch."""
+    if shape.device.type != "cuda" or not _has_liger():
         return None
-    return liger_loss if measured(shape)[0] == "liger" else None
+    # The first caller may be scoring without gradients, under autocast.
+    with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
+        fault = _fault(shape, _example(shape))
+    if fault:
+        _log.info("Liger's kernel is not used: %s", fault)
+    return None if fault else liger_loss
 
 
 def _has_liger() -> bool:
     return importlib.util.find_spec("liger_kernel") is not None
-
-
-@functools.lru_cache(None)
-def measured(shape: HeadShape) -> tuple[str, dict[str, float]]:
-    """Return the faster kernel, and the milliseconds of each exact one."""
-    # The first caller may be scoring without gradients, under autocast.
-    with torch.enable_grad(), torch.autocast(shape.device.type, enabled=False):
-        given = _example(shape)
-        plain = functools.partial(_in_chunks, *given, shape.cap)
-        times = {"chunked": _milliseconds(plain, given)}
-        if _has_liger():
-            if fault := _fault(shape, given):
-                _log.info("Liger's kernel is not used: %s", fault)
-            else:
-                fused = functools.partial(liger_loss, *given, shape.cap)
-                times["liger"] = _milliseconds(fused, given)
-    return min(times, key=times.__getitem__), times
 
 
 def _fault(shape: HeadShape, given: tuple[Any, ...]) -> str | None:
@@ -295,18 +283,6 @@ def _plain(
     return F.cross_entropy(logits_TV, token_T, reduction="none")
 
 
-def _in_chunks(
-    hidden_TC: Tensor, weight_VC: Tensor, bias_V: Tensor | None, token_T: Tensor, cap: float | None
-) -> Tensor:
-    """Plain torch as it is used: in chunks that backward recomputes."""
-    rows = max(1, GPU_CHUNK_BYTES // (4 * len(weight_VC)))
-    parts = [
-        checkpoint(_plain, hidden, weight_VC, bias_V, token, cap, use_reentrant=False)
-        for hidden, token in zip(hidden_TC.split(rows), token_T.split(rows), strict=True)
-    ]
-    return torch.cat(parts)
-
-
 def _gradients(kernel: Any, *given: Any, cap: float | None) -> list[Tensor]:
     loss_T: Tensor = kernel(*given, cap)
     # Weights of both signs, as in a policy gradient.
@@ -317,15 +293,3 @@ def _gradients(kernel: Any, *given: Any, cap: float | None) -> list[Tensor]:
 
 def _error(found: Tensor, truth: Tensor) -> float:
     return float((found.float() - truth).norm() / truth.norm().clamp(min=1e-30))
-
-
-def _milliseconds(run: Callable[[], Tensor], given: tuple[Any, ...]) -> float:
-    wanted = [each for each in given if each is not None and each.requires_grad]
-    spent = []
-    for _ in range(REPEATS):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        torch.autograd.grad(run().sum(), wanted)
-        torch.cuda.synchronize()
-        spent.append(time.perf_counter() - start)
-    return 1e3 * min(spent)

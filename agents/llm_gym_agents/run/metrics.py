@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from llm_gym.core.errors import ConfigError, install_command
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym_agents.run.files import write_atomically
 
 ITERATION = "iteration"
@@ -64,7 +64,7 @@ class MetricsLog:
         folder: The run's folder.
         resume_after: Keep the rows up to this iteration and continue from there. None begins a
             new run; a folder with rows of another run is refused.
-        tensorboard: Whether to write TensorBoard files; None does if it is installed.
+        tensorboard: Whether to write TensorBoard files, if it is installed.
         tracker: ``wandb/PROJECT`` or ``trackio/PROJECT``.
         config: Shown by the tracker.
     """
@@ -76,7 +76,7 @@ class MetricsLog:
         folder: str | Path,
         *,
         resume_after: int | None = None,
-        tensorboard: bool | None = None,
+        tensorboard: bool = True,
         tracker: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
@@ -92,9 +92,7 @@ class MetricsLog:
         ]
         """Every row so far, oldest first."""
         write_atomically(self.folder / JSONL, "".join(map(_json_line, self.rows)))
-        if tensorboard is None:
-            tensorboard = importlib.util.find_spec("tensorboard") is not None
-        if tensorboard:
+        if tensorboard and importlib.util.find_spec("tensorboard") is not None:
             self._sinks += (TensorBoardSink(self.folder / TENSORBOARD, resume_after),)
         if tracker is not None:
             self._sinks += (TrackerSink(tracker, self.folder, config or {}),)
@@ -128,12 +126,8 @@ class TensorBoardSink:
     """Writes TensorBoard's files; rows after ``resume_after`` are hidden there."""
 
     def __init__(self, folder: Path, resume_after: int | None) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ConfigError(
-                f"TensorBoard files need tensorboard. Install it with: {install_command('train')}"
-            ) from error
+        from torch.utils.tensorboard import SummaryWriter
+
         purge = None if resume_after is None else resume_after + 1
         self._board = SummaryWriter(str(folder), purge_step=purge)
 
@@ -157,12 +151,7 @@ class TrackerSink:
         if package not in TRACKERS or not project:
             known = " or ".join(f"{name}/PROJECT" for name in TRACKERS)
             raise ConfigError(f"checkpoint.tracker must be {known}, got {tracker!r}")
-        try:
-            self._package = importlib.import_module(package)
-        except ImportError as error:
-            raise ConfigError(
-                f"checkpoint.tracker needs {package}. Install it with: {install_command(package)}"
-            ) from error
+        require_package(package, "checkpoint.tracker")
         known_id = folder / TRACKER_RUN_ID
         if not known_id.exists():
             write_atomically(known_id, secrets.token_hex(4))
@@ -170,9 +159,8 @@ class TrackerSink:
         given: dict[str, Any] = {"name": run, "embed": False}
         if package == "wandb":
             given = {"id": run, "dir": str(folder)}
-        self._run = self._package.init(
-            project=project, config=dict(config), resume="allow", **given
-        )
+        init = importlib.import_module(package).init
+        self._run = init(project=project, config=dict(config), resume="allow", **given)
 
     def log(self, iteration: int, row: Row) -> None:
         self._run.log(dict(row), step=iteration)

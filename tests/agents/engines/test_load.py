@@ -111,7 +111,7 @@ def test_a_missing_extra_is_one_sentence_before_anything_is_loaded(backend, monk
 @pytest.mark.parametrize(("backend", "kind"), SERVED.items())
 def test_a_served_engine_is_given_its_settings_and_a_tokenizer(path, backend, kind, monkeypatch):
     told = {}
-    monkeypatch.setattr(kind, "need_package", lambda settings: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
 
     @functools.wraps(kind.__init__)
     def note(self, path, **settings):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, MissingExtraError
 from llm_gym_agents.commands.curve import draw_curve
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 
@@ -136,7 +136,7 @@ def test_weights_and_biases_gets_every_row_and_one_run_over_every_resume(tmp_pat
     run = SimpleNamespace(
         log=lambda row, step: sent.append((step, row)), finish=lambda: sent.append("end")
     )
-    fake = SimpleNamespace(init=lambda **settings: started.append(settings) or run)
+    fake = SimpleNamespace(init=lambda **given: started.append(given) or run, __spec__="there")
     monkeypatch.setitem(sys.modules, "wandb", fake)
     for iteration in (1, 2):
         with MetricsLog(
@@ -150,7 +150,7 @@ def test_weights_and_biases_gets_every_row_and_one_run_over_every_resume(tmp_pat
 
 def test_without_weights_and_biases_its_setting_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match=r"checkpoint\.tracker"):
+    with pytest.raises(MissingExtraError, match=r"checkpoint\.tracker"):
         MetricsLog(tmp_path, tensorboard=False, tracker="wandb/games")
 
 

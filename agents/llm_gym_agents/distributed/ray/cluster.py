@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym_agents.config import RayConfig
 from llm_gym_agents.engines.base import EngineError, restored_environ
 
@@ -207,14 +207,10 @@ class RayCluster:
 
 def import_ray() -> Any:
     """Return the ``ray`` package, set to print nothing that this file reports itself."""
+    require_package("ray", "ray.use_ray")
     for name, value in _RAY_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            f"ray.use_ray needs ray. Install it with: {install_command('ray')}"
-        ) from error
+    import ray
     import ray.util.scheduling_strategies
 
     with suppress(AttributeError):

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -22,7 +22,7 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
-from llm_gym_agents.engines.sglang.server import Calls, SGLangServer, need_sglang
+from llm_gym_agents.engines.sglang.server import Calls, SGLangServer
 from llm_gym_agents.model.load import load_generation_config
 
 ABORT_S = 10.0
@@ -99,12 +99,6 @@ class SGLangEngine(Engine):
             max_model_len or about.get("context_length") or self._config.max_position_embeddings
         )
         self.dtype = _dtype(str(about.get("dtype")), self._config)
-
-    @staticmethod
-    def need_package(settings: Mapping[str, Any]) -> None:
-        """Raise ``MissingExtraError`` if a server has to be started and cannot be."""
-        if not settings.get("url"):
-            need_sglang()
 
     # --- sampling ------------------------------------------------------------------------
 

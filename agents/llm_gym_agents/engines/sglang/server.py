@@ -7,7 +7,6 @@ so a server that never answers keeps neither Python from ending nor an engine fr
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import queue
 import signal
@@ -21,7 +20,7 @@ import weakref
 from collections.abc import Sequence
 from typing import IO, Any
 
-from llm_gym.core.errors import MissingExtraError, install_command
+from llm_gym.core.errors import require_package
 from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP
 from llm_gym.tools.sandbox.guard import guard_command
 from llm_gym_agents.engines.base import EngineError
@@ -33,14 +32,6 @@ _PAUSE_S = 0.5
 _REAP_S = 1.0
 """Connections break a moment before the process that held them is gone."""
 _LAST_LINES = 2000
-
-
-def need_sglang() -> None:
-    """Raise ``MissingExtraError`` if no server can be started here."""
-    if importlib.util.find_spec("sglang") is None:
-        raise MissingExtraError(
-            f"backend='sglang' needs sglang. Install it with: {install_command('sglang')}"
-        )
 
 
 class SGLangServer:
@@ -56,7 +47,7 @@ class SGLangServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: Any = None
         if url is None:
-            need_sglang()
+            require_package("sglang", "backend='sglang'")
             port = _free_port()
             url = f"http://127.0.0.1:{port}"
             self._start(path, port, arguments)

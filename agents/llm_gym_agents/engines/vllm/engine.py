@@ -6,7 +6,7 @@ import copy
 import itertools
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -129,10 +129,6 @@ class VLLMEngine(Engine):
         self.packed_weights = {**type(self).packed_weights, **packed}
         if not self._direct:
             self._vllm.ask("collective_rpc", "llm_gym_follow", args=(os.getpid(),))
-
-    @staticmethod
-    def need_package(settings: Mapping[str, Any]) -> None:
-        vllm_runtime.need_vllm()
 
     # --- sampling ------------------------------------------------------------------------
 

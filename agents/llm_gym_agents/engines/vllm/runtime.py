@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib.util
 import logging
 import os
 import signal
@@ -21,7 +20,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from llm_gym.core.errors import MissingExtraError, install_command
+from llm_gym.core.errors import require_package
 from llm_gym_agents.engines.base import EngineError, FinishReason, Sampling, restored_environ
 from llm_gym_agents.engines.replies import portable_pattern
 
@@ -45,17 +44,9 @@ _inside: weakref.WeakSet[Any] = weakref.WeakSet()
 """Engines that live in this process."""
 
 
-def need_vllm() -> None:
-    """Raise ``MissingExtraError`` if vLLM is not installed."""
-    if importlib.util.find_spec("vllm") is None:
-        raise MissingExtraError(
-            f"backend='vllm' needs vllm. Install it with: {install_command('vllm')}"
-        )
-
-
 def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings: Any) -> Any:
     """Return a running ``vllm.LLM``; every failure is an ``EngineError`` of one sentence."""
-    need_vllm()
+    require_package("vllm", "backend='vllm'")
     if not separate and _inside:
         # They would share vLLM's process groups, and the first to end takes them from the other.
         raise EngineError(
