@@ -90,7 +90,7 @@ class PPOTrainer:
         seed_generators(config.training.seed)
         self._embedded = model is None and config.model.is_embedded
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
-        self.learner = Learner.from_config(config, lm, self.ranks)
+        self.learner = Learner(config, lm, self.ranks)
         held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)

@@ -76,7 +76,7 @@ def main() -> None:
         ranks = SINGLE_PROCESS if mode == "none" else join(mode)  # type: ignore[arg-type]
         where = "cuda" if torch.cuda.is_available() else "cpu"
         where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if where == "cuda" else where
-        learner = Learner.from_config(config, copy.deepcopy(lm).to(where), ranks)  # type: ignore[arg-type]
+        learner = Learner(config, copy.deepcopy(lm).to(where), ranks)  # type: ignore[arg-type]
         result[mode] = {"world": ranks.world, **measured(learner, data, 3)}
         weights[mode] = {
             name: full_tensor(each).detach().cpu().clone()

@@ -50,7 +50,7 @@ def run(
     made: dict[str, Any] = {}
     if recipe.prepare is not None:
         with console.status("making a model"):
-            made["model"], made["tokenizer"] = recipe.prepare(config, hurry)
+            made["model"], made["tokenizer"] = recipe.prepare(config.training.seed, hurry)
     trainer = PPOTrainer(config, **made)
     report = RunReport(trainer, console, strict=strict, judged=not hurry)
     return train(trainer, report, recipe.name, choices)

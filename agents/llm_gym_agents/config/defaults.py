@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from llm_gym.evaluate.endpoint.client import THOUGHT_TOKENS
 from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
-from llm_gym_agents.config.schema import Settings
+from llm_gym_agents.config.store import ConfigStore
 
 When = Callable[[TaskProfile], bool]
 ENV_KWARGS = "environment.env_kwargs"
@@ -269,7 +269,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def apply_defaults(
-    config: Settings, profile: TaskProfile, chosen: Collection[str] = ()
+    config: ConfigStore, profile: TaskProfile, chosen: Collection[str] = ()
 ) -> list[Choice]:
     """Set in ``config`` what the user did not set; return what every setting of the table became.
 
@@ -294,7 +294,7 @@ def apply_defaults(
     return list(made.values())
 
 
-def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> None:
+def _fit(config: ConfigStore, made: dict[str, Choice], chosen: Collection[str]) -> None:
     """Clamp derived sizes to the user's batch size."""
     batch = config.training.batch_size
     for name in ("training.mini_batch_size", "inference.num_envs"):
@@ -308,14 +308,14 @@ def _fit(config: Settings, made: dict[str, Choice], chosen: Collection[str]) -> 
         made[name] = Choice(name, fits, DEFAULT, "the batch that you chose is cut into groups")
 
 
-def get_setting(config: Settings, name: str) -> Any:
+def get_setting(config: ConfigStore, name: str) -> Any:
     """Return a setting by its full name, or what a dictionary among them has under a third part."""
     section, setting, *key = name.split(".")
     value = getattr(getattr(config, section), setting)
     return value.get(key[0]) if key else value
 
 
-def _set(config: Settings, name: str, value: Any) -> None:
+def _set(config: ConfigStore, name: str, value: Any) -> None:
     section, setting, *key = name.split(".")
     if key:
         value = {**getattr(getattr(config, section), setting), key[0]: value}

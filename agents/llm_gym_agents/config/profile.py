@@ -18,7 +18,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import Game
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers.as_text import AsText, make_text
-from llm_gym_agents.config.schema import Settings
+from llm_gym_agents.config.store import ConfigStore
 
 _EPISODES = 20
 MAX_TURNS_PLAYED = 100
@@ -69,7 +69,7 @@ class TaskProfile:
     """Whether it divides by how far they, or its advantages, differ."""
 
 
-def profile_task(config: Settings) -> TaskProfile:
+def profile_task(config: ConfigStore) -> TaskProfile:
     """Return the profile of what ``config`` trains on what."""
     from llm_gym_agents.algo import get_advantage  # lies behind torch
 
@@ -83,7 +83,7 @@ def profile_task(config: Settings) -> TaskProfile:
     )
 
 
-def _of_model(config: Settings) -> dict[str, Any]:
+def _of_model(config: ConfigStore) -> dict[str, Any]:
     """Return what a given model says of itself; nothing where it cannot be read."""
     from llm_gym_agents.model.load import ModelShape, load_config, load_tokenizer
     from llm_gym_agents.text.chat import ChatFormat
@@ -101,7 +101,7 @@ def _of_model(config: Settings) -> dict[str, Any]:
     return found
 
 
-def _of_task(config: Settings) -> TaskProfile:
+def _of_task(config: ConfigStore) -> TaskProfile:
     """Return what model and environment say."""
     model = config.model
     kind: Literal["embedded", "full", "lora"] = "full"

@@ -1,14 +1,13 @@
 """Every setting of a run, by section: its type, its default, and what it does.
 
 ``docs/settings.md`` is written from the types, defaults and docstrings here. What settings mean
-together is said by ``rules``, ``unused_settings`` and ``defaults``, which read ``Settings``.
+together is said by ``rules``, ``unused_settings`` and ``defaults``; ``store`` holds all sections.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 import numpy as np
 from pydantic import (
@@ -40,11 +39,13 @@ from llm_gym_agents.config.value_types import (
 MAX_SHOWN = 200
 """Characters of a wrong value that an error repeats."""
 
-# --- sections --------------------------------------------------------------------------------
-
 
 class UnknownSettingError(ConfigError, AttributeError):
     """A setting or a section that does not exist."""
+
+
+SECTIONS: dict[str, type[Section]] = {}
+"""By name, in the order of this file."""
 
 
 class Section(BaseModel):
@@ -63,6 +64,10 @@ class Section(BaseModel):
         use_attribute_docstrings=True,
     )
     section: ClassVar[str]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        SECTIONS[cls.section] = cls
 
     def __init__(self, **settings: Any) -> None:
         for name in settings:
@@ -370,76 +375,6 @@ class ParallelConfig(Section):
     and optimizer state."""
 
 
-# --- all of them -----------------------------------------------------------------------------
-
-
-class Settings(BaseModel):
-    """Every setting of a run, by section; each is checked at its assignment."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-    model: ModelConfig = Field(default_factory=ModelConfig)
-    inference: InferenceConfig = Field(default_factory=InferenceConfig)
-    warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
-    training: TrainingConfig = Field(default_factory=TrainingConfig)
-    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    environment: EnvConfig = Field(default_factory=EnvConfig)
-    ray: RayConfig = Field(default_factory=RayConfig)
-    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        section = SECTIONS.get(name)
-        if section is None:
-            raise _unknown_section(name)
-        if type(value) is not section:
-            raise ConfigError(
-                f"config.{name} must be a {section.__name__}, got {type(value).__name__}; assign "
-                f"its settings one by one, such as config.{name}.{next(iter(section.model_fields))}"
-            )
-        super().__setattr__(name, value)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            return super().__getattr__(name)  # type: ignore[misc]
-        raise _unknown_section(name)
-
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Return every setting, by section, as JSON values."""
-        return self.model_dump()
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Return a config with the settings of ``data``; those it lacks have their defaults."""
-        config = cls()
-        config.update(data)
-        return config
-
-    def update(self, data: Mapping[str, Mapping[str, Any]]) -> None:
-        """Assign the settings of ``data``; the others stay."""
-        _check_mapping("a config", data)
-        for name, settings in data.items():
-            if name not in SECTIONS:
-                raise _unknown_section(str(name))
-            _check_mapping(name, settings)
-            for setting, value in settings.items():
-                setattr(getattr(self, name), str(setting), value)
-
-    def diff(self, other: Settings | None = None) -> dict[str, dict[str, Any]]:
-        """Return the settings that differ from those of ``other``, or from the defaults."""
-        base = (other or type(self)()).to_dict()
-        changed = {
-            name: {key: value for key, value in settings.items() if value != base[name][key]}
-            for name, settings in self.to_dict().items()
-        }
-        return {name: settings for name, settings in changed.items() if settings}
-
-
-SECTIONS: dict[str, type[Section]] = {
-    name: field.annotation  # type: ignore[misc]
-    for name, field in Settings.model_fields.items()
-}
-
-
 # --- errors ----------------------------------------------------------------------------------
 
 
@@ -454,11 +389,6 @@ def _config_error(section: str, error: ValidationError) -> ConfigError:
     return ConfigError(f"{section}.{name} {must}, got {given!r:.{MAX_SHOWN}}{meant}")
 
 
-def _check_mapping(name: str, value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be a mapping of names to values, got {value!r:.100}")
-
-
 def _unknown_setting(section: str, name: str) -> UnknownSettingError:
     own = did_you_mean(name, SECTIONS[section].model_fields)
     is_elsewhere = any(name in other.model_fields for other in SECTIONS.values())
@@ -466,7 +396,8 @@ def _unknown_setting(section: str, name: str) -> UnknownSettingError:
     return UnknownSettingError(f"{section} has no setting {name!r}{meant}")
 
 
-def _unknown_section(name: str) -> UnknownSettingError:
+def unknown_section(name: str) -> UnknownSettingError:
+    """Return the error about a section that does not exist."""
     meant = did_you_mean(name, SECTIONS) or _full_name(name)
     known = ", ".join(SECTIONS)
     return UnknownSettingError(f"config has no section {name!r}{meant}; it has {known}")

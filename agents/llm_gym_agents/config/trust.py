@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from llm_gym_agents.config.schema import SECTIONS, Settings
+from llm_gym_agents.config.schema import SECTIONS
+from llm_gym_agents.config.store import ConfigStore
 
 _MOST = 1_000_000
 
@@ -56,7 +57,7 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def untrusted(config: Settings, imported: Collection[str] = (), env: str | None = None) -> str:
+def untrusted(config: ConfigStore, imported: Collection[str] = (), env: str | None = None) -> str:
     """Return the first setting that is not known to be harmless, or nothing.
 
     Args:
@@ -76,7 +77,7 @@ def untrusted(config: Settings, imported: Collection[str] = (), env: str | None 
     return _environment(config, imported, env)
 
 
-def named_code(config: Settings) -> dict[str, str]:
+def named_code(config: ConfigStore) -> dict[str, str]:
     """Return the settings that name a function or a class as ``module:name``."""
     named = {
         "training.adv_estimator": config.training.adv_estimator,
@@ -86,7 +87,7 @@ def named_code(config: Settings) -> dict[str, str]:
     return {setting: name for setting, name in named.items() if ":" in name}
 
 
-def _environment(config: Settings, imported: Collection[str], env: str | None) -> str:
+def _environment(config: ConfigStore, imported: Collection[str], env: str | None) -> str:
     from llm_gym.episodes.replay import risky_env, risky_setting
 
     env_id, kwargs = config.environment.env_id, config.environment.env_kwargs

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
-from llm_gym_agents.config.schema import RayConfig, Settings
+from llm_gym_agents.config.schema import RayConfig
+from llm_gym_agents.config.store import ConfigStore
 
 
 class _Unused(NamedTuple):
@@ -31,7 +32,7 @@ _CRITIC_SETTINGS = (
 )
 
 
-def unused_settings(config: Settings) -> list[str]:
+def unused_settings(config: ConfigStore) -> list[str]:
     """Return a sentence for each setting that differs from its default and has no effect."""
     changed = {
         f"{section}.{name}": value
@@ -47,7 +48,7 @@ def unused_settings(config: Settings) -> list[str]:
     return [*idle, *_not_held_out(config)]
 
 
-def _not_held_out(config: Settings) -> Iterator[str]:
+def _not_held_out(config: ConfigStore) -> Iterator[str]:
     """Say that what is evaluated on is trained on as well, which makes of it another measure."""
     settings = config.environment
     shared = settings.eval_split is not None and settings.train_split in (None, settings.eval_split)
@@ -58,7 +59,7 @@ def _not_held_out(config: Settings) -> Iterator[str]:
         )
 
 
-def _algorithm(config: Settings) -> Iterator[_Unused]:
+def _algorithm(config: ConfigStore) -> Iterator[_Unused]:
     training = config.training
     estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
@@ -75,7 +76,7 @@ def _algorithm(config: Settings) -> Iterator[_Unused]:
         yield _Unused(("training.clip_ratio",), "training.loss_settings")
 
 
-def _switches(config: Settings) -> Iterator[_Unused]:
+def _switches(config: ConfigStore) -> Iterator[_Unused]:
     environment = config.environment
     if config.training.kl == "none":
         yield _Unused(("training.kl_coef",), "training.kl='none'")
@@ -93,7 +94,7 @@ def _switches(config: Settings) -> Iterator[_Unused]:
     yield from _ray(config)
 
 
-def _warm_start(config: Settings) -> Iterator[_Unused]:
+def _warm_start(config: ConfigStore) -> Iterator[_Unused]:
     player = config.warm_start.player
     cause = f"warm_start.player={player!r}"
     if player != "file":
@@ -105,7 +106,7 @@ def _warm_start(config: Settings) -> Iterator[_Unused]:
         yield _Unused(tuple(f"warm_start.{name}" for name in names), cause)
 
 
-def _ray(config: Settings) -> Iterator[_Unused]:
+def _ray(config: ConfigStore) -> Iterator[_Unused]:
     if not config.ray.use_ray:
         names = [name for name in RayConfig.model_fields if name != "use_ray"]
         yield _Unused(tuple(f"ray.{name}" for name in names), "ray.use_ray=False")

@@ -13,7 +13,7 @@ from llm_gym.core.text import closest
 from llm_gym.registry.user_code import import_object
 from llm_gym_agents.engines.base import Engine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.model.load import load_tokenizer
+from llm_gym_agents.model.load import load_model, load_tokenizer
 
 Backend = Literal["transformers", "vllm", "sglang"]
 BACKENDS: tuple[Backend, ...] = ("transformers", "vllm", "sglang")
@@ -40,8 +40,13 @@ def load_engine(
     if backend == "transformers":
         settings.pop("tensor_parallel_size", None)
         length = settings.pop("max_model_len", None)
-        engine = TransformersEngine.from_pretrained(path, context_length=length, **settings)
-        return engine, engine.tokenizer
+        own = {
+            name: settings.pop(name) for name in ("max_rows", "prefix_cache") if name in settings
+        }
+        model = load_model(path, **settings)
+        tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
+        engine = TransformersEngine(model, tokenizer=tokenizer, context_length=length, **own)
+        return engine, tokenizer
     served = _served(backend)
     if backend in BACKENDS and not settings.get("url"):
         require_package(backend, f"backend={backend!r}")  # before a model is read

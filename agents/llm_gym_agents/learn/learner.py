@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from llm_gym_agents import algo
-from llm_gym_agents.config import ConfigStore, ModelConfig, TrainingConfig
+from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.learn.scoring import Reference
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
@@ -43,33 +43,24 @@ class Learner:
     """Trains a language model on batches of episodes.
 
     Args:
+        config: Of the run.
         lm: Trained in place.
-        training: The ``training`` section of a config.
-        model: The ``model`` section.
-        temperature: Of the sampler.
-        max_tokens: Most tokens of an episode, for the aggregation that divides by it.
         ranks: The processes that train together. Each has its own learner of the same model, and
             all learners get the same calls.
     """
 
     def __init__(
-        self,
-        lm: PreTrainedModel,
-        training: TrainingConfig,
-        model: ModelConfig,
-        *,
-        temperature: float = 1.0,
-        max_tokens: float | None = None,
-        ranks: SingleProcess = SINGLE_PROCESS,
+        self, config: ConfigStore, lm: PreTrainedModel, ranks: SingleProcess = SINGLE_PROCESS
     ) -> None:
         self.lm, self.ranks = lm, ranks
+        training, model = config.training, config.model
         has_critic = algo.get_advantage(training.adv_estimator).needs_critic
         keep_trained_in_float32(lm)
         allow_tf32(lm.device)
         self.model = PolicyValueModel(
             lm,
             critic=model.critic if has_critic else "none",
-            temperature=temperature,
+            temperature=config.inference.temperature,
             compute_dtype=compute_dtype(model.dtype, lm.device),
         )
         without_dropout(self.model)
@@ -87,19 +78,8 @@ class Learner:
         reference: Reference | None = self.reference
         if has_reference and reference is None:
             reference = self._score_reference
-        self.ppo = PPO(self.model, training, reference, norm_length=max_tokens, ranks=ranks)
-
-    @classmethod
-    def from_config(
-        cls, config: ConfigStore, lm: PreTrainedModel, ranks: SingleProcess = SINGLE_PROCESS
-    ) -> Learner:
-        return cls(
-            lm,
-            config.training,
-            config.model,
-            temperature=config.inference.temperature,
-            max_tokens=max_episode_tokens(config),
-            ranks=ranks,
+        self.ppo = PPO(
+            self.model, training, reference, norm_length=most_tokens(config), ranks=ranks
         )
 
     @property
@@ -194,7 +174,7 @@ class Learner:
         self.ppo.stabilizers.load_state(parts["stabilizers"].values)
 
 
-def max_episode_tokens(config: ConfigStore) -> float | None:
+def most_tokens(config: ConfigStore) -> float | None:
     """Return the most tokens of an episode, if the aggregation divides by it."""
     loss = algo.get_policy_loss(config.training.policy_loss)
     if (config.training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":

@@ -43,7 +43,16 @@ def load_model(
     attn_implementation: str | None = None,
     trust_remote_code: bool = False,
 ) -> PreTrainedModel:
-    """Return the causal language model at ``path``; see ``TransformersEngine.from_pretrained``."""
+    """Return the causal language model at ``path``, a folder or a hub name.
+
+    Args:
+        path: Where the model is.
+        dtype: float32, bfloat16, float16 or auto (as saved): by default float32 on a CPU and auto
+            elsewhere.
+        device: By default cuda if there is one, else cpu.
+        attn_implementation: As in transformers, which chooses one by itself.
+        trust_remote_code: Whether to run Python code that comes with the model.
+    """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
     if dtype not in DTYPES:

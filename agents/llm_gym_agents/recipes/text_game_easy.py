@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.recipes.recipe import Recipe
+from llm_gym_agents.recipes import Recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -76,9 +76,7 @@ def text_game_easy() -> Recipe:
     )
 
 
-def prepare(
-    config: ConfigStore, hurry: bool = False
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def prepare(seed: int, hurry: bool = False) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return a small model of random weights, and its tokenizer of words.
 
     In a hurry its tokenizer has read little, to try out everything that comes after.
@@ -87,6 +85,5 @@ def prepare(
     from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 
     tokenizer = word_tokenizer(collect_vocabulary([ENV_ID], episodes=20 if hurry else 200))
-    seed = config.training.seed
     lm = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed, context_length=256)
     return lm, tokenizer

@@ -9,7 +9,7 @@ import torch
 
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import prepare_lm
-from llm_gym_agents.learn.learner import Learner, max_episode_tokens
+from llm_gym_agents.learn.learner import Learner, most_tokens
 from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.run.state import CheckpointError
 from tests.agents.learn.test_ppo import data, training
@@ -30,12 +30,12 @@ def weights(learner):
 @pytest.mark.parametrize("kl", [{}, {"kl": "reward"}])
 def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
     torch.manual_seed(0)
-    one = Learner.from_config(config(learning_rate=1e-2, **kl), tiny_model())
+    one = Learner(config(learning_rate=1e-2, **kl), tiny_model())
     one.ppo.update(data(0))
     state = pickle.loads(pickle.dumps(one.state()))
     lm = copy.deepcopy(one.lm)
     found = {}
-    other = Learner.from_config(config(learning_rate=1e-2, **kl), lm)
+    other = Learner(config(learning_rate=1e-2, **kl), lm)
     other.load_state(state)
     for learner in (one, other):
         torch.manual_seed(7)  # generators are the run's, and deal the mini-batches
@@ -49,9 +49,9 @@ def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
 
 
 def test_a_state_without_the_reference_is_refused_before_anything_changes():
-    one = Learner.from_config(config(learning_rate=1e-2), tiny_model())
+    one = Learner(config(learning_rate=1e-2), tiny_model())
     one.ppo.update(data())
-    other = Learner.from_config(config(kl="loss"), tiny_model(seed=1))
+    other = Learner(config(kl="loss"), tiny_model(seed=1))
     before = weights(other)
     with pytest.raises(CheckpointError, match="reference"):
         other.load_state(one.state())
@@ -59,7 +59,7 @@ def test_a_state_without_the_reference_is_refused_before_anything_changes():
 
 
 def test_weights_are_those_that_were_just_learned_under_names_that_engines_know():
-    learner = Learner.from_config(config(learning_rate=1e-2), tiny_model())
+    learner = Learner(config(learning_rate=1e-2), tiny_model())
     before = {name: tensor.clone() for name, tensor in served_weights(learner.lm)}
     learner.ppo.update(data())
     after = dict(served_weights(learner.lm))
@@ -70,8 +70,8 @@ def test_weights_are_those_that_were_just_learned_under_names_that_engines_know(
 def test_the_longest_episode_is_known_where_the_aggregation_divides_by_it():
     made = config(loss_agg="seq-mean-token-sum-norm")
     made.update({"inference": {"max_tokens": 7, "max_turns": 3}})
-    assert max_episode_tokens(made) == 21
-    assert max_episode_tokens(config()) is None
+    assert most_tokens(made) == 21
+    assert most_tokens(config()) is None
 
 
 def with_reference(**model):
@@ -81,7 +81,7 @@ def with_reference(**model):
     for name, value in model.items():
         setattr(made.model, name, value)
     lm = tiny_model()
-    return copy.deepcopy(lm), Learner.from_config(made, prepare_lm(made, lm))
+    return copy.deepcopy(lm), Learner(made, prepare_lm(made, lm))
 
 
 def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():

@@ -165,9 +165,9 @@ def test_another_learner_goes_on_with_every_guard_to_the_same_bits():
     guards = {"max_kl": 1e-3, "normalise_values": True, "mask_truncated_replies": True,
               "learning_rate": 1e-2}  # fmt: skip
     torch.manual_seed(0)
-    one = Learner.from_config(config(**guards), tiny_model())
+    one = Learner(config(**guards), tiny_model())
     one.ppo.update(data(0))
-    other = Learner.from_config(config(**guards), copy.deepcopy(one.lm))
+    other = Learner(config(**guards), copy.deepcopy(one.lm))
     other.load_state(pickle.loads(pickle.dumps(one.state())))
     for learner in (one, other):
         torch.manual_seed(7)

@@ -56,7 +56,7 @@ def t5():
 def test_a_model_that_is_not_scored_as_it_reads_is_refused(make):
     torch.manual_seed(0)
     with pytest.raises(ConfigError, match="Llama") as caught:
-        Learner.from_config(ConfigStore(), make().eval())
+        Learner(ConfigStore(), make().eval())
     assert "\n" not in str(caught.value)
 
 

@@ -21,7 +21,6 @@ from llm_gym_agents.engines.transformers.causal import CausalModel, score
 from llm_gym_agents.engines.transformers.decode import Decoder
 from llm_gym_agents.engines.weight_push import Bucket, weights_in
 from llm_gym_agents.engines.weight_sums import WeightSum, weight_sums
-from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.model.self_check import as_config_error, full_float32, logits_agree
 
 
@@ -72,39 +71,6 @@ class TransformersEngine(Engine):
         self._check_decoding()
         owners = (self._causal.config, getattr(model, "generation_config", None), tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners) if end_ids is None else end_ids)
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        path: str,
-        *,
-        dtype: str | None = None,
-        device: str | None = None,
-        attn_implementation: str | None = None,
-        trust_remote_code: bool = False,
-        **kwargs: Any,
-    ) -> TransformersEngine:
-        """Return an engine for a model folder or a hub name; its tokenizer is loaded, too.
-
-        Args:
-            path: Where the model is.
-            dtype: float32, bfloat16, float16 or auto (as saved): by default float32 on a CPU and
-                auto elsewhere.
-            device: By default cuda if there is one, else cpu.
-            attn_implementation: As in transformers, which chooses one by itself. Where it is
-                neither sdpa nor eager, one of these is used to generate.
-            trust_remote_code: Whether to run Python code that comes with the model.
-            **kwargs: Those of ``TransformersEngine``.
-        """
-        model = load_model(
-            path,
-            dtype=dtype,
-            device=device,
-            attn_implementation=attn_implementation,
-            trust_remote_code=trust_remote_code,
-        )
-        tokenizer = load_tokenizer(path, trust_remote_code=trust_remote_code)
-        return cls(model, tokenizer=tokenizer, **kwargs)
 
     def _check_decoding(self) -> None:
         """Raise ``ConfigError`` if two short prompts are not continued as the model reads them."""
