@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo.advantages.scan import scan_advantages
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import (
@@ -96,6 +95,40 @@ def gae_turn(
         advantages_T = standardize(advantages_T)
     dtype = result_dtype(stream.reward_T, stream.value_T)
     return Advantages(advantages_T.to(dtype), spread(returns_K, stream.turn_lengths_K).to(dtype))
+
+
+def scan_advantages(
+    *,
+    reward_T: Tensor,
+    value_T: Tensor,
+    next_values_T: Tensor,
+    terminated_T: Tensor,
+    lengths_E: Tensor,
+    gamma_T: Tensor,
+    lam_T: Tensor,
+) -> Tensor:
+    """The advantage of every token, A_t = delta_t + gamma * lam * A_{t+1}, by one loop.
+
+    TorchRL's loop steps through a grid of episodes by time. One episode of 100,000 tokens beside
+    999 short ones would be 100 million cells.
+
+    Args:
+        reward_T: Reward of each token.
+        value_T: Value before each token.
+        next_values_T: Value after each token; at an episode's end, its bootstrap.
+        terminated_T: True where the episode ended by its own rules, so that nothing follows.
+        lengths_E: Tokens of each episode.
+        gamma_T: Discount from each token to the next; a scalar tensor if it is one for all.
+        lam_T: GAE's lambda from each token to the next; likewise.
+    """
+    delta_T = reward_T + gamma_T * next_values_T * ~terminated_T - value_T
+    decay_T = (lam_T * gamma_T).expand_as(delta_T).clone()
+    decay_T[(lengths_E.cumsum(0) - 1)[lengths_E > 0]] = 0.0  # the next token is another episode's
+    found, after = [], 0.0
+    for delta, decay in zip(delta_T.flip(0).tolist(), decay_T.flip(0).tolist(), strict=True):
+        after = delta + after * decay
+        found.append(after)
+    return torch.tensor(found[::-1], dtype=reward_T.dtype, device=reward_T.device)
 
 
 def step_factor(stream: TokenStream, factor: float, discount: Discount) -> Tensor:

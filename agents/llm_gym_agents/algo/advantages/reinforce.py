@@ -11,8 +11,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from llm_gym_agents.algo.advantages.gae import Discount, check_fraction, step_factor
-from llm_gym_agents.algo.advantages.scan import scan_advantages
+from llm_gym_agents.algo.advantages.gae import (
+    Discount,
+    check_fraction,
+    scan_advantages,
+    step_factor,
+)
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import result_dtype, standardize, widen

@@ -10,7 +10,6 @@ from torchrl.objectives.value import GAE
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import StreamError, TokenStream, gae, gae_turn
-from llm_gym_agents.algo.advantages import scan
 from tests.agents.algo import reference
 from tests.agents.algo.strategies import FRACTIONS, examples, streams
 from tests.agents.work import TensorWork
@@ -48,25 +47,6 @@ def test_matches_a_loop_over_each_episode(
     expected_T = slow_gae(stream, gamma, lam, discount)
     torch.testing.assert_close(advantages_T, expected_T, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(returns_T, expected_T + stream.value_T, rtol=1e-10, atol=1e-10)
-
-
-@examples
-@given(streams(max_length=200), FRACTIONS, FRACTIONS, st.sampled_from([1, 2, 3, 16, 64]))
-def test_cutting_episodes_into_blocks_changes_nothing(
-    stream: TokenStream, gamma: float, lam: float, length: int
-) -> None:
-    whole = gae(stream, gamma=gamma, lam=lam, whiten=False)
-    calls = [length]
-    with pytest.MonkeyPatch.context() as patch:
-        # Only the outermost scan is forced: blocks of one token would recurse for ever.
-        plan = scan.block_length
-        patch.setattr(
-            scan,
-            "block_length",
-            lambda lengths: calls.pop() if calls and lengths.max() > length else plan(lengths),
-        )
-        blocks = gae(stream, gamma=gamma, lam=lam, whiten=False)
-    torch.testing.assert_close(blocks, whole, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("gamma", "lam"), [(0.99, 0.95), (1.0, 1.0), (0.9, 0.0), (0.0, 0.5)])
@@ -199,17 +179,8 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_work_is_linear_whatever_the_lengths(name: str) -> None:
-    lengths_E = SHAPES[name]
-    length = scan.block_length(lengths_E)
-    blocks_E = (lengths_E + length - 1) // length
-    assert int(blocks_E.sum()) * length <= 1.1 * int(lengths_E.sum())
-    assert length + int(blocks_E.max()) <= 2100
-
-
-@pytest.mark.parametrize("name", SHAPES)
 def test_a_million_tokens_are_read_a_few_times_by_few_operations(name: str) -> None:
-    """A loop over tokens would need a million operations."""
+    """A loop over tensors of one token would need a million operations."""
     stream = TokenStream(
         reward_T=torch.ones(1_000_000), value_T=torch.zeros(1_000_000), lengths_E=SHAPES[name]
     )
