@@ -12,9 +12,11 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
@@ -50,7 +52,8 @@ class PPOTrainer:
     Args:
         config: Every setting of the run.
         environment: What is played: an id, a spec, a class, a function that makes one, an
-            environment (``BaseEnvironment`` included). None takes ``config.environment.env_id``.
+            environment (``BaseEnvironment`` included). None takes ``config.environment.env_id``, or
+            ``config.environment.mix`` of several.
         reward_fn: ``(trajectory)`` or ``(trajectory, environment)``, sync or async: the reward of
             an episode, instead of the environment's own or added to it (``reward_mode``).
         dataset: Prompts with answers to train on instead of an environment.
@@ -79,6 +82,8 @@ class PPOTrainer:
         # A copy that ``fit`` completes; the run's folder gets this one.
         self.config = config = copy.deepcopy(config)
         self.reward_fn, self.callbacks = reward_fn, _list_callbacks(callbacks)
+        if val_dataset is not None and config.environment.mix:
+            raise ConfigError("environment.mix is evaluated on itself, got a val_dataset too")
         self.environment = training_env(config, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
@@ -309,13 +314,20 @@ class PPOTrainer:
             folder=self.folder,
             sampler=self.sampler,
             learner=self.learner,
-            make_env=lambda: build_one_env(self.config, self.environment),
+            make_envs=self._make_envs(),
+            mix=self.config.environment.mix,
             evaluate=self.evaluate,
             publish=lambda: self.publisher.publish(self.publisher.version),
             embedded=self._embedded,
             say=say,
             tick=tick,
         )
+
+    def _make_envs(self) -> dict[str, Callable[[], gym.Env[str, str]]]:
+        """Return what makes each environment of the run, by id; one that is not a mix has ""."""
+        mix = self.config.environment.mix
+        each = {env_id: env_id for env_id in mix} or {"": self.environment}
+        return {env_id: partial(build_one_env, self.config, env) for env_id, env in each.items()}
 
     # --- evaluation ----------------------------------------------------------------------
 

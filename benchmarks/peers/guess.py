@@ -43,7 +43,7 @@ def config(seed: int) -> ConfigStore:
 
 def start(folder: Path, seed: int) -> dict[str, Any]:
     """Leave the model that both sides begin with in ``folder``."""
-    tokenizer = tiny_tokenizer(ENV_ID, ENV_KWARGS)
+    tokenizer = tiny_tokenizer({ENV_ID: ENV_KWARGS})
     lm = tiny_llama(tokenizer, hidden_size=WIDTH, spread=WIDTH**-0.5, seed=seed, context_length=256)
     made = config(seed)
     made.warm_start.player, made.warm_start.steps = "random", 250

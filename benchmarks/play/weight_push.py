@@ -46,7 +46,7 @@ def train(args: argparse.Namespace, folder: str) -> tuple[PPOTrainer, dict[str, 
     config.model.dtype, config.checkpoint.output_dir = args.dtype, folder
     start = perf_counter()
     if args.model is None:
-        tokenizer = tiny_tokenizer(ENV, {})
+        tokenizer = tiny_tokenizer({ENV: {}})
         trainer = PPOTrainer(config, model=tiny_llama(tokenizer, heads=2), tokenizer=tokenizer)
     else:
         config.model.model_name = args.model

@@ -31,6 +31,8 @@ class Beginning(NamedTuple):
     info: Mapping[str, Any]
     instance_id: str | None = None
     system_prompt: str = ""
+    env: Mapping[str, Any] | None = None
+    """From ``describe_env``, where each episode may have an environment of its own."""
 
 
 def begin(
@@ -38,7 +40,14 @@ def begin(
 ) -> Beginning:
     """Reset ``env`` and return how the episode begins."""
     observation, info = env.reset(seed=seed, options=options)
-    return Beginning(observation, info, _instance(env), find_system_prompt(env, info))
+    played = find_attribute(env, "episode_env")
+    return Beginning(
+        observation,
+        info,
+        _instance(env),
+        find_system_prompt(env, info),
+        played if isinstance(played, Mapping) else None,
+    )
 
 
 def describe_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
@@ -92,6 +101,7 @@ def open_record(
         seed: That it was reset with.
         options: Those that it was reset with.
     """
+    env = beginning.env or env
     observation = _text(beginning.observation, env)
     messages = [{"role": "user", "content": observation}]
     if beginning.system_prompt:

@@ -9,6 +9,7 @@ Shapes: T sampled tokens of all episodes, E episodes, K turns of all episodes.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,6 +84,16 @@ class TokenStream:
     def scores_E(self) -> Tensor:
         """The undiscounted sum of each episode's rewards, in float64."""
         return segment_sum(widen(self.reward_T), self.lengths_E)
+
+    def where(self, kept_E: Tensor) -> TokenStream:
+        """The stream of some of the episodes."""
+        kept_T = self.on_tokens(kept_E)
+        fields = {
+            each.name: None if (own := getattr(self, each.name)) is None else own[kept]
+            for each in dataclasses.fields(self)
+            for kept in (kept_T if each.name.endswith("_T") else kept_E,)
+        }
+        return TokenStream(**fields)
 
     def on_tokens(self, values_E: Tensor) -> Tensor:
         """Each episode's value on every one of its tokens."""

@@ -33,10 +33,12 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     path, config = find_model(options.model, options.env, options.modules)
     if path != options.model or config != ConfigStore():  # of a run: as it was trained
-        env = None if options.suite is not None else config.environment.env_id
+        of_suite = options.suite is not None or bool(config.environment.mix)
+        env = None if of_suite else config.environment.env_id
         parser.set_defaults(env=env, **as_trained(config))
         options = parser.parse_args(argv)
-    names = chosen(options)
+    mix = [] if options.env or options.suite is not None else list(config.environment.mix)
+    names = mix or chosen(options)
     import_modules(options)
     given = {name: played_with(config, name) | settings(options.set) for name in names}
     for name in names:  # known to be there before a model is loaded

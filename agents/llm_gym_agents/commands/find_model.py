@@ -69,11 +69,13 @@ def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> Conf
 
 def _chosen_by_folder(config: ConfigStore, env: str | None, modules: Sequence[str]) -> str:
     """Return what code the folder would have run by its environment, or nothing."""
-    if env not in (None, config.environment.env_id):
+    if env not in (None, *config.environment.env_ids):
         return ""  # nothing of the folder's environment is used
     used = ConfigStore()  # of its model and its engine only the weights are
-    used.environment.env_id = config.environment.env_id
-    used.environment.env_kwargs = config.environment.env_kwargs
+    settings = config.environment
+    used.environment.env_kwargs = settings.env_kwargs if env is None else settings.kwargs_of(env)
+    used.environment.mix = settings.mix if env is None else {}
+    used.environment.env_id = env or settings.env_id
     return untrusted(used, modules, env)
 
 
@@ -93,7 +95,7 @@ def as_trained(config: ConfigStore) -> dict[str, Any]:
 
 def played_with(config: ConfigStore, env: str | None) -> dict[str, Any]:
     """Return the settings that ``env`` was trained with, rewards apart; none for another."""
-    if env != config.environment.env_id:
+    if env is None or env not in config.environment.env_ids:
         return {}
-    kwargs = config.environment.env_kwargs
+    kwargs = config.environment.kwargs_of(env)
     return {name: kwargs[name] for name in kwargs if name not in REWARDED}

@@ -30,7 +30,7 @@ def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
     """Set what the user did not set, and return what every such setting became."""
     # Of a dictionary, the command line names it, and not what is in it.
     own = named(config.diff())
-    with explain_failures(str(config.environment.env_id)):
+    with explain_failures(str(config.environment.label)):
         seen = profile_task(config)
     return apply_defaults(config, seen, chosen | own)
 
@@ -106,7 +106,7 @@ def _takes(config: ConfigStore) -> str:
     if config.model.is_embedded:
         model = "no model, it makes a small one"
     episodes = training.iterations * training.batch_size
-    return f"{model}; at most {episodes:,} episodes of {config.environment.env_id}"
+    return f"{model}; at most {episodes:,} episodes of {config.environment.label}"
 
 
 def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
@@ -123,7 +123,7 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
     lines = [
         *choice_lines(choices),
         f"model        {config.model.model_name}{weights}",
-        f"environment  {config.environment.env_id}, at most {turns} turns",
+        f"environment  {_shares(config)}, at most {turns} turns",
         f"batch        {training.batch_size} episodes, {steps} optimizer steps from each",
         f"tokens       at most {most:,} sampled in an iteration",
         f"run          {iterations} iterations, {iterations * training.batch_size:,} episodes",
@@ -134,6 +134,13 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
         "nothing was started",
     ]
     say("\n".join(lines))
+
+
+def _shares(config: ConfigStore) -> str:
+    """Return what is played, of a mix with its share of the episodes."""
+    mix = config.environment.mix
+    shares = (f"{weight / sum(mix.values()):.1%} {env_id}" for env_id, weight in mix.items())
+    return ", ".join(shares) or str(config.environment.env_id)
 
 
 def resume_command(config: ConfigStore) -> str:

@@ -32,14 +32,14 @@ def main(argv: list[str]) -> int:
     from llm_gym_agents.rollouts.policy import LLMPolicy
 
     path, config = find_model(options.model, options.env, options.modules)
-    env_id = options.env or config.environment.env_id
+    env_id = options.env or next(iter(config.environment.env_ids), None)
     if env_id is None:
         is_there = Path(options.model).exists()
         why = "does not say what it plays; name an environment" if is_there else "is not there"
         raise ConfigError(f"{options.model} {why}")
     kwargs: dict[str, Any] = {"rules": "system"}
-    if env_id == config.environment.env_id:
-        kwargs |= config.environment.env_kwargs
+    if env_id in config.environment.env_ids:
+        kwargs |= config.environment.kwargs_of(env_id)
     kwargs |= settings(options.set)
     close_user_env(build(env_id, kwargs))  # known to be there before a model is loaded
     inference = config.inference

@@ -14,13 +14,15 @@ from llm_gym.evaluate.scores import published
 from llm_gym_agents.commands.curve import draw_curve
 from llm_gym_agents.commands.plan import resume_command
 from llm_gym_agents.commands.target import next_commands
-from llm_gym_agents.distributed.run_folder import WARM_START
+from llm_gym_agents.distributed.run_folder import WARM_START, imitated
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluation_metrics
+from llm_gym_agents.rollouts.mix import by_env
 from llm_gym_agents.run.diagnostics import final_diagnosis
 from llm_gym_agents.trainer import PPOTrainer
 
 _COMPARED = 3
 """Held-out episodes that are shown as they were played before and after."""
+_PLAYERS = ("random", "solver")
 _ENDS, _LONGEST = 10, 500
 """Turns of an episode shown from its beginning and its end, and characters of a text."""
 
@@ -124,15 +126,33 @@ class RunReport:
             references=_references(before),
             before=evaluation_metrics(before),
         )
+        self._say_each(before, after)
         self.say(f"\nbefore: {before}\nafter:  {after}\nrun:    {trainer.folder} ({picture.name})")
-        if (at := trainer.schedule.solver_at()) is not None:
+        if trainer.warm_start:
+            at = trainer.schedule.solver_at()
             when = f"after iteration {at}" if at else "before the first iteration"
-            self.say(f"note: the solver's moves were imitated {when}")
+            self.say(f"note: imitated {when}: {imitated(trainer.config, trainer.warm_start)}")
         for note in after.mishaps():
             self.say(f"note: {note}")
         if self._judged:
             self._say_verdict(before, after)
         self.say(next_commands(trainer.config, trainer.folder))
+
+    def _say_each(self, before: Evaluation, after: Evaluation) -> None:
+        """Show how each environment of a mix was played, beside random play and the solver."""
+        was, now = by_env(before.episodes), by_env(after.episodes)
+        if len(now) < 2:
+            return
+        self.say(f"\n{'success':<40} before   after  random  solver")
+        for env_id, episodes in now.items():
+            known = published().get(env_id, {})
+            played = [
+                Evaluation(env_id, own, 0, 0.0).success if own else None
+                for own in (was.get(env_id), episodes)
+            ]
+            told = [*played, *(known[who].success if who in known else None for who in _PLAYERS)]
+            row = "".join(f"{'' if one is None else f'{one:.0%}':>8}" for one in told)
+            self.say(f"{env_id:<39}{row}")
 
     def _go_on(self) -> str:
         return f"go on with: {resume_command(self._trainer.config)}"
@@ -179,4 +199,4 @@ def _line(text: str) -> str:
 
 def _references(result: Evaluation) -> Mapping[str, float]:
     row = published().get(result.env_id or "", {})
-    return {player: row[player].success for player in ("random", "solver") if player in row}
+    return {player: row[player].success for player in _PLAYERS if player in row}

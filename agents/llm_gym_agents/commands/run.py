@@ -101,8 +101,8 @@ def warm_start_only(config: ConfigStore) -> int:
             save_lm(out, trainer.learner.lm, trainer.tokenizer)
         finally:
             trainer.cleanup()
-    env_id = config.environment.env_id
-    write(f"{out}  (train it with: llm-gym train {env_id} --model {out})")
+    what = config.environment.env_id or "..."
+    write(f"{out}  (train it with: llm-gym train {what} --model {out})")
     return 0
 
 

@@ -11,10 +11,30 @@ from pathlib import Path
 import gymnasium as gym
 
 from llm_gym.cli.common import build
+from llm_gym.core.errors import ConfigError
+from llm_gym.evaluate.scores import published
+from llm_gym.registry.suite import ENVS
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.files import named, read_config
 from llm_gym_agents.recipes import Recipe, find_recipe
+
+
+def suite_mix(parts: Sequence[str]) -> dict[str, float]:
+    """Return the environments of the suite that have a solver and one of ``parts`` in their id."""
+    ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
+    mix = {env_id: 1.0 for env_id in ids if "solver" in published().get(env_id, {})}
+    if not mix:
+        raise ConfigError(f"no environment with a solver has {' or '.join(parts)} in its id")
+    return mix
+
+
+def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
+    """Return what trains on a part of the suite, and which settings it chose."""
+    config, name = ConfigStore(), "-".join(["suite", *parts]).lower()
+    config.environment.mix = suite_mix(parts)
+    about = f"Training on {config.environment.label}."
+    return Recipe(name=name, about=about, config=config), {"environment.mix"}
 
 
 def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | None]:
@@ -29,7 +49,7 @@ def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | Non
     else:
         config, name = ConfigStore(), re.split("[/:]", target)[-1]
         config.environment.env_id = _with_module(target, modules)
-    about = f"Training on {config.environment.env_id or target}."
+    about = f"Training on {config.environment.label or target}."
     return Recipe(name=name, about=about, config=config), chosen
 
 
@@ -49,10 +69,10 @@ def flags(argv: Sequence[str]) -> set[str]:
 
 
 def try_env(config: ConfigStore) -> None:
-    """Build the environment once: a setting that it does not know is a sentence, and no trace."""
+    """Build each environment once: a setting that it does not know is a sentence, and no trace."""
     settings = config.environment
-    if settings.env_id is not None:
-        close_user_env(build(settings.env_id, settings.env_kwargs))
+    for env_id in settings.env_ids:
+        close_user_env(build(env_id, settings.kwargs_of(env_id)))
 
 
 def shrink(config: ConfigStore) -> None:
@@ -81,9 +101,10 @@ def unused_folder(folder: Path) -> Path:
 
 def next_commands(config: ConfigStore, folder: Path) -> str:
     """Return what one would do after a run."""
-    env, place = config.environment.env_id, shlex.quote(str(folder))
-    what = "" if env is None else f" {shlex.quote(env)}"
-    commands = (f"play{what} --model {place}", f"eval{what} --model {place}", f"view {place}")
+    settings, place = config.environment, shlex.quote(str(folder))
+    game = "".join(f" {shlex.quote(env_id)}" for env_id in settings.env_ids[:1])
+    what = "" if settings.mix else game
+    commands = (f"play{game} --model {place}", f"eval{what} --model {place}", f"view {place}")
     return "next:" + "".join(f"\n  llm-gym {each}" for each in commands)
 
 

@@ -39,7 +39,9 @@ _EPILOG = (
 def main(argv: list[str]) -> int:
     """Train by recipe, by environment or by config file."""
     options, rest = _parser().parse_known_args(argv)
-    if options.target is None and not options.help_settings:
+    if options.target is not None and options.suite is not None:
+        raise ConfigError(f"name a target or a --suite, got {options.target!r} and a suite")
+    if options.target is None and options.suite is None and not options.help_settings:
         from llm_gym_agents.commands.plan import list_recipes
 
         list_recipes()
@@ -81,14 +83,25 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.target import find_target, flags, try_env, unused_folder
+    from llm_gym_agents.commands.target import (
+        find_suite,
+        find_target,
+        flags,
+        try_env,
+        unused_folder,
+    )
     from llm_gym_agents.config import ConfigStore, parse_args
     from llm_gym_agents.config.files import named, read_config
     from llm_gym_agents.config.trust import named_code
 
-    if options.target is None:
+    if options.target is None and options.suite is None:
         parse_args(["--help"])
-    recipe, chosen = find_target(options.target, options.modules)
+    recipe: Recipe
+    chosen: set[str] | None
+    if options.suite is not None:
+        recipe, chosen = find_suite(options.suite or [""])
+    else:
+        recipe, chosen = find_target(options.target, options.modules)
     config = recipe.config
     if options.config:
         config.update(ConfigStore.load(options.config).diff())
@@ -102,7 +115,7 @@ def _read_settings(
     config = parse_args(["--help"] if options.help_settings else rest, config)
     if named_code(config):
         sys.path.insert(0, "")  # as for ``--import``: modules beside the user are found
-    if config.environment.env_id is None:
+    if not config.environment.env_ids:
         raise ConfigError(f"{options.target} must name what is played, as environment.env_id")
     try_env(config)
     return recipe, config, None if chosen is None else chosen | flags(rest)
@@ -216,6 +229,12 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "target", nargs="?", help=f"an id, a config file or a recipe ({', '.join(NAMES)})"
+    )
+    parser.add_argument(
+        "--suite",
+        nargs="*",
+        metavar="PART",
+        help="train on all games with PART in their id at once (--suite easy), or on all games",
     )
     parser.add_argument("--model", help="a model folder or hub name (default: a tiny one is made)")
     parser.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/NAME)")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ ITERATIONS, EVALUATED = 5, 100
 """Iterations of an epoch, and episodes of the evaluation after it."""
 MEASURED_WEIGHTS = 135_000_000
 """Of the model that rates were measured on. Published rates of larger ones fall with their size."""
+SHARED = 5
+"""Environments of a mix that share the warm start of one."""
 CHOSEN = "chosen by you"
 DEFAULT = "by default"
 
@@ -146,9 +149,25 @@ def _penalty(profile: TaskProfile) -> float:
 
 
 def _batch(profile: TaskProfile) -> int:
-    """1,600 turns, 16 to 256 episodes."""
-    wanted = DECISIONS / max(profile.episode_turns, 1.0)
+    """1,600 turns, 16 to 256 episodes; 8 of each environment of a mix."""
+    # The largest power of 2 below 16 times something is the smallest from 8 times it on.
+    wanted = max(DECISIONS / max(profile.episode_turns, 1.0), 16 * len(profile.members) - 1)
     return next(size for size in (256, 128, 64, 32, 16) if size <= wanted or size == 16)
+
+
+def _given_batch(profile: TaskProfile) -> int:
+    """128, or 256 for a mix of more than 16."""
+    return 256 if len(profile.members) > 16 else 128
+
+
+def _given_mini_batch(profile: TaskProfile) -> int:
+    """A quarter of the batch."""
+    return _given_batch(profile) // 4
+
+
+def _evaluated(profile: TaskProfile) -> int:
+    """100, or 8 of each environment of a mix."""
+    return max(EVALUATED, 8 * len(profile.members))
 
 
 def _mini_batch(profile: TaskProfile) -> int:
@@ -162,9 +181,10 @@ def _discount(profile: TaskProfile) -> float:
 
 
 def _epochs(profile: TaskProfile) -> int:
-    """About 180 CPU seconds, 6 to 72 epochs."""
-    took = iteration_seconds(profile, _batch(profile), EVALUATED / ITERATIONS)
-    return min(72, max(6, round(SECONDS / (ITERATIONS * took))))
+    """About 180 CPU seconds for each environment, 6 to 72 epochs."""
+    seconds = SECONDS * max(1, len(profile.members))
+    took = iteration_seconds(profile, _batch(profile), _evaluated(profile) / ITERATIONS)
+    return min(72, max(6, round(seconds / (ITERATIONS * took))))
 
 
 def _kwarg(name: str) -> str:
@@ -212,11 +232,11 @@ RULES: tuple[Rule, ...] = (
     # --- learning -------------------------------------------------------------------------
     Rule("training.batch_size", _batch, _embedded,
          "embedded model", "short episodes tell less, so there are more of them"),
-    Rule("training.batch_size", 128, _given,
+    Rule("training.batch_size", _given_batch, _given,
          "a given model", "a 0/1 reward needs many episodes to show a difference"),
     Rule("inference.num_envs", _batch, _embedded,
          "embedded model", "a whole batch is played side by side"),
-    Rule("inference.num_envs", 128, _given,
+    Rule("inference.num_envs", _given_batch, _given,
          "a given model", "a whole batch is played side by side"),
     Rule("training.group_size", 8, _groups,
          "an estimator that compares episodes", "fewer of one start seldom differ"),
@@ -224,7 +244,8 @@ RULES: tuple[Rule, ...] = (
          "such an estimator, shaped rewards", "they add up to 0: whole episodes do not show them"),
     Rule("training.mini_batch_size", _mini_batch, _embedded,
          "embedded model", "four steps from a batch"),
-    Rule("training.mini_batch_size", 32, _given, "a given model", "four steps from a batch"),
+    Rule("training.mini_batch_size", _given_mini_batch, _given,
+         "a given model", "four steps from a batch"),
     Rule("training.ppo_epochs", 2, _embedded, "embedded model", "playing costs as much"),
     Rule("training.ppo_epochs", 1, _given, "a given model", "a second pass drifts off policy"),
     Rule("training.learning_rate", 1e-3, _embedded, "embedded model", "0.1M weights"),
@@ -262,7 +283,7 @@ RULES: tuple[Rule, ...] = (
     Rule("environment.eval_split", "test", lambda s: s.has_splits,
          "the game can keep instances unseen", "success on what was not trained on"),
     Rule("environment.eval_interval", ITERATIONS, _always, "any", "often enough to keep the best"),
-    Rule("environment.eval_episodes", EVALUATED, _always, "any", "an interval of 10 points"),
+    Rule("environment.eval_episodes", _evaluated, _always, "any", "an interval of 10 points"),
     Rule("environment.stop_at_success", 0.94, _always,
          "any", "little is left to learn: 99 of 100 episodes are surely above"),
 )  # fmt: skip
@@ -280,8 +301,15 @@ def apply_defaults(
             ``environment.env_kwargs.shaping``.
     """
     made: dict[str, Choice] = {}
+    if profile.members:
+        config.environment.env_kwargs = {
+            **config.environment.env_kwargs,
+            **{each: _own_kwargs(config, each, profile, chosen) for each in profile.members},
+        }
+        made[ENV_KWARGS] = Choice(ENV_KWARGS, "by id", DEFAULT, "what each would get alone")
     for rule in RULES:
-        if rule.setting in made or not rule.when(profile):
+        of_member = profile.members and rule.setting.startswith(ENV_KWARGS)
+        if rule.setting in made or of_member or not rule.when(profile):
             continue
         if rule.setting in chosen:
             own = get_setting(config, rule.setting)
@@ -291,7 +319,24 @@ def apply_defaults(
         _set(config, rule.setting, value)
         made[rule.setting] = Choice(rule.setting, value, DEFAULT, rule.reason)
     _fit(config, made, chosen)
+    for name in ("warm_start.turns", "warm_start.steps"):
+        if len(profile.members) > SHARED and name not in chosen:
+            value = get_setting(config, name) * len(profile.members) // SHARED
+            _set(config, name, value)
+            made[name] = Choice(name, value, DEFAULT, f"as for one, for each {SHARED} of the mix")
     return list(made.values())
+
+
+def _own_kwargs(
+    config: ConfigStore, env_id: str, profile: TaskProfile, chosen: Collection[str]
+) -> dict[str, Any]:
+    """Return the settings of one environment of a mix, as if it were trained alone."""
+    alone = copy.deepcopy(config)
+    alone.environment.env_kwargs = own = config.environment.kwargs_of(env_id)
+    alone.environment.mix, alone.environment.env_id = {}, env_id
+    set_by_user = {*chosen, *(_kwarg(name) for name in own)}
+    apply_defaults(alone, profile.members[env_id], set_by_user)
+    return alone.environment.env_kwargs
 
 
 def _fit(config: ConfigStore, made: dict[str, Choice], chosen: Collection[str]) -> None:

@@ -7,8 +7,9 @@ moves and episodes are.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import gymnasium as gym
@@ -67,6 +68,8 @@ class TaskProfile:
     """Whether it can compare their turns instead (``credit``)."""
     by_spread: bool = True
     """Whether it divides by how far they, or its advantages, differ."""
+    members: Mapping[str, TaskProfile] = field(default_factory=dict)
+    """The environments of a mix, by id; none for a single one."""
 
 
 def profile_task(config: ConfigStore) -> TaskProfile:
@@ -109,16 +112,39 @@ def _of_task(config: ConfigStore) -> TaskProfile:
         kind = "lora"
     elif model.is_embedded:
         kind = "embedded"
-    if config.environment.env_id is None:
-        return TaskProfile(model=kind, env="other")
-    # Rules in the first observation would count as words that are read.
-    env = make_text(
-        config.environment.env_id, **{"rules": "system"} | config.environment.env_kwargs
+    settings, found = config.environment, {}
+    for env_id in settings.env_ids:
+        # Rules in the first observation would count as words that are read.
+        env = make_text(env_id, **{"rules": "system"} | settings.kwargs_of(env_id))
+        try:
+            found[env_id] = _of(env, kind)
+        finally:
+            close_user_env(env)
+    if settings.mix:
+        return _of_mix(found, settings.mix)
+    return next(iter(found.values()), TaskProfile(model=kind, env="other"))
+
+
+def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskProfile:
+    """Return one profile of several environments: their widest needs and their mean lengths."""
+    each, kinds = list(found.values()), {one.env for one in found.values()}
+    turns = [one.turns for one in each]
+    share = {env_id: weight / sum(mix.values()) for env_id, weight in mix.items()}
+    kind = next(one for one in ("other", "as_text", "suite") if one in kinds)
+    return replace(
+        each[0],
+        env=kind,
+        is_markov=all(one.is_markov for one in each),
+        has_potential=any(one.has_potential for one in each),
+        has_splits=any(one.has_splits for one in each),
+        move_words=max(one.move_words for one in each) * all(one.move_words for one in each),
+        move_chars=max(one.move_chars for one in each) * all(one.move_chars for one in each),
+        turns=None if None in turns else max(filter(None, turns)),
+        episode_turns=sum(found[one].episode_turns * share[one] for one in found),
+        episode_words=sum(found[one].episode_words * share[one] for one in found),
+        worst_reward=min(one.worst_reward for one in each),
+        members=found,
     )
-    try:
-        return _of(env, kind)
-    finally:
-        close_user_env(env)
 
 
 def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> TaskProfile:

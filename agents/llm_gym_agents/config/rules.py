@@ -116,6 +116,17 @@ def _play(config: ConfigStore) -> Iterator[str]:
         )
 
 
+def _mix(config: ConfigStore) -> Iterator[str]:
+    settings = config.environment
+    if settings.mix and settings.env_id not in (None, *settings.mix):
+        yield (
+            f"environment.env_id must be None or an id of environment.mix, got {settings.env_id!r}"
+        )
+    for env_id in settings.mix:
+        if not isinstance(own := settings.env_kwargs.get(env_id, {}), dict):
+            yield f"environment.env_kwargs.{env_id} must be a dictionary of settings, got {own!r}"
+
+
 def _warm_start(config: ConfigStore) -> Iterator[str]:
     settings = config.warm_start
     if settings.player == "file" and settings.file is None:
@@ -141,6 +152,7 @@ _RULES: tuple[Callable[[ConfigStore], Iterator[str]], ...] = (
     _own_settings,
     _losses,
     _play,
+    _mix,
     _warm_start,
     _ray,
 )

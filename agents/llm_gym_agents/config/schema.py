@@ -32,6 +32,7 @@ from llm_gym_agents.config.value_types import (
     Fraction,
     JSONDict,
     Loss,
+    Mix,
     Split,
     Text,
 )
@@ -318,8 +319,10 @@ class EnvConfig(Section):
 
     env_id: Text | None = None
     """Registered id, such as llm_gym/TextGameEasy-v0."""
+    mix: Mix = {}
+    """Several environments in place of env_id, each with its weight: the share of its episodes."""
     env_kwargs: JSONDict = {}
-    """Settings of the environment."""
+    """Settings of the environment; with mix those of all, and under an id those of that one."""
     max_steps: PositiveInt = 10
     """Steps after which an episode of a BaseEnvironment is over."""
     workers: NonNegativeInt = 0
@@ -337,6 +340,24 @@ class EnvConfig(Section):
     stop_at_success: Fraction | None = None
     """End the run once the lower end of an evaluation's 95 % interval reaches this success; None
     for the full length."""
+
+    @property
+    def env_ids(self) -> list[str]:
+        """What is played, by id."""
+        return list(self.mix) or [self.env_id] * (self.env_id is not None)
+
+    @property
+    def label(self) -> str | None:
+        """What is played, in words."""
+        named = next(iter(self.env_ids), None)
+        return f"{len(self.mix)} environments" if len(self.mix) > 1 else named
+
+    def kwargs_of(self, env_id: str) -> dict[str, Any]:
+        """Return the settings of one environment."""
+        if env_id not in self.mix:
+            return self.env_kwargs
+        shared = {name: each for name, each in self.env_kwargs.items() if name not in self.mix}
+        return shared | self.env_kwargs.get(env_id, {})
 
     def __getattr__(self, name: str) -> Any:
         # A BaseEnvironment is given this section as its config, and looks in it for parameters

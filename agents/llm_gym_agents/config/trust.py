@@ -51,6 +51,7 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
     "training.loss_settings": _any,
     "checkpoint.output_dir": _any,  # the folder that the user names is taken instead
     "environment.env_id": _any,  # judged with its settings
+    "environment.mix": _any,
     "environment.env_kwargs": _any,
     "environment.workers": _at_most(64),
     "ray.num_actors": _at_most(64),
@@ -90,17 +91,17 @@ def named_code(config: ConfigStore) -> dict[str, str]:
 def _environment(config: ConfigStore, imported: Collection[str], env: str | None) -> str:
     from llm_gym.episodes.replay import risky_env, risky_setting
 
-    env_id, kwargs = config.environment.env_id, config.environment.env_kwargs
-    if env_id is None:
-        return ""
-    module, colon, _ = env_id.rpartition(":")
-    if env_id == env or (colon and module in imported):
-        found = risky_setting(kwargs)
-        return f"environment.env_kwargs has {found}" if found else ""
-    if colon:
-        return f"environment.env_id imports the module {module!r:.60}"
-    found = risky_env(env_id, kwargs)
-    return f"of environment, {found}" if found else ""
+    for env_id in config.environment.env_ids:
+        kwargs = config.environment.kwargs_of(env_id)
+        module, colon, _ = env_id.rpartition(":")
+        if env_id == env or (colon and module in imported):
+            if found := risky_setting(kwargs):
+                return f"environment.env_kwargs has {found}"
+        elif colon:
+            return f"environment.env_id imports the module {module!r:.60}"
+        elif found := risky_env(env_id, kwargs):
+            return f"of environment, {found}"
+    return ""
 
 
 def _is_plain(value: Any, kind: Any) -> bool:

@@ -84,7 +84,7 @@ def _switches(config: ConfigStore) -> Iterator[_Unused]:
         yield _Unused(("model.lora_alpha",), "model.lora_rank=0")
     if config.inference.max_turns is None:
         yield _Unused(("inference.bootstrap_at_turn_limit",), "inference.max_turns=None")
-    if environment.env_id is not None:
+    if environment.env_ids:
         yield _Unused(("environment.max_steps",), "an environment that has rules of its own")
     if not environment.eval_interval:
         every = ("eval_episodes", "eval_split", "stop_at_success")

@@ -43,6 +43,14 @@ def _json(value: Any) -> Any:
     return copied
 
 
+def _mix(value: dict[str, Any]) -> dict[str, float]:
+    """Return the weights of environments as floats; NaN and infinity are no JSON values."""
+    for env_id, weight in value.items():
+        is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        _need(bool(env_id.strip()) and is_number and weight > 0, "ids with weights above 0")
+    return {env_id: float(weight) for env_id, weight in value.items()}
+
+
 # Copies of the names in ``algo``, which needs torch; a test holds them equal.
 ESTIMATORS = (
     *("dr_grpo", "gae", "gae_turn", "grpo", "reinforce_plus_plus"),
@@ -83,6 +91,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, AfterValidator(_text)]
 Device = Annotated[str, AfterValidator(_device)]
 JSONDict = Annotated[dict[str, Any], BeforeValidator(_json)]
+Mix = Annotated[dict[str, Any], BeforeValidator(_json), AfterValidator(_mix)]
 Split = Literal["train", "dev", "test"]
 # A copy of ``algo.AGGREGATIONS``, which needs torch; a test holds them equal.
 Aggregation = Literal[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from llm_gym_agents.model.load import (
 )
 from llm_gym_agents.model.precision import compute_dtype, keep_trained_in_float32, without_dropout
 from llm_gym_agents.model.weights import is_sharded
+from llm_gym_agents.rollouts.mix import MixedEnv
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
@@ -61,7 +62,7 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
     if limit is not None:
         wrappers.append(lambda made: EpisodeLimits(made, max_turns=limit))
     source, settings = _source(config, env)
-    return TextEnvPool(
+    pool = TextEnvPool(
         source,
         rows,
         workers=min(config.environment.workers, rows),
@@ -69,6 +70,9 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
         wrappers=wrappers,
         **settings,
     )
+    if config.environment.mix:
+        pool.env_id = config.environment.label
+    return pool
 
 
 def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
@@ -84,7 +88,7 @@ def _source(config: ConfigStore, env: EnvSource) -> tuple[EnvSource, dict[str, A
     if isinstance(env, type) and issubclass(env, BaseEnvironment):
         # Its config is the environment section, where it finds max_steps and its own settings.
         source = functools.partial(as_gym, env, config.environment)
-    return source, config.environment.env_kwargs if isinstance(source, str) else {}
+    return source, config.environment.kwargs_of(source) if isinstance(source, str) else {}
 
 
 def training_env(
@@ -93,9 +97,16 @@ def training_env(
     dataset: Any,
     collate_fn: Callable[[Any], dict[str, Any]] | None,
 ) -> EnvSource:
-    """Return what is played: the environment, the data set, or the id that the config names."""
+    """Return what is played: the environment, the data set, or what the config names."""
     if environment is not None and dataset is not None:
         raise ConfigError("pass an environment or a dataset, got both")
+    settings = config.environment
+    if settings.mix:
+        if environment is not None or dataset is not None:
+            raise ConfigError("environment.mix says what is played, so pass no other, got one")
+        _check_mix(settings.env_ids)
+        kwargs = {env_id: settings.kwargs_of(env_id) for env_id in settings.mix}
+        return functools.partial(MixedEnv, kwargs)
     if dataset is not None:
         return dataset_env(config, dataset, collate_fn)
     found = environment if environment is not None else config.environment.env_id
@@ -104,6 +115,14 @@ def training_env(
     if isinstance(found, str):
         find_spec(found)
     return found
+
+
+def _check_mix(env_ids: Iterable[str]) -> None:
+    for env_id in env_ids:
+        try:
+            find_spec(env_id)
+        except ConfigError as error:
+            raise ConfigError(f"environment.mix must have ids of environments: {error}") from error
 
 
 def dataset_env(
@@ -127,7 +146,7 @@ def build_lm(
     """Return the model that is trained, and its tokenizer."""
     settings = config.model
     if settings.is_embedded:
-        tokenizer = tokenizer or tiny_tokenizer(env, config.environment.env_kwargs)
+        tokenizer = tokenizer or _tiny_tokenizer(config, env)
         seed = config.training.seed
         lm: PreTrainedModel = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed)
         device = device_of(settings.device)
@@ -239,20 +258,34 @@ def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
     return adapted
 
 
-def tiny_tokenizer(env: EnvSource, env_kwargs: dict[str, Any]) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of the words that an environment uses, or of bytes where nobody plays."""
-    if not isinstance(env, str):
+def _tiny_tokenizer(config: ConfigStore, env: EnvSource) -> PreTrainedTokenizerBase:
+    played = config.environment.env_ids if config.environment.mix else [env]
+    if not all(isinstance(each, str) for each in played):
         return byte_tokenizer()
-    made = make_text(env, **env_kwargs)
-    try:
-        if isinstance(made.unwrapped, TextEnv):
-            if made.spec is not None:
-                return word_tokenizer(collect_vocabulary([made.spec], rules=True))
-        elif made.has_wrapper_attr("random_action"):
-            return piece_tokenizer(texts_of(made))
-    finally:
-        close_user_env(made)
-    return byte_tokenizer()
+    return tiny_tokenizer({str(each): config.environment.kwargs_of(str(each)) for each in played})
+
+
+def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBase:
+    """Return a tokenizer of the words that environments use, or of bytes where nobody plays.
+
+    Args:
+        envs: The settings of each environment, by id.
+    """
+    texts: list[str] = []
+    make_tokenizer = word_tokenizer
+    for env_id, settings in envs.items():
+        made = make_text(env_id, **settings)
+        try:
+            if isinstance(made.unwrapped, TextEnv) and made.spec is not None:
+                texts += collect_vocabulary([made.spec], rules=True)
+            elif not isinstance(made.unwrapped, TextEnv) and made.has_wrapper_attr("random_action"):
+                texts += texts_of(made)
+                make_tokenizer = piece_tokenizer  # numbers that were not seen are spelled
+            else:
+                return byte_tokenizer()
+        finally:
+            close_user_env(made)
+    return make_tokenizer(texts)
 
 
 # --- who plays ---------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def model_card(
         source: The checkpoint that the model comes from.
     """
     env, base, embedded = (
-        config.environment.env_id,
+        ", ".join(config.environment.env_ids) or None,
         config.model.model_name,
         config.model.is_embedded,
     )
@@ -155,7 +155,7 @@ def model_card(
     about = {
         "environment": f"`{env}`" if isinstance(env, str) else str(env),
         "base model": "none named: made on the spot, or passed in" if embedded else base,
-        "imitated before training": _imitated(config, warm_start),
+        "imitated before training": imitated(config, warm_start),
         "advantages": config.training.adv_estimator,
         "seed": str(config.training.seed),
         "checkpoint": source,
@@ -173,12 +173,17 @@ def model_card(
     return "\n".join(lines) + "\n"
 
 
-def _imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str:
+def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str:
+    """Return whose moves were imitated in a run."""
     if not warm_start:
         return "nobody"
-    if warm_start.get(FROM_SOLVER):
-        return "the solver of the environment"
-    return "the episodes of a file" if config.warm_start.player == "file" else "random legal moves"
+    from_file = config.warm_start.player == "file"
+    others = "the episodes of a file" if from_file else "random legal moves"
+    share = warm_start.get(FROM_SOLVER, 0.0)
+    if 0.0 < share < 1.0:
+        count = len(config.environment.mix)
+        return f"the solver in {round(share * count)} of {count} environments, {others} elsewhere"
+    return "the solver of the environment" if share else others
 
 
 def _table(rows: Sequence[Row], warm_start: Mapping[str, float]) -> str:

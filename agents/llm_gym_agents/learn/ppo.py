@@ -12,6 +12,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,8 +39,9 @@ from llm_gym_agents.learn.stabilizers import (
     Stabilizers,
     check_finite,
     check_others,
+    estimate_by_env,
     masked_token_weights,
-    signal_share,
+    step_share,
 )
 from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel
@@ -134,13 +136,13 @@ class PPO:
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
         stream = token_stream(data, reward_T, scores)
-        advantages = self.estimator(stream, **estimator_settings(self.estimator, self.config))
+        settings = estimator_settings(self.estimator, self.config)
+        advantages, signal = estimate_by_env(partial(self.estimator, **settings), data, stream)
         self.stabilizers.before_update(data, advantages)
         batch = self._batch(data, scores, advantages)
-        signal = signal_share(data, advantages.advantages_T)
         clock.note("advantage")
         used = 0.0 if critic_only else signal
-        share = min(1.0, 2.0 * used)  # of a full step
+        share = step_share(used)
         self._set_rates(rate, share)
         # Who wins nearly always need not explore.
         self.objective.set_entropy_coef(self.config.entropy_coef * share)

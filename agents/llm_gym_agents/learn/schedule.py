@@ -82,6 +82,7 @@ class Schedule:
             batch_size=settings.batch_size,
             group_size=settings.group_size,
             options=self._options(self.config.environment.train_split),
+            mix=self.config.environment.mix,
         )
 
     def tasks_ahead(self, iteration: int) -> list[EpisodeTask]:
@@ -92,8 +93,14 @@ class Schedule:
         """Return the episodes of an evaluation: the same ones every time."""
         settings = self.config.environment
         options = self._options(settings.eval_split)
-        numbers = which if isinstance(which, range) else range(which or settings.eval_episodes)
-        return held_out_tasks(numbers, options)
+        numbers = which if isinstance(which, range) else range(self._evenly(which))
+        return held_out_tasks(numbers, options, list(settings.mix))
+
+    def _evenly(self, episodes: int | None) -> int:
+        """Return a number of held-out episodes of which each environment has as many."""
+        settings = self.config.environment
+        each = max(1, len(settings.mix))
+        return -(-(episodes or settings.eval_episodes) // each) * each
 
     @property
     def reported(self) -> range:
@@ -101,7 +108,7 @@ class Schedule:
 
         They are not those of the evaluations, which choose the best weights and so are biased.
         """
-        seen = self.config.environment.eval_episodes
+        seen = self._evenly(None)
         return range(seen, 2 * seen)
 
     def _options(self, split: str | None) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ Shapes: T sampled tokens, E episodes of the batch, M episodes of an optimizer st
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ _ROUNDING = 1e-5
 """Rewards are float32: a smaller share of the largest one is no difference."""
 
 
-def signal_share(data: RolloutData, advantages_T: Tensor) -> float:
+def signal_share(data: RolloutData | algo.TokenStream, advantages_T: Tensor) -> float:
     """Return how much a batch tells: 0 if nothing differs, 1 at most.
 
     It is the spread of what episodes won over its mean: 1 up to half of the episodes won, and
@@ -120,6 +120,41 @@ def signal_share(data: RolloutData, advantages_T: Tensor) -> float:
     if float(score_E.max() - score_E.min()) <= least:
         return 0.0 if mean > least or _is_flat(reward_T[data.turn_ends_T]) else 1.0
     return min(1.0, float(won_E.std(correction=0)) / mean) if mean > least else 1.0
+
+
+def estimate_by_env(
+    estimate: Callable[[algo.TokenStream], algo.Advantages],
+    data: RolloutData,
+    stream: algo.TokenStream,
+) -> tuple[algo.Advantages, float]:
+    """Return the advantages and the signal of a batch, of a mix within each environment.
+
+    An estimator then compares and whitens what one environment paid. Whitening makes noise of an
+    environment that tells little as large as the signal of another: its advantages are scaled
+    down as the step of a batch of its own would be. The signal is the mean over episodes.
+    """
+    if data.env_E is None:
+        advantages = estimate(stream)
+        return advantages, signal_share(data, advantages.advantages_T)
+    paid = algo.TokenStream(
+        reward_T=data.reward_T, lengths_E=data.lengths_E, turn_ends_T=data.turn_ends_T
+    )
+    advantages_T = torch.zeros_like(data.sampler_log_prob_T)
+    returns_T, signal = torch.zeros_like(advantages_T), 0.0
+    for number in data.env_E.unique():
+        own_E = data.env_E == number
+        own_T = stream.on_tokens(own_E)
+        own = estimate(stream.where(own_E))
+        told = signal_share(paid.where(own_E), own.advantages_T)
+        advantages_T[own_T] = own.advantages_T.to(advantages_T.dtype) * step_share(told)
+        returns_T[own_T] = own.returns_T.to(returns_T.dtype)
+        signal += told * float(own_E.double().mean())
+    return algo.Advantages(advantages_T, returns_T), signal
+
+
+def step_share(signal: float) -> float:
+    """Return the share of a full step that a batch with this signal is worth."""
+    return min(1.0, 2.0 * signal)
 
 
 def _is_flat(values: Tensor) -> bool:

@@ -6,7 +6,9 @@ result is plain data that a checkpoint keeps, so a resumed run does not repeat i
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,12 +109,30 @@ class Decision(NamedTuple):
     """Whom to imitate, and why."""
 
     player: str
+    """In a mix the solver, if that of any environment is imitated."""
     why: str
+    players: Mapping[str, str] = {}
+    """In a mix, whom each environment is played by."""
+
+    @property
+    def solved(self) -> float:
+        """Share of the environments whose solver is imitated."""
+        played = list(self.players.values()) or [self.player]
+        return played.count("solver") / len(played)
+
+    @classmethod
+    def of_mix(cls, each: Mapping[str, Decision], why: str) -> Decision:
+        """Join the decisions for the environments of a mix."""
+        players = {env_id: one.player for env_id, one in each.items()}
+        leading = [one for one in ("solver", "random") if one in players.values()]
+        return cls(next(iter(leading), "none"), why, players)
 
     def __str__(self) -> str:
         whose = {"none": "none", "solver": "imitating the solver's moves"}
         what = whose.get(self.player, f"imitating {self.player} moves")
-        return f"warm start: {what}, because {self.why}"
+        many = Counter(self.players.values())
+        told = ", ".join(f"{who} in {count}" for who, count in sorted(many.items()))
+        return f"warm start: {what}{f' ({told})' * bool(told)}, because {self.why}"
 
 
 @dataclass(kw_only=True)
@@ -127,7 +147,8 @@ class WarmStart:
         folder: The losses are written here.
         sampler: Plays the probe.
         learner: Its model is trained.
-        make_env: Makes an environment as the run plays it.
+        make_envs: Make each environment as the run plays it, by id.
+        mix: Weights of these; none for a single one.
         evaluate: Plays so many held-out episodes with the current weights.
         publish: Sends new weights to the engine.
         embedded: Whether the model is the built-in one, with random weights.
@@ -142,12 +163,13 @@ class WarmStart:
     folder: Path
     sampler: Player
     learner: Learner
-    make_env: Callable[[], gym.Env[str, str]]
+    make_envs: Mapping[str, Callable[[], gym.Env[str, str]]]
     evaluate: Callable[[int], Evaluation]
     publish: Callable[[], object]
     embedded: bool
     say: Callable[[str], None]
     tick: Callable[[str], None] = lambda text: None
+    mix: Mapping[str, float] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
 
     def run(self) -> dict[str, float]:
@@ -158,12 +180,16 @@ class WarmStart:
 
     def run_second(self, why: str) -> dict[str, float]:
         """Imitate the solver after all; return metrics, empty where the environment has none."""
-        env = self.make_env()
-        try:
-            found = has_solver(env)
-        finally:
-            close_user_env(env)
-        return self._imitate(Decision("solver", why)) if found else {}
+
+        def solver_or_random(make: Callable[[], gym.Env[str, str]]) -> Decision:
+            env = make()
+            try:
+                return Decision("solver" if has_solver(env) else "random", why)
+            finally:
+                close_user_env(env)
+
+        found = self._for_each(solver_or_random, why)
+        return self._imitate(found) if found.player == "solver" else {}
 
     def _imitate(self, decision: Decision) -> dict[str, float]:
         """Imitate whom it was decided for; return metrics, empty for nobody."""
@@ -172,7 +198,7 @@ class WarmStart:
             return {}
         start = time.perf_counter()
         before = self._measure()
-        turns, after = self._rounds(decision.player, before)
+        turns, after = self._rounds(decision, before)
         write_losses(self.folder, self.losses)
         self.say(
             f"warm start: {turns:,} moves, {len(self.losses)} steps, loss {self.losses[0]:.2f} to "
@@ -181,7 +207,7 @@ class WarmStart:
             f"({time.perf_counter() - start:.0f} s)"
         )
         return {
-            FROM_SOLVER: float(decision.player == "solver"),
+            FROM_SOLVER: decision.solved,
             "warm_start/turns": turns,
             "warm_start/steps": len(self.losses),
             "warm_start/loss_first": self.losses[0],
@@ -201,9 +227,10 @@ class WarmStart:
         self.tick(f"warm start: {self.measured} episodes to measure it")
         return self.evaluate(self.measured)
 
-    def _rounds(self, player: str, before: Evaluation) -> tuple[int, Evaluation]:
+    def _rounds(self, decision: Decision, before: Evaluation) -> tuple[int, Evaluation]:
         """Imitate round by round while it helps; return the number of moves and the result."""
-        turns, after = self._teach(player, 0), self._measure()
+        player = decision.player
+        turns, after = self._teach(decision, 0), self._measure()
         # A file has no further moves.
         rounds = 1 if player == "file" else self.settings.rounds
         last = before
@@ -212,14 +239,14 @@ class WarmStart:
             if why is None:
                 break
             self.say(f"warm start: {why}, once more")
-            turns += self._teach(player, at)
+            turns += self._teach(decision, at)
             last, after = after, self._measure()
         return turns, after
 
-    def _teach(self, player: str, at: int) -> int:
+    def _teach(self, decision: Decision, at: int) -> int:
         """Imitate for one round; return the number of moves."""
         self.tick(f"warm start: playing {self.settings.turns:,} moves to imitate")
-        data = self.collect(player, at)
+        data = self.collect(decision, at)
         steps = self.settings.steps
         self.losses += imitate(
             self.learner.model,
@@ -227,7 +254,7 @@ class WarmStart:
             steps=steps,
             batch_size=WARM_START_BATCH,
             learning_rate=self.settings.rate,
-            decay=self.rate_decay(player, at),
+            decay=self.rate_decay(decision.player, at),
             weight_decay=self.training.weight_decay,
             seed=self.training.seed + at,
             micro_batch_tokens=self.training.micro_batch_tokens,
@@ -260,7 +287,18 @@ class WarmStart:
         found = self._auto()
         if found.player == "none":
             return found
-        env = self.make_env()
+        return self._for_each(lambda make: self._decide_for(make, found), found.why)
+
+    def _for_each(
+        self, decide: Callable[[Callable[[], gym.Env[str, str]]], Decision], why: str
+    ) -> Decision:
+        """Return the decision for the environment, or those for a mix as one."""
+        each = {env_id: decide(make) for env_id, make in self.make_envs.items()}
+        return Decision.of_mix(each, why) if self.mix else next(iter(each.values()))
+
+    def _decide_for(self, make: Callable[[], gym.Env[str, str]], found: Decision) -> Decision:
+        """Return whom to imitate in one environment: the solver where chance is never paid."""
+        env = make()
         try:
             find_player(env, found.player)
             luck = play_at_random(
@@ -319,26 +357,33 @@ class WarmStart:
 
     # --- the moves -----------------------------------------------------------------------
 
-    def collect(self, player: str, at: int = 0) -> list[Dialogue]:
-        """Return the dialogues of a round."""
+    def collect(self, decision: Decision, at: int = 0) -> list[Dialogue]:
+        """Return the dialogues of a round; in a mix each environment has its share of turns."""
         policy = self.sampler.policy
         encoder = DialogueEncoder(
             policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
         )
-        if player == "file":
+        if decision.player == "file":
             return load_demonstrations(self.settings.file or "", encoder)
-        env = self.make_env()
-        try:
-            return play_demonstrations(
-                env,
-                player,
-                encoder,
-                self.settings.turns,
-                seed=(self.training.seed + at * ROUNDS_APART) * self.settings.turns,
-                split=self.train_split,
-            )
-        finally:
-            close_user_env(env)
+        found: list[Dialogue] = []
+        for env_id, make in self.make_envs.items():
+            player = decision.players.get(env_id, decision.player)
+            if player == "none":
+                continue
+            share = self.mix[env_id] / sum(self.mix.values()) if self.mix else 1.0
+            env = make()
+            try:
+                found += play_demonstrations(
+                    env,
+                    player,
+                    encoder,
+                    math.ceil(share * self.settings.turns),
+                    seed=(self.training.seed + at * ROUNDS_APART) * self.settings.turns,
+                    split=self.train_split,
+                )
+            finally:
+                close_user_env(env)
+        return found
 
 
 # --- random play ----------------------------------------------------------------------

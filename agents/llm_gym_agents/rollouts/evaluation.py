@@ -24,6 +24,7 @@ from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.sources import EnvSource
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.engines.base import FinishReason
+from llm_gym_agents.rollouts.mix import env_metrics
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Player, Sampler
@@ -145,7 +146,7 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
     }
     if usable:
         row["episode/invalid"] = usable.count(False) / len(usable)
-    return row | dict(terms)
+    return row | dict(terms) | env_metrics(episodes, "env")
 
 
 def evaluation_metrics(result: Evaluation) -> dict[str, float]:
@@ -154,4 +155,5 @@ def evaluation_metrics(result: Evaluation) -> dict[str, float]:
         metrics.EVAL_RETURN: result.mean_return,
         "eval/turns": result.mean_turns,
         "eval/invalid": result.invalid,
+        **env_metrics(result.episodes, "eval"),
     }

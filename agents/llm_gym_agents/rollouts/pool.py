@@ -42,6 +42,7 @@ from llm_gym.episodes.play import (
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
 from llm_gym.wrappers.as_text import text_source
+from llm_gym_agents.rollouts.mix import ENV, without_env
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, by_options
 
 T = TypeVar("T")
@@ -230,7 +231,8 @@ class TextEnvPool(EnvBase):
         return failed
 
     def _enter(self, row: int, task: EpisodeTask, beginning: Beginning) -> None:
-        episode = open_record(beginning, self._described_N[row], task.seed, task.options)
+        options = without_env(task.options)
+        episode = open_record(beginning, self._described_N[row], task.seed, options)
         episode.episode_id, episode.group = task.id, task.group
         self._playing[row] = episode
         self._episode_N[row] = task.id
@@ -240,7 +242,9 @@ class TextEnvPool(EnvBase):
 
     def _failed_episode(self, row: int, task: EpisodeTask) -> Trajectory:
         """Return the record of an episode that never began."""
-        episode = Trajectory(seed=task.seed, options=task.options, **self._described_N[row])
+        env_id = (task.options or {}).get(ENV)
+        described = {"env_id": env_id} if env_id else self._described_N[row]
+        episode = Trajectory(seed=task.seed, options=without_env(task.options), **described)
         episode.episode_id, episode.group = task.id, task.group
         return episode
 

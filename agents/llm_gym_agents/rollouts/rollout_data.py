@@ -21,6 +21,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.algo.tensor_ops import spread
 from llm_gym_agents.engines.base import FinishReason
+from llm_gym_agents.rollouts.mix import by_env
 from llm_gym_agents.rollouts.turns import Rollout, Turn
 
 NO_POSITION = -1
@@ -51,6 +52,8 @@ class RolloutData(TensorClass):
     """Index into ``ids_S`` where a truncated episode is bootstrapped, else ``NO_POSITION``."""
     group_E: Tensor
     episode_E: Tensor
+    env_E: Tensor | None = None
+    """Number of each episode's environment; None if all have one."""
     truncated_reply_E: Tensor | None = None
     """Whether a reply of each episode hit the token limit; None if unknown."""
 
@@ -93,12 +96,20 @@ def assemble(rollout: Rollout) -> RolloutData:
         bootstrap_E=int_tensor(bootstraps),
         group_E=int_tensor(int(episode.group or 0) for episode in episodes),
         episode_E=int_tensor(int(episode.episode_id or 0) for episode in episodes),
+        env_E=_env_numbers(episodes),
         truncated_reply_E=torch.tensor(
             [any(turn.finish == FinishReason.LENGTH for turn in own) for own in rollout.turns],
             dtype=torch.bool,
         ),
         batch_size=[],
     )
+
+
+def _env_numbers(episodes: Sequence[Trajectory]) -> Tensor | None:
+    ids = list(by_env(episodes))
+    if len(ids) < 2:
+        return None
+    return int_tensor(ids.index(str(episode.env_id)) for episode in episodes)
 
 
 def _of_turns(turns: Sequence[Sequence[Turn]], episodes: Sequence[Trajectory]) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import Trajectory
+from llm_gym_agents.rollouts.mix import draw_envs, in_env
 from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run import metrics
 
@@ -52,18 +53,31 @@ RESAMPLE_IDS, TRY_IDS = 2**42, 2**36
 
 
 def training_tasks(
-    run: int, iteration: int, *, batch_size: int, group_size: int, options: dict[str, Any] | None
+    run: int,
+    iteration: int,
+    *,
+    batch_size: int,
+    group_size: int,
+    options: dict[str, Any] | None,
+    mix: Mapping[str, float] | None = None,
 ) -> list[EpisodeTask]:
-    """Return the episodes of an iteration.
+    """Return the episodes of an iteration, of a ``mix`` by weight; a group has one environment.
 
     >>> [(task.id, task.group) for task in training_tasks(0, 1, batch_size=4, group_size=2,
     ...                                                   options=None)]
     [(4, 2), (5, 2), (6, 3), (7, 3)]
     """
-    first = iteration * batch_size
+    first, groups = iteration * batch_size, batch_size // group_size
+    drawn = draw_envs(mix, run, iteration, groups) if mix else []
+    each = [in_env(options, env_id) for env_id in drawn] or [options] * groups
     return [
-        EpisodeTask(id, episode_seed(run, id // group_size), id // group_size, options)
-        for id in range(first, first + batch_size)
+        EpisodeTask(
+            first + at,
+            episode_seed(run, (first + at) // group_size),
+            (first + at) // group_size,
+            each[at // group_size],
+        )
+        for at in range(batch_size)
     ]
 
 
@@ -83,9 +97,14 @@ def resample_tasks(tasks: Sequence[EpisodeTask], run: int, attempt: int) -> list
     ]
 
 
-def held_out_tasks(numbers: Iterable[int], options: dict[str, Any] | None) -> list[EpisodeTask]:
-    """Return held-out episodes by number; the same ones every time."""
-    return [EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, options) for at in numbers]
+def held_out_tasks(
+    numbers: Iterable[int], options: dict[str, Any] | None, env_ids: Sequence[str] = ()
+) -> list[EpisodeTask]:
+    """Return held-out episodes by number, of each environment in turn; the same every time."""
+    each = [in_env(options, env_id) for env_id in env_ids] or [options]
+    return [
+        EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, each[at % len(each)]) for at in numbers
+    ]
 
 
 def split_tasks(tasks: Sequence[EpisodeTask], size: int | None) -> list[list[EpisodeTask]]:

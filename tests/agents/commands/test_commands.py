@@ -74,7 +74,7 @@ def test_a_second_run_gets_a_folder_of_its_own(here, capsys):
     assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *solver]) == 0
     text = said(capsys)
     assert "runs/Echo-v0-smoke-2 (curve.png)" in text
-    assert "the solver's moves were imitated before the first iteration" in text
+    assert "imitated before the first iteration: the solver of the environment" in text
 
 
 def test_a_folder_that_was_asked_for_and_holds_a_run_is_left_alone(echo_run, capsys):

@@ -9,6 +9,7 @@ CANDIDATES = (
     "separate", "bfloat16", "vllm", "chunked", "adamw_8bit", "observation", "token",
     "add", "token-sum", "loss", "cosine", "solver", "fsdp", "turn",
     ["###"], {"rooms": 4, "style": "terse", "shaping": True, "deep": {"a": [1, None]}},
+    {"some/where": 2.0},
 )  # fmt: skip
 SETTINGS = [(name, setting) for name, cls in SECTIONS.items() for setting in cls.model_fields]
 

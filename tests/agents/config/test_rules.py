@@ -40,6 +40,8 @@ def given(words):
         ("training.loss_agg=seq-mean-token-sum-norm", "inference.max_turns"),
         ("environment.workers=33", "environment.workers"),
         ("environment.timeout=3", "environment.timeout"),
+        ('environment.env_id=a environment.mix={"b":1}', "environment.env_id"),
+        ('environment.mix={"b":1} environment.env_kwargs={"b":2}', "environment.env_kwargs.b"),
         (
             "ray.use_ray=true ray.staleness=1 training.importance_cap=null",
             "training.importance_cap",

@@ -90,6 +90,7 @@ EFFECTS = {
     "checkpoint.keep_last_n": Effect(1, "files", EPOCHS | {"checkpoint.save_interval": 1}),
     "checkpoint.record_every": Effect(1, "files"),
     "environment.env_id": Effect("llm_gym/Memory-v0", "starts", SPLITS),
+    "environment.mix": Effect({GAME: 1, "llm_gym/Memory-v0": 1}, "starts", SPLITS),
     "environment.env_kwargs": Effect({"rules": "system", "words": 2}, "starts"),
     "environment.train_split": Effect("dev", "starts", SPLITS),
     "environment.eval_interval": Effect(1, "files", EVALUATED | {"environment.eval_interval": 2}),

@@ -143,7 +143,7 @@ def test_nobody_is_imitated_because_of_our_own_limit(thinks, says, room, player,
     others |= {
         "sampler": Sampler(policy, pool),
         "training": config.training,
-        "make_env": lambda: build.build_one_env(config, config.environment.env_id),
+        "make_envs": {"": lambda: build.build_one_env(config, config.environment.env_id)},
     }
     decision = WarmStart(settings=config.warm_start, **others).decide()
     others["sampler"].close()

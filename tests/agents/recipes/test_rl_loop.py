@@ -117,7 +117,7 @@ def updated_by_the_trainer(lm, data):
         lambda module, args: seen.append(args[0]["advantage"].flatten())
     )
     gradients = first_gradients(model, ppo.optimizer)
-    with mock.patch("llm_gym_agents.learn.ppo.signal_share", return_value=1.0):
+    with mock.patch("llm_gym_agents.learn.stabilizers.signal_share", return_value=1.0):
         metrics = ppo.update(data)
     return seen[0], gradients, dict(model.named_parameters()), metrics
 

@@ -1,0 +1,337 @@
+"""Several environments in one run: drawn by weight, played, recorded, compared among themselves."""
+
+import pickle
+from collections import Counter
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.episodes import play_episode, read_episodes
+from llm_gym_agents.algo import TokenStream, get_advantage
+from llm_gym_agents.commands.target import suite_mix
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.defaults import apply_defaults
+from llm_gym_agents.config.profile import TaskProfile
+from llm_gym_agents.config.trust import untrusted
+from llm_gym_agents.distributed.build import build_one_env
+from llm_gym_agents.learn.schedule import Schedule
+from llm_gym_agents.learn.stabilizers import estimate_by_env
+from llm_gym_agents.learn.warm_start import Decision, WarmStart
+from llm_gym_agents.rollouts.mix import ENV, MixedEnv, draw_envs, env_metrics
+from llm_gym_agents.rollouts.tasks import training_tasks
+from llm_gym_agents.text.chat import ChatFormat
+from llm_gym_agents.text.tokenizers import byte_tokenizer
+from llm_gym_agents.trainer import PPOTrainer
+from tests.agents.learn.test_ppo import data
+from tests.agents.scored import episode
+from tests.agents.small_run import small
+
+HANOI = "llm_gym/TowerOfHanoiEasy-v0"
+ECHO, NUMBER, LAKE = "llm_gym/Echo-v0", "llm_gym/GuessTheNumberEasy-v0", "FrozenLake-v1"
+MIX = {ECHO: 1.0, NUMBER: 3.0}
+
+# --- which is played -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_has_its_share_of_the_groups(seed):
+    draws = [draw_envs({"a": 1, "b": 3, "c": 4}, seed, at, 8) for at in range(50)]
+    assert all(Counter(each) == {"a": 1, "b": 3, "c": 4} for each in draws)
+    assert len(set(map(tuple, draws))) > 1, "in another order each time"
+
+
+def test_a_share_that_is_no_whole_number_is_right_on_average():
+    draws = [Counter(draw_envs({"a": 1, "b": 2}, 0, at, 4)) for at in range(600)]
+    assert {each["a"] for each in draws} == {1, 2}
+    assert sum(each["a"] for each in draws) == pytest.approx(600 * 4 / 3, rel=0.04)
+
+
+def test_a_weight_counts_beside_the_others_only():
+    one, other = ({"a": 1, "b": 3}, {"a": 0.25, "b": 0.75})
+    assert draw_envs(one, 5, 7, 16) == draw_envs(other, 5, 7, 16)
+
+
+def test_a_group_has_one_environment_and_the_seeds_of_any_run():
+    how = {"batch_size": 16, "group_size": 4, "options": {"split": "train"}}
+    mixed, plain = (training_tasks(3, 2, **how, mix=mix) for mix in (MIX, None))
+    assert [task[:3] for task in mixed] == [task[:3] for task in plain]
+    played = {(task.group, task.options[ENV]) for task in mixed}
+    assert Counter(env_id for _, env_id in played) == {ECHO: 1, NUMBER: 3}
+    assert {task.options["split"] for task in mixed} == {"train"}
+
+
+@pytest.mark.parametrize("asked", [5, 6, None])
+def test_as_many_held_out_episodes_of_each_environment(asked):
+    config = ConfigStore()
+    config.environment.mix, config.environment.eval_episodes = MIX, 5
+    schedule = Schedule(config, has_splits=True)
+    found = schedule.held_out_tasks(asked)
+    assert Counter(task.options[ENV] for task in found) == {ECHO: 3, NUMBER: 3}
+    fresh = schedule.held_out_tasks(schedule.reported)
+    assert Counter(task.options[ENV] for task in fresh) == {ECHO: 3, NUMBER: 3}
+    assert not {task.seed for task in found} & {task.seed for task in fresh}
+
+
+# --- one environment of several --------------------------------------------------------------
+
+
+def mixed():
+    settings = {ECHO: {"rules": "system"}, NUMBER: {"high": 3}, LAKE: {}}
+    return pickle.loads(pickle.dumps(partial(MixedEnv, settings)))()
+
+
+@pytest.mark.parametrize("env_id", [ECHO, NUMBER, LAKE])
+def test_an_episode_is_that_of_the_environment_alone(env_id):
+    env = mixed()
+    for options in ({ENV: LAKE}, {ENV: env_id, "split": "train"}):  # the last one is forgotten
+        found = play_episode(env, lambda _: env.get_wrapper_attr("random_action")(), 7, options)
+    assert found.env_id == env_id
+    assert found.env_spec is not None
+    assert (found.messages[0]["role"] == "system") == (env_id == ECHO)
+    if env_id == NUMBER:
+        assert found.env_spec["kwargs"]["high"] == 3
+
+
+def test_one_that_is_not_named_is_drawn_from_the_seed():
+    env = mixed()
+    drawn = [env.reset(seed=seed) and env.episode_env["env_id"] for seed in range(20)]
+    assert set(drawn) == {ECHO, NUMBER, LAKE}
+    again = mixed()
+    assert drawn == [again.reset(seed=at) and again.episode_env["env_id"] for at in range(20)]
+
+
+def test_an_environment_that_is_not_in_the_mix_is_refused():
+    with pytest.raises(ConfigError, match="env"):
+        mixed().reset(options={ENV: "llm_gym/Memory-v0"})
+
+
+# --- advantages within an environment --------------------------------------------------------
+
+
+def test_advantages_are_whitened_within_each_environment():
+    batch = data(0)
+    batch.env_E = torch.tensor([0, 1, 0, 1])
+    batch.reward_T = torch.zeros_like(batch.reward_T)
+    last_E = batch.lengths_E.cumsum(0) - 1
+    batch.reward_T[last_E] = torch.tensor([1.0, 100.0, 0.0, -100.0])
+    stream = TokenStream(
+        reward_T=batch.reward_T, lengths_E=batch.lengths_E, turn_ends_T=batch.turn_ends_T
+    )
+    estimate = partial(get_advantage("reinforce_plus_plus"), gamma=0.9)
+    found, signal = estimate_by_env(estimate, batch, stream)
+    assert signal == 1.0
+    for number in (0, 1):
+        own_E = batch.env_E == number
+        own_T = stream.on_tokens(own_E)
+        alone = estimate(stream.where(own_E))
+        assert found.advantages_T[own_T].equal(alone.advantages_T)
+        assert found.returns_T[own_T].equal(alone.returns_T)
+        assert float(alone.advantages_T.mean()) == pytest.approx(0.0, abs=1e-6)
+        assert float(alone.advantages_T.var()) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_an_environment_that_is_always_won_moves_nothing():
+    batch = data(0)
+    batch.env_E = torch.tensor([0, 0, 1, 1])
+    batch.reward_T = torch.zeros_like(batch.reward_T)
+    batch.reward_T[batch.lengths_E.cumsum(0) - 1] = torch.tensor([1.0, 1.0, 1.0, 0.0])
+    stream = TokenStream(
+        reward_T=batch.reward_T,
+        lengths_E=batch.lengths_E,
+        turn_ends_T=batch.turn_ends_T,
+        value_T=torch.randn(batch.tokens),  # a critic that knows nothing yet
+    )
+    found, signal = estimate_by_env(partial(get_advantage("gae")), batch, stream)
+    won_T = stream.on_tokens(batch.env_E == 0)
+    assert found.advantages_T[won_T].abs().max() == 0.0
+    assert found.advantages_T[~won_T].abs().max() > 0.0
+    assert signal == pytest.approx(0.5)  # of the mean: half the episodes tell all they can
+
+
+def test_a_batch_of_one_environment_is_as_it_was():
+    batch = data(0)
+    stream = TokenStream(reward_T=batch.reward_T, lengths_E=batch.lengths_E)
+    estimate = get_advantage("reinforce_plus_plus")
+    assert estimate_by_env(estimate, batch, stream)[0].advantages_T.equal(
+        estimate(stream).advantages_T
+    )
+
+
+def test_metrics_of_each_environment():
+    won = [{"success": True, "valid_action": True}]
+    lost = [{"success": False, "valid_action": False}]
+    played = [
+        episode((1.0,), env_id="a", infos=won),
+        episode((0.0,), env_id="a", infos=lost),
+        episode((5.0,), env_id="b", infos=won),
+    ]
+    assert env_metrics(played, "env") == {
+        "env/a/success": 0.5, "env/a/return": 0.5, "env/a/usable": 0.5,
+        "env/b/success": 1.0, "env/b/return": 5.0, "env/b/usable": 1.0,
+    }  # fmt: skip
+    assert env_metrics(played[:2], "env") == {}
+
+
+# --- settings --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [{ECHO: 0}, {ECHO: -1}, {ECHO: float("nan")}, {ECHO: float("inf")}, {ECHO: True},
+     {ECHO: "1"}, {"": 1}, {" ": 1}, {1: 1}, [ECHO], ECHO],
+)  # fmt: skip
+def test_a_mix_must_be_ids_with_weights(mix):
+    with pytest.raises(ConfigError, match=r"environment\.mix"):
+        ConfigStore().environment.mix = mix
+
+
+def test_an_unknown_id_is_refused_before_anything_is_built(tmp_path):
+    with pytest.raises(ConfigError, match=r"environment\.mix"):
+        PPOTrainer(small(tmp_path, environment={"mix": {ECHO: 1, "llm_gym/Ecko-v0": 1}}))
+
+
+@pytest.mark.parametrize("argument", ["environment", "dataset", "val_dataset"])
+def test_a_mix_is_all_that_is_played(argument, tmp_path):
+    given = {argument: ECHO if argument == "environment" else [{"prompt": "1", "answer": "1"}]}
+    with pytest.raises(ConfigError, match=r"environment\.mix"):
+        PPOTrainer(small(tmp_path, environment={"mix": MIX}), **given)
+
+
+def test_settings_of_all_and_of_one():
+    config = ConfigStore()
+    config.environment.mix = MIX
+    config.environment.env_kwargs = {"rules": "system", NUMBER: {"high": 3, "rules": "observation"}}
+    assert config.environment.kwargs_of(ECHO) == {"rules": "system"}
+    assert config.environment.kwargs_of(NUMBER) == {"rules": "observation", "high": 3}
+
+
+def test_a_stranger_may_name_no_module_in_a_mix():
+    config = ConfigStore()
+    config.environment.mix = MIX
+    assert not untrusted(config)
+    config.environment.mix = {**MIX, "evil:Game": 1}
+    assert "evil" in untrusted(config)
+
+
+def test_each_environment_gets_the_settings_that_it_would_get_alone():
+    config = ConfigStore()
+    config.environment.mix = MIX
+    config.environment.env_kwargs = {NUMBER: {"penalty": 0.7}}
+    members = {
+        ECHO: TaskProfile(model="full", env="suite", turns=50),
+        NUMBER: TaskProfile(model="full", env="suite", turns=4, has_potential=True),
+    }
+    whole = TaskProfile(model="full", env="suite", turns=50, members=members)
+    apply_defaults(config, whole)
+    assert config.environment.env_kwargs == {
+        ECHO: {"rules": "system", "penalty": 0.01},
+        NUMBER: {"rules": "system", "penalty": 0.7, "shaping": True},
+    }
+
+
+@pytest.mark.parametrize(("count", "batch", "evaluated"), [(0, 128, 100), (24, 256, 192)])
+def test_a_large_mix_has_enough_episodes_of_each(count, batch, evaluated):
+    config = ConfigStore()
+    config.environment.mix = {f"g{at}": 1 for at in range(count)}
+    each = TaskProfile(model="full", env="suite", turns=8)
+    members = dict.fromkeys(config.environment.mix, each)
+    whole = TaskProfile(model="full", env="suite", members=members)
+    apply_defaults(config, whole)
+    assert (config.training.batch_size, config.environment.eval_episodes) == (batch, evaluated)
+    config.check()
+
+
+def test_the_easy_suite_has_all_families_with_a_level_of_that_name():
+    easy = suite_mix(["easy"])
+    assert len(easy) == 24
+    assert all("Easy" in env_id for env_id in easy)
+    with pytest.raises(ConfigError, match="solver"):
+        suite_mix(["no such part"])
+
+
+# --- whom to imitate --------------------------------------------------------------------------
+
+
+def test_each_environment_is_taught_by_a_player_of_its_own():
+    mix = {ECHO: 1.0, HANOI: 3.0}  # chance solves no tower
+    config = ConfigStore()
+    config.environment.mix, config.training.batch_size = mix, 8
+    config.warm_start.player, config.warm_start.turns = "auto", 400
+    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
+    policy = SimpleNamespace(
+        chat=ChatFormat.from_tokenizer(byte_tokenizer()),
+        context="observation",
+        system_prompt=None,
+        engine=SimpleNamespace(context_length=None),
+    )
+    others |= {
+        "training": config.training,
+        "embedded": True,
+        "mix": mix,
+        "make_envs": {each: partial(build_one_env, config, each) for each in mix},
+        "sampler": SimpleNamespace(policy=policy),
+    }
+    teacher = WarmStart(settings=config.warm_start, **others)
+    decision = teacher.decide()
+    assert decision.players == {ECHO: "random", HANOI: "solver"}
+    assert (decision.player, decision.solved) == ("solver", 0.5)
+    assert len(teacher.collect(Decision("random", "", {ECHO: "random", HANOI: "none"}))) == 100
+    assert len(teacher.collect(decision)) == 400
+
+
+# --- a run -----------------------------------------------------------------------------------
+
+
+def run(folder, **sections):
+    config = small(
+        folder,
+        environment={"mix": MIX, "eval_interval": 1, "eval_episodes": 2, "train_split": "train"},
+        training={"num_iters_per_epoch": 3, "batch_size": 8},
+        inference={"num_envs": 3, "max_turns": 3, "max_tokens": 3},
+        warm_start={"player": "random", "turns": 20, "steps": 2},
+        checkpoint={"record_every": 1, "save_interval": 1},
+    )
+    config.update(sections)
+    trainer = PPOTrainer(config)
+    try:
+        trainer.fit()
+    finally:
+        trainer.cleanup()
+    return trainer
+
+
+def plain(rows):
+    return [{name: row[name] for name in row if "time/" not in name} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mix") / "whole"
+    return run(folder), folder
+
+
+def test_a_run_says_how_each_environment_goes(whole):
+    trainer, folder = whole
+    rows = trainer.metrics_history
+    for env_id in MIX:
+        assert all(f"env/{env_id}/{name}" in row for row in rows for name in ("success", "usable"))
+        assert f"eval/{env_id}/success" in rows[1]
+    recorded = list(read_episodes(folder / "episodes/train-000001.jsonl"))
+    assert {each.env_id for each in recorded} <= set(MIX)
+    assert all(each.options in (None, {"split": "train"}) for each in recorded)
+    evaluated = list(read_episodes(folder / "episodes/eval-000002.jsonl"))
+    assert Counter(each.env_id for each in evaluated) == {ECHO: 1, NUMBER: 1}
+    assert rows[1]["eval/success"] == sum(rows[1][f"eval/{each}/success"] for each in MIX) / 2
+    assert trainer.warm_start["warm_start/from_solver"] == 0.0
+
+
+def test_a_mixed_run_resumes_to_the_bit(whole, tmp_path):
+    run(tmp_path, training={"num_iters_per_epoch": 1})
+    again = run(tmp_path, checkpoint={"resume": True})
+    trainer, _ = whole
+    assert plain(again.metrics_history) == plain(trainer.metrics_history)
+    ours, theirs = (one.learner.lm.state_dict() for one in (again, trainer))
+    assert all(weight.equal(theirs[name]) for name, weight in ours.items())
