@@ -21,7 +21,7 @@ from llm_gym.core.outcome import Outcome, StopReason, refuse_step, reject
 from llm_gym.core.settings import TypedSettings, check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import shown
-from llm_gym.reading.answer import brief_move, is_settled, readings
+from llm_gym.reading.answer import is_settled, readings
 from llm_gym.reading.formats import drop_thinking
 from llm_gym.reading.markup import visible
 
@@ -291,13 +291,8 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     def _base_read_on(self, said: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
         """Look closer at a reply whose first reading cannot be played."""
         refused: tuple[str | None, Outcome] = move, reject(text)
-        if move is not None:
-            if self.is_understood(move) or (brief := brief_move(said, self)) == move:
-                return refused
-            if brief is not None and brief != said:
-                outcome = self.apply(brief)
-                self._base_reader = "named" if outcome[1] else "format"
-                return brief, outcome
+        if move is not None and self.is_understood(move):
+            return refused
         told = (self._base_rules(), self._base_observations[-1])
         for found in readings(said, self, told):
             if found.move is None:

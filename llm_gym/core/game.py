@@ -124,17 +124,17 @@ class Game(ABC):
     # --- optional: reading ---------------------------------------------------------------
 
     def named_moves(self, text: str) -> Iterator[Named]:
-        """Yield start, end and move for every move that a sentence of a reply names.
+        """Return start, end and move of every move that a sentence of a reply names.
 
         Called only for a reply that is not simply a move. By default what ``find_moves`` finds,
         the moves of ``legal_moves``, word for word, or what matches ``move_pattern``.
         """
         if self.find_moves is not None:
-            yield from self.find_moves(text)
-        elif (moves := self.legal_moves()) is not None:
-            yield from find_phrases(text, moves)
-        elif not self.free_text and (pattern := self.move_pattern()):
-            yield from find_pattern(text, pattern)
+            return self.find_moves(text)
+        if (moves := self.legal_moves()) is not None:
+            return find_phrases(text, moves)
+        pattern = None if self.free_text else self.move_pattern()
+        return find_pattern(text, pattern) if pattern else iter(())
 
     def marked_move(self, label: str, text: str) -> str:
         """Return the move that ``text`` is where a reply marks it as its action, answer, ...

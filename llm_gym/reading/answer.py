@@ -12,9 +12,9 @@ them it can play, and a refused move changes nothing. Text quoted from the promp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from llm_gym.reading.formats import ActionFormat, parse_plain
 from llm_gym.reading.markup import MARKS, STRONG, Marker, find_markers, plain_text, undress
@@ -23,6 +23,7 @@ from llm_gym.reading.moves import (
     SENTENCES,
     WINDOW,
     Named,
+    Reading,
     is_open,
     is_question,
     judge,
@@ -41,9 +42,9 @@ _RETRACTION = re.compile(
     r"(?:[\s,.:!…-]{1,4}(?:no|actually|scratch that)\b)*",
     re.IGNORECASE,
 )
-_BRIEF = re.compile(r"(?=[\w ,'()+*/-]{1,40}\Z)[^\W_](?:.*[^\W_])?", re.ASCII)
-_WORD = re.compile(r"\w")
 _LOOKS = 8  # second thoughts looked at, from the end
+_SHORT = 160  # characters of a reply that is answered at a glance
+_PLAIN = re.compile(r"[A-Za-z0-9][\w ,'-]*[.!]*", re.ASCII)
 _BETWEEN = re.compile(r"[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?", re.IGNORECASE)
 _TWO = "Your reply gives more than one move. Give one."
 _TAKEN_BACK = "Your reply takes back what it says. Name the move to play."
@@ -60,18 +61,6 @@ class Speaker(Protocol):
 
     def marked_move(self, label: str, text: str) -> str:
         """Return the move that ``text`` is under ``label``."""
-
-
-class Candidate(NamedTuple):
-    """A move that a reply may mean."""
-
-    move: str | None
-    how: str
-    """The kind of the marker, last line or named; why not, if there is no move."""
-    problem: str = ""
-    """What to tell the player where there is no move."""
-    is_final: bool = False
-    """Whether nothing else may be read if this cannot be played."""
 
 
 def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text: bool) -> bool:
@@ -95,54 +84,57 @@ def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text
     return not (_LISTED.match(move) or (is_last_line and MARKS.search(reply)))
 
 
-def brief_move(said: str, game: Speaker) -> str | None:
-    """Return the move that a few plain words are, or themselves, or None where they may say more.
-
-    It answers at once what ``readings`` would find out at length: most refused replies are brief.
-    """
-    bare = said.rstrip(".!")
-    if _BRIEF.fullmatch(bare):
-        for start, end, move in game.named_moves(bare):
-            return move if (start, end) == (0, len(bare)) else None
-        return bare
-    return None if len(said) > 40 or not said.isascii() or _WORD.search(said) else said
-
-
-def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Candidate]:
-    """Yield what a reply may mean, the most explicit first; the first that can be played counts.
+def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]:
+    """Return what a reply may mean, the most explicit first; the first that can be played counts.
 
     Args:
         said: What a model wrote, without reasoning.
         game: Finds moves in sentences.
         told: What the model has read; quoting it says nothing.
     """
-    known = _told(tuple(told)) if len(said) <= WINDOW else frozenset()
+    if game.free_text or len(said) > _SHORT:
+        return _search(said, game, told)
+    is_plain = _PLAIN.fullmatch(said) is not None
+    if not is_plain and ("\n" in said.strip() or MARKS.search(said)):
+        return _search(said, game, told)
+    text = said.rstrip(" .!,'-") if is_plain else plain_text(said.strip()).rstrip(".!")
+    for sentence in (text,) if is_plain else SENTENCES.split(text):
+        for start, end, move in game.named_moves(sentence):
+            is_all = end - start == len(text) and not is_open(said)
+            return (Reading(move, is_final=True),) if is_all else _search(said, game, told)
+    # Most replies that cannot be used end here.
+    bare = text if is_plain else "" if is_open(said) else undress(text)
+    return (Reading(bare, "last line"),) if bare else ()
+
+
+def _search(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading]:
+    known = frozenset().union(*map(_told, told)) if len(said) <= WINDOW else frozenset()
     text = _own_text(said[-WINDOW:].strip(), game, known)
     start = _retracted(text, game)
     text = text[start:]
     yield from _from_markers(text, game)
     last = parse_plain(text) or ""
     if (game.free_text or not is_open(last)) and (bare := game.marked_move("", undress(last))):
-        yield Candidate(bare, "last line")
+        yield Reading(bare, "last line")
     verdict = judge(
         text, game.named_moves, lambda one: _is_quote(one, known), game.mention_is_answer
     )
-    if verdict.move is not None or verdict.problem:
-        yield Candidate(verdict.move, verdict.why or "named", verdict.problem, is_final=True)
+    if verdict.is_final:
+        yield verdict
     elif start:
-        yield Candidate(None, "denial", _TAKEN_BACK, is_final=True)
+        yield Reading(None, "denial", _TAKEN_BACK, is_final=True)
 
 
-def _from_markers(text: str, game: Speaker) -> Iterator[Candidate]:
+def _from_markers(text: str, game: Speaker) -> Iterator[Reading]:
     markers = find_markers(text)
     if _are_two(text, markers, game):
-        yield Candidate(None, "two", _TWO, is_final=True)
+        yield Reading(None, "two", _TWO, is_final=True)
     strong = next((one for one in markers if one.kind in STRONG), None)
     for marker in markers:
         if marker.kind not in STRONG or marker is strong:  # of several, the last
             yield from _marked(marker, game)
     if _lists_moves(text, game):
-        yield Candidate(None, "two", _TWO, is_final=True)
+        yield Reading(None, "two", _TWO, is_final=True)
 
 
 def _own_text(text: str, game: Speaker, known: frozenset[str]) -> str:
@@ -153,7 +145,7 @@ def _own_text(text: str, game: Speaker, known: frozenset[str]) -> str:
     return "\n".join(one for one in lines if " " not in one.strip() or _squeeze(one) not in known)
 
 
-def _marked(marker: Marker, game: Speaker) -> Iterator[Candidate]:
+def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
     raw, bare = marker.text, undress(marker.text)
     # Where any text is a move, the first reading counts: it must be the undressed one.
     texts = [bare] if game.free_text and marker.kind != "fence" else [raw, bare]
@@ -161,12 +153,12 @@ def _marked(marker: Marker, game: Speaker) -> Iterator[Candidate]:
         texts.append(marker.more)
     moves = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts)]
     if game.free_text or not is_open(raw):
-        yield from (Candidate(move, marker.kind) for move in moves if move)
+        yield from (Reading(move, marker.kind) for move in moves if move)
     verdict = judge(raw, game.named_moves)
-    if verdict.move is not None or verdict.problem:
-        yield Candidate(verdict.move, verdict.why or marker.kind, verdict.problem, is_final=True)
+    if verdict.is_final:
+        yield verdict if verdict.problem else verdict._replace(how=marker.kind)
     elif marker.kind in STRONG and moves[0]:
-        yield Candidate(moves[0], marker.kind, is_final=True)
+        yield Reading(moves[0], marker.kind, is_final=True)
 
 
 def _retracted(text: str, game: Speaker) -> int:
@@ -235,10 +227,9 @@ def _squeeze(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _told(texts: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(_squeeze(one) for text in texts for one in SENTENCES.split(text[-20_000:])) | {
-        _squeeze(line) for text in texts for line in text[-20_000:].split("\n")
-    }
+def _told(text: str) -> frozenset[str]:
+    parts = [*SENTENCES.split(text[-20_000:]), *text[-20_000:].split("\n")]
+    return frozenset(map(_squeeze, parts))
 
 
 def _is_quote(sentence: str, known: frozenset[str]) -> bool:

@@ -1,8 +1,13 @@
-"""Calls of tools: what one is, and calls in JSON or in tags within other text, in linear time.
+"""Calls of tools: what one is, calls in JSON within other text, and what a parser of them is.
 
 Python's decoder reads the JSON; ``NaN`` and numbers that overflow are refused, and the number of
 attempts is bounded, because a failed one may cost the whole text. ``read_call`` knows the names
 that models and APIs give the parts of a call.
+
+A parser is pure: the same text gives the same ``Parsed``, whatever came before. It never raises
+for what a model wrote, reads at most ``MAX_CHARS`` characters, and takes time linear in them. What
+its own ``render`` writes, it reads back exactly. One broken call makes the whole reply a problem:
+running half of what a model asked for helps nobody.
 """
 
 from __future__ import annotations
@@ -10,11 +15,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.reading.markup import own_turn
 
 MAX_CALLS = 32
 """Most calls in one reply."""
@@ -197,45 +204,6 @@ def _finite(digits: str) -> float:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
-# --- tags ----------------------------------------------------------------------------------------
-
-_FUNCTION = re.compile(r"<function=([A-Za-z0-9_.-]{1,64})>\s*")
-_PARAMETER = re.compile(r"<parameter=([^>\n]{1,200})>")
-_CLOSE, _CLOSE_PARAMETER = "</function>", "</parameter>"
-
-
-def read_function_tag(text: str, start: int) -> tuple[dict[str, Any], int]:
-    r"""Return the call in the tag at ``start``, and where it ends.
-
-    Values in ``<parameter=...>`` tags are text; the registry reads a number where a number
-    belongs.
-
-    >>> read_function_tag("<function=add>\n<parameter=a>\n1\n</parameter>\n</function>", 0)
-    ({'name': 'add', 'arguments': {'a': '1'}}, 55)
-    >>> read_function_tag('<function=add>{"a": 1}</function>', 0)
-    ({'name': 'add', 'arguments': {'a': 1}}, 33)
-    """
-    name = _FUNCTION.match(text, start)
-    if name is None:
-        raise BrokenCall("the name of the function is broken")
-    at = name.end()
-    arguments: dict[str, Any] = {}
-    if text.startswith("{", at):
-        arguments, at = read_json(text, at)
-    while opening := _PARAMETER.match(text, at):
-        end = text.find(_CLOSE_PARAMETER, opening.end())
-        if end < 0:
-            raise BrokenCall(f"the parameter {opening[1]} is not closed")
-        # Exactly one line break on each side belongs to the format; the others to the value.
-        value = text[opening.end() : end].removeprefix("\n").removesuffix("\n")
-        arguments[opening[1]] = value
-        at = skip(text, end + len(_CLOSE_PARAMETER))
-    at = skip(text, at)
-    if not text.startswith(_CLOSE, at):
-        raise BrokenCall(f"the function {name[1]} is not closed")
-    return {"name": name[1], "arguments": arguments}, at + len(_CLOSE)
-
-
 # --- from values to calls ------------------------------------------------------------------------
 
 _NAMES = ("name", "tool", "tool_name", "function", "action")
@@ -317,3 +285,93 @@ def write_call(call: ToolCall, name: str = "name", arguments: str = "arguments")
     '{"name": "add", "arguments": {"a": 1}}'
     """
     return dump({name: call.name, arguments: call.arguments})
+
+
+# --- parsers -------------------------------------------------------------------------------------
+
+MAX_CHARS = 1_000_000
+
+
+class Parsed(NamedTuple):
+    """What a reply says: calls, an answer or a problem.
+
+    One of the three is set, with one exception: a bare ReAct action (``Action: north``) is both,
+    a call if there is a tool of that name and otherwise a move.
+    """
+
+    calls: tuple[ToolCall, ...] = ()
+    answer: str | None = None
+    """The part of a reply without calls that is meant for the environment or the user."""
+    thought: str = ""
+    problem: str = ""
+    """Why nothing can be done with the reply, for the model."""
+
+
+class ActionParser(ABC):
+    """Reads the calls in a model's reply, and writes them."""
+
+    name: str
+    """What ``get_parser`` calls it."""
+    how: str = ""
+    """The right form of a call, for a model that wrote a broken one."""
+
+    def parse(self, text: str) -> Parsed:
+        """Return what ``text`` says in its own turn. Reasoning is not looked at."""
+        if len(text) > MAX_CHARS:
+            return Parsed(problem=f"Your reply is longer than {MAX_CHARS} characters.")
+        try:
+            return self.read(own_turn(text))
+        except BrokenCall as why:
+            return Parsed(problem=f"I could not read your tool call: {why}. {self.how}")
+
+    def render(self, calls: Sequence[ToolCall], thought: str = "") -> str:
+        """Return a reply with ``calls``, which ``parse`` reads back exactly.
+
+        Raises ``ConfigError`` for what the format cannot say, such as a thought that reads as a
+        call.
+        """
+        text = self.write(tuple(calls), thought)
+        return self._read_back(text, Parsed(tuple(calls), None, thought))
+
+    def render_answer(self, answer: str, thought: str = "") -> str:
+        """Return a reply without a call, which ``parse`` reads back exactly."""
+        return self._read_back(self.write_answer(answer, thought), Parsed((), answer, thought))
+
+    def _read_back(self, text: str, meant: Parsed) -> str:
+        if self.parse(text) != meant:
+            raise ConfigError(
+                f"the {self.name} format cannot say this so that it is read back: {meant!r:.400}"
+            )
+        return text
+
+    def render_result(self, call: ToolCall, result: str) -> str:
+        """Return the result of ``call`` as the model reads it."""
+        return result
+
+    def instructions(self, tools: Sequence[ToolDefinition]) -> str:
+        """Return how to call ``tools``, for the rules; empty where there are none."""
+        if not tools:
+            return ""
+        how = self.tell(tools[0].example())
+        return f"You may call these tools:\n{list_tools(tools)}\nTo call one, reply {how}"
+
+    # --- what a format defines -----------------------------------------------------------
+
+    @abstractmethod
+    def read(self, text: str) -> Parsed:
+        """Return what ``text`` says, or raise ``BrokenCall``.
+
+        The length of ``text`` is bounded and its reasoning dropped.
+        """
+
+    @abstractmethod
+    def write(self, calls: tuple[ToolCall, ...], thought: str) -> str:
+        """Return a reply with ``calls``."""
+
+    def write_answer(self, answer: str, thought: str) -> str:
+        """Return a reply without a call."""
+        return f"{thought}\n{answer}" if thought else answer
+
+    @abstractmethod
+    def tell(self, call: ToolCall) -> str:
+        """Return how to reply with a call such as ``call``, and how to answer."""

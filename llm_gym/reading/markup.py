@@ -37,10 +37,7 @@ _OTHER_SIDE = re.compile(r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN)[ \t*
 _ACTED = re.compile(r"^[ \t*]{0,4}action[ \t\d*]{0,4}:", re.IGNORECASE | re.MULTILINE)
 _OBSERVED = re.compile(r"\n[ \t*]{0,4}observation[ \t\d*]{0,4}:", re.IGNORECASE)
 _CONTROL = re.compile(r"<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]", re.IGNORECASE)
-_SIGNS = (
-    "think", "thought", "reasoning", "scratchpad", "reflection", "channel", "assistantfinal",
-    "<|", "<eos", "<end_of_turn", "<tool_response",
-)  # fmt: skip
+_SIGNS = re.compile(r"[<[◁]|\A\s*analysis")
 # A value of JSON, in which marks are only mentioned; two of them share no quote, so one pass does.
 _STRING = re.compile(r"[:,{\[]\s{0,3}\"(?:[^\"\\\n]|\\.)*+\"")
 _HIDE = str.maketrans("<[◁", "\ue000\ue001\ue002")
@@ -57,8 +54,7 @@ def own_turn(text: str) -> str:
     >>> own_turn("<|channel|>analysis<|message|>up?<|end|><|channel|>final<|message|>down")
     'down'
     """
-    small = text.lower()
-    if not any(sign in small for sign in _SIGNS):  # as most replies are written
+    if _SIGNS.search(text) is None:  # as most replies are written
         return text
     hides = '"' in text and not any(sign in text for sign in "\ue000\ue001\ue002")
     if hides:
@@ -129,6 +125,9 @@ def undress(text: str) -> str:
     >>> undress("(1 + 2) * (3 + 4)"), undress("-13."), undress("up?"), undress(r"1\ 2\times 3")
     ('(1 + 2) * (3 + 4)', '-13', 'up?', '1 2* 3')
     """
+    bare = text.strip().rstrip(_ENDS_OF_MOVES)
+    if bare[:1].isalpha() and bare[-1:].isalnum() and bare.isascii() and "\\" not in bare:
+        return bare.removesuffix(":D").rstrip()  # nothing else is around it
     text = (without_latex(text) if "\\" in text else text).strip()
     for _ in range(_ROUNDS):
         before = text
@@ -213,7 +212,7 @@ _LABEL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(?:```|\Z)")
-MARKS = re.compile(r"<[a-z]|\\boxed|```|[:={]", re.IGNORECASE)
+MARKS = re.compile(r"[<\\`:={]")
 """Every marker has one of these."""
 STRONG = frozenset({"tag", "boxed", "json", "label"})
 """Markers that can mean nothing but a move, so that nothing else is looked at."""

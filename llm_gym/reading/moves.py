@@ -60,17 +60,16 @@ _SUM = re.compile(
     r"((?<!\d)\d++(?:\s?[-+*/×÷−]\s?\d++)++)(\s?(?:=|\bis\b|\bequals\b|\bgives\b|\bmakes\b))?"
 )
 _DIGIT, _LETTERS = re.compile(r"\d"), re.compile("[a-z]+")
-_SMALL = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-_WORDS = {word: str(at) for at, word in enumerate(_SMALL.split())} | {
-    "fifteen": "15", "sixteen": "16", "seventeen": "17", "eighteen": "18", "nineteen": "19",
-    "twenty": "20", "first": "1", "second": "2", "third": "3", "fourth": "4", "fifth": "5",
-    "sixth": "6", "seventh": "7", "eighth": "8", "ninth": "9",
-}  # fmt: skip
+_CARDINALS = (
+    "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen"
+    "|sixteen|seventeen|eighteen|nineteen|twenty"
+)
+_ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth"
+_WORDS = {word: str(at) for at, word in enumerate(_CARDINALS.split("|"))}
+_WORDS |= {word: str(at) for at, word in enumerate(_ORDINALS.split("|"), 1)}
 _WORD_NUMBER = re.compile(
-    r"(?:\b(?:zero|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen"
-    r"|fifteen|sixteen|seventeen|eighteen|nineteen|twenty)(?=\s*(?:[^\w\s-]|$|(?:times|first"
-    r"|because|as|since|please|next|now|is|a'?s)\b))|(?<=number )one\b|\b(?:first|second|third"
-    r"|fourth|fifth|sixth|seventh|eighth|ninth)(?= column\b))",
+    rf"\b(?!one\b)(?:{_CARDINALS})(?=\s*(?:[^\w\s-]|$|(?:times|first|because|as|since|please|next"
+    rf"|now|is|a'?s)\b))|(?<=number )one\b|\b(?:{_ORDINALS})(?= column\b)",
     re.IGNORECASE,
 )
 
@@ -153,10 +152,14 @@ def find_phrases(text: str, moves: Sequence[str]) -> Iterator[Named]:
     if not moves:
         return
     pattern, names = _phrases(tuple(moves))
-    idioms = {at for one in IDIOM.finditer(text) for at in range(*one.span())}
     for one in pattern.finditer(text):
-        if not (one.start() in idioms and one[0].lower() in _DIRECTIONS):
-            yield one.start(), one.end(), names[" ".join(one[0].casefold().split())]
+        said = one[0].casefold()
+        if not (said in _DIRECTIONS and _is_idiom(text, one.start())):
+            yield one.start(), one.end(), names[" ".join(said.split())]
+
+
+def _is_idiom(text: str, at: int) -> bool:
+    return any(one.start() <= at < one.end() for one in IDIOM.finditer(text))
 
 
 @lru_cache(maxsize=256)
@@ -293,14 +296,17 @@ _REASONS = ("because", "since", "as", "while", "which", "where", "for")
 _QUOTE_OPEN, _QUOTE_CLOSE = tuple("\"'`*“‘[<("), tuple("\"'`*”’]>)")
 
 
-class Verdict(NamedTuple):
-    """What a text says."""
+class Reading(NamedTuple):
+    """A move that a reply may mean, or why it means none."""
 
     move: str | None = None
+    how: str = "named"
+    """How the move was found: the kind of a marker, last line or named. Or why there is none: two,
+    doubt, denial or question."""
     problem: str = ""
-    """Why there is no move, for the player; empty where nothing was named at all."""
-    why: str = ""
-    """The problem in a word: two, doubt, denial, question."""
+    """What to tell the player where there is no move."""
+    is_final: bool = False
+    """Whether nothing else may be read if this cannot be played."""
 
 
 def is_question(text: str) -> bool:
@@ -324,8 +330,8 @@ def judge(
     find: Find,
     is_quote: Callable[[str], bool] = lambda text: False,
     mentions: bool = False,
-) -> Verdict:
-    """Return the one move that ``text`` states, or why there is none.
+) -> Reading:
+    """Return the one move that ``text`` states, or why there is none; not final if it names none.
 
     Args:
         text: What a model wrote.
@@ -352,31 +358,31 @@ def judge(
     return _decide(stated, said)
 
 
-def _decide(stated: list[tuple[set[str], bool]], said: dict[str, set[str]]) -> Verdict:
+def _decide(stated: list[tuple[set[str], bool]], said: dict[str, set[str]]) -> Reading:
     single = [moves for moves, _ in stated if len(moves) == 1]
     moves = set().union(*(single or [moves for moves, _ in stated]))
     if len(moves) > 1 and len(stated[-1][0]) == 1 and stated[-1][1]:
         moves = stated[-1][0]
     if len(moves) > 1:
         named = " and ".join(sorted(moves)[:3])
-        return Verdict(None, f"Your reply names more than one move: {named}. Name one.", "two")
-    if moves & said["denied"]:
-        return _refused(moves, "also says not to play it", "denial")
-    if moves:
-        return Verdict(next(iter(moves)))
-    for role, how, why in (
-        ("doubt", "in doubt", "doubt"),
-        ("question", "as a question", "question"),
-        ("denied", "as what not to play", "denial"),
+        return _refused(f"Your reply names more than one move: {named}. Name one.", "two")
+    if moves and not moves & said["denied"]:
+        return Reading(next(iter(moves)), is_final=True)
+    for role, found, how in (
+        ("denial", moves, "also says not to play it"),
+        ("doubt", said["doubt"], "in doubt"),
+        ("question", said["question"], "as a question"),
+        ("denial", said["denied"], "as what not to play"),
     ):
-        if said[role]:
-            return _refused(said[role], how, why)
-    return Verdict()
+        if found:
+            named = " and ".join(sorted(found)[:3])
+            told = f"I read {named} in your reply, but {how}. Name the move to play."
+            return _refused(told, role)
+    return Reading()
 
 
-def _refused(moves: set[str], how: str, why: str) -> Verdict:
-    named = " and ".join(sorted(moves)[:3])
-    return Verdict(None, f"I read {named} in your reply, but {how}. Name the move to play.", why)
+def _refused(problem: str, how: str) -> Reading:
+    return Reading(None, how, problem, is_final=True)
 
 
 def weigh(sentence: str, find: Find) -> list[tuple[str, str]]:

@@ -1,36 +1,22 @@
-"""Parsers of calls, one for each format that models write: JSON, ReAct and function calling.
-
-A parser is pure: the same text gives the same ``Parsed``, whatever came before. It never raises
-for what a model wrote, reads at most ``MAX_CHARS`` characters, and takes time linear in them. What
-its own ``render`` writes, it reads back exactly. One broken call makes the whole reply a problem:
-running half of what a model asked for helps nobody.
-"""
+"""The parsers of calls by name: JSON, ReAct, and function calling in the styles of models."""
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.reading.calls import (
-    MAX_CALLS,
+    ActionParser,
     BrokenCall,
+    Parsed,
     ToolCall,
-    ToolDefinition,
     dump,
     find_json,
-    list_tools,
-    looks_like_call,
     read_calls,
-    read_function_tag,
     read_json,
-    skip,
     write_call,
 )
-from llm_gym.reading.markup import own_turn
+from llm_gym.reading.function_calling import STYLES, FunctionCallingParser
 
 __all__ = [
     "PARSERS",
@@ -42,93 +28,6 @@ __all__ = [
     "ToolCall",
     "get_parser",
 ]
-
-MAX_CHARS = 1_000_000
-
-
-class Parsed(NamedTuple):
-    """What a reply says: calls, an answer or a problem.
-
-    One of the three is set, with one exception: a bare ReAct action (``Action: north``) is both,
-    a call if there is a tool of that name and otherwise a move.
-    """
-
-    calls: tuple[ToolCall, ...] = ()
-    answer: str | None = None
-    """The part of a reply without calls that is meant for the environment or the user."""
-    thought: str = ""
-    problem: str = ""
-    """Why nothing can be done with the reply, for the model."""
-
-
-class ActionParser(ABC):
-    """Reads the calls in a model's reply, and writes them."""
-
-    name: str
-    """What ``get_parser`` calls it."""
-    how: str = ""
-    """The right form of a call, for a model that wrote a broken one."""
-
-    def parse(self, text: str) -> Parsed:
-        """Return what ``text`` says in its own turn. Reasoning is not looked at."""
-        if len(text) > MAX_CHARS:
-            return Parsed(problem=f"Your reply is longer than {MAX_CHARS} characters.")
-        try:
-            return self.read(own_turn(text))
-        except BrokenCall as why:
-            return Parsed(problem=f"I could not read your tool call: {why}. {self.how}")
-
-    def render(self, calls: Sequence[ToolCall], thought: str = "") -> str:
-        """Return a reply with ``calls``, which ``parse`` reads back exactly.
-
-        Raises ``ConfigError`` for what the format cannot say, such as a thought that reads as a
-        call.
-        """
-        text = self.write(tuple(calls), thought)
-        return self._read_back(text, Parsed(tuple(calls), None, thought))
-
-    def render_answer(self, answer: str, thought: str = "") -> str:
-        """Return a reply without a call, which ``parse`` reads back exactly."""
-        return self._read_back(self.write_answer(answer, thought), Parsed((), answer, thought))
-
-    def _read_back(self, text: str, meant: Parsed) -> str:
-        if self.parse(text) != meant:
-            raise ConfigError(
-                f"the {self.name} format cannot say this so that it is read back: {meant!r:.400}"
-            )
-        return text
-
-    def render_result(self, call: ToolCall, result: str) -> str:
-        """Return the result of ``call`` as the model reads it."""
-        return result
-
-    def instructions(self, tools: Sequence[ToolDefinition]) -> str:
-        """Return how to call ``tools``, for the rules; empty where there are none."""
-        if not tools:
-            return ""
-        how = self.tell(tools[0].example())
-        return f"You may call these tools:\n{list_tools(tools)}\nTo call one, reply {how}"
-
-    # --- what a format defines -----------------------------------------------------------
-
-    @abstractmethod
-    def read(self, text: str) -> Parsed:
-        """Return what ``text`` says, or raise ``BrokenCall``.
-
-        The length of ``text`` is bounded and its reasoning dropped.
-        """
-
-    @abstractmethod
-    def write(self, calls: tuple[ToolCall, ...], thought: str) -> str:
-        """Return a reply with ``calls``."""
-
-    def write_answer(self, answer: str, thought: str) -> str:
-        """Return a reply without a call."""
-        return f"{thought}\n{answer}" if thought else answer
-
-    @abstractmethod
-    def tell(self, call: ToolCall) -> str:
-        """Return how to reply with a call such as ``call``, and how to answer."""
 
 
 class JSONActionParser(ActionParser):
@@ -159,10 +58,11 @@ class JSONActionParser(ActionParser):
         return Parsed(answer=text)
 
     def write(self, calls: tuple[ToolCall, ...], thought: str) -> str:
-        return _under(thought, *(write_call(call, "tool", "args") for call in calls))
+        texts = [write_call(call, "tool", "args") for call in calls]
+        return "\n".join(filter(None, (thought, *texts)))
 
     def write_answer(self, answer: str, thought: str) -> str:
-        return _under(thought, dump({"answer": answer}))
+        return "\n".join(filter(None, (thought, dump({"answer": answer}))))
 
     def tell(self, call: ToolCall) -> str:
         return (
@@ -176,10 +76,6 @@ def _before(text: str, start: int) -> str:
     words = text[:start].rstrip()
     rest, _, last = words.rpartition("\n")
     return rest.strip() if last.startswith("```") and len(last) < 20 else words.strip()
-
-
-def _under(thought: str, *lines: str) -> str:
-    return "\n".join([thought, *lines] if thought else lines)
 
 
 # --- ReAct ---------------------------------------------------------------------------------------
@@ -292,206 +188,6 @@ def _with_input(action: str, given: str) -> ToolCall:
         return ToolCall(action, value)
     is_string = isinstance(value, str) and end == len(given)
     return ToolCall(action, text=value if is_string else given)
-
-
-# --- function calling -----------------------------------------------------------------------------
-
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_TAG, _LIST = "<|python_tag|>", "[TOOL_CALLS]"
-_MARK = re.compile("|".join(map(re.escape, (_OPEN, _LIST, _TAG))))
-_BARE = ("{", "[{", "<function=")
-_BETWEEN = re.compile(r"[\s;,]*")
-_NAMED = re.compile(
-    r"([A-Za-z_][A-Za-z0-9_.-]{0,63})\s*(?:\[CALL_ID\]\w{1,64})?(?:\[ARGS\])?\s*(?=\{)"
-)
-
-
-def read_functions(text: str) -> Parsed:
-    r"""Read function calls of every family of models.
-
-    They follow a mark (JSON or XML in ``<tool_call>`` tags of Hermes and Qwen, a list or
-    ``name{...}`` after the ``[TOOL_CALLS]`` of Mistral, JSON after the ``<|python_tag|>`` of
-    Llama), or they are the whole reply: JSON as Llama writes it, or a message of the chat API.
-
-    >>> read_functions('<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>').calls
-    (ToolCall(name='add', arguments={'a': 1}, text=None),)
-    >>> read_functions('Well: [TOOL_CALLS]add{"a": 1}').calls[0].name
-    'add'
-    >>> read_functions('Sure:\n```json\n{"name": "add"}\n```').calls[0].name
-    'add'
-    """
-    if text.lstrip().startswith(_BARE):
-        return _read_bare(text)
-    if mark := _MARK.search(text):
-        calls = _all_calls(_marked_values(text, mark[0]))
-        return Parsed(calls, thought=text[: mark.start()].strip())
-    _, brace, fenced = text.partition("```")[2].partition("```")[0].partition("{")
-    with suppress(BrokenCall):  # code may look like a call
-        if brace and (found := _read_bare(brace + fenced)).calls:
-            return found
-    return Parsed(answer=text)
-
-
-def _marked_values(text: str, mark: str) -> list[Any]:
-    values: list[Any] = []
-    at = text.find(mark)
-    while at >= 0 and len(values) <= MAX_CALLS:
-        row, end = _read_row(text, skip(text, at + len(mark)))
-        values += row
-        at = text.find(mark, end)
-    return values
-
-
-def _read_row(text: str, at: int) -> tuple[list[Any], int]:
-    """Return the values that stand in a row at ``at``, one at least, and where they end."""
-    values: list[Any] = []
-    while len(values) <= MAX_CALLS:
-        value, end = _read_value(text, at)
-        values.append(value)
-        at = skip(text, end, _BETWEEN)
-        if not text.startswith(_BARE, at):
-            break
-    return values, end
-
-
-def _read_value(text: str, at: int) -> tuple[Any, int]:
-    if text.startswith("<function=", at):
-        return read_function_tag(text, at)
-    if name := _NAMED.match(text, at):
-        value, at = read_json(text, name.end())
-        return {"name": name[1], "arguments": value}, at
-    return read_json(text, at)
-
-
-def _read_bare(text: str) -> Parsed:
-    start = skip(text, 0)
-    try:
-        values, _ = _read_row(text, start)
-    except BrokenCall:
-        if looks_like_call(text, start):
-            raise
-        return Parsed(answer=text)
-    message = values[0] if len(values) == 1 and isinstance(values[0], dict) else {}
-    said = message.get("content")
-    content = said if isinstance(said, str) else None
-    if listed := message.get("tool_calls") or message.get("function_call"):
-        return Parsed(_all_calls([listed]), thought=content or "")
-    calls = () if content is not None else read_calls(values)
-    return Parsed(calls) if calls else Parsed(answer=text if content is None else content)
-
-
-def _all_calls(values: list[Any]) -> tuple[ToolCall, ...]:
-    """Return the calls that ``values`` are, each of which was meant as one."""
-    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
-    calls = read_calls(flat)
-    if not calls or len(calls) < len(flat):
-        raise BrokenCall("it needs a name and arguments")
-    return calls
-
-
-def write_hermes(calls: tuple[ToolCall, ...], thought: str) -> str:
-    """Write JSON objects in ``<tool_call>`` tags."""
-    return _under(thought, *(f"{_OPEN}\n{write_call(call)}\n{_CLOSE}" for call in calls))
-
-
-def write_llama(calls: tuple[ToolCall, ...], thought: str) -> str:
-    """Write objects with ``parameters``."""
-    text = "; ".join(write_call(call, arguments="parameters") for call in calls)
-    return f"{thought}\n{_TAG}{text}" if thought else text
-
-
-def write_mistral(calls: tuple[ToolCall, ...], thought: str) -> str:
-    """Write a list after ``[TOOL_CALLS]``."""
-    return _under(thought, f"{_LIST} [{', '.join(write_call(call) for call in calls)}]")
-
-
-def write_openai(calls: tuple[ToolCall, ...], thought: str) -> str:
-    """Write a message of the chat API as JSON."""
-    listed = [
-        {
-            "id": f"call_{at}",
-            "type": "function",
-            "function": {"name": call.name, "arguments": dump(call.arguments)},
-        }
-        for at, call in enumerate(calls)
-    ]
-    return dump({"role": "assistant", "content": thought or None, "tool_calls": listed})
-
-
-class Style(NamedTuple):
-    """One way to write function calls."""
-
-    write: Callable[[tuple[ToolCall, ...], str], str]
-    how: str
-    result: str = "{}"
-    """How a result is shown, with ``{}`` where it goes."""
-
-
-_HERMES = Style(
-    write_hermes,
-    f'Write it as {_OPEN}{{"name": "...", "arguments": {{...}}}}{_CLOSE}.',
-    "<tool_response>\n{}\n</tool_response>",
-)
-STYLES = {
-    "auto": _HERMES,
-    "openai": Style(
-        write_openai,
-        'Write it as {"tool_calls": [{"type": "function", "function": {"name": "...", "arguments": '
-        '"{...}"}}]}.',
-    ),
-    "hermes": _HERMES,
-    "qwen": _HERMES,
-    "llama3": Style(
-        write_llama, 'Write it as {"name": "...", "parameters": {...}} and nothing else.'
-    ),
-    "mistral": Style(
-        write_mistral, f'Write it as {_LIST}[{{"name": "...", "arguments": {{...}}}}].'
-    ),
-}
-
-
-class FunctionCallingParser(ActionParser):
-    """Reads function calls as every family of models writes them, and writes them as one does.
-
-    Args:
-        style: ``openai`` (a message of the chat API as JSON), ``hermes`` or ``qwen`` (JSON in
-            ``<tool_call>`` tags), ``llama3`` (JSON with ``parameters``), ``mistral`` (a list
-            after ``[TOOL_CALLS]``), or ``auto``, which writes as Hermes.
-
-    >>> parser = FunctionCallingParser("hermes")
-    >>> print(parser.render([ToolCall("add", {"a": 1})], thought="I add."))
-    I add.
-    <tool_call>
-    {"name": "add", "arguments": {"a": 1}}
-    </tool_call>
-    >>> parser.parse("It is 2.").answer
-    'It is 2.'
-    """
-
-    def __init__(self, style: str = "auto") -> None:
-        if style not in STYLES:
-            raise ConfigError(f"style must be one of {', '.join(STYLES)}, got {style!r}")
-        self.name, self.style, self.how = style, style, STYLES[style].how
-
-    def read(self, text: str) -> Parsed:
-        return read_functions(text)
-
-    def write(self, calls: tuple[ToolCall, ...], thought: str) -> str:
-        return STYLES[self.style].write(calls, thought)
-
-    def write_answer(self, answer: str, thought: str) -> str:
-        if thought:
-            raise ConfigError(f"an answer in the {self.name} format has no thought beside it")
-        return answer
-
-    def render_result(self, call: ToolCall, result: str) -> str:
-        return STYLES[self.style].result.replace("{}", result)
-
-    def tell(self, call: ToolCall) -> str:
-        return (
-            f"in this form:\n{self.write((call,), '')}\n"
-            "The result comes in the next message. A reply without a call is your answer."
-        )
 
 
 PARSERS = ("json", "react", *STYLES)

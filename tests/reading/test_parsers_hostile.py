@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym.reading.calls import MAX_CALLS, ToolCall
-from llm_gym.reading.parsers import MAX_CHARS, PARSERS, Parsed, get_parser
+from llm_gym.reading.calls import MAX_CALLS, MAX_CHARS, ToolCall
+from llm_gym.reading.parsers import PARSERS, Parsed, get_parser
 from tests.work import ends_at_all, steps_of
 
 CALL = '{"name": "f", "arguments": {"a": 1}}'

@@ -7,7 +7,7 @@ from llm_gym.reading.moves import IDIOM, Named
 
 _COMPASS = {"up": "north", "right": "east", "down": "south", "left": "west"}
 _NAMES = {name: way for way, compass in _COMPASS.items() for name in (way, compass)}
-_NAMED = re.compile("|".join(_NAMES), re.IGNORECASE)
+_NAMED = re.compile("|".join(_NAMES))
 _ARROWS = dict(
     zip("\u2191\u2192\u2193\u2190\u2b06\u27a1\u2b07\u2b05", 2 * tuple(_COMPASS), strict=True)
 )
@@ -47,10 +47,10 @@ def find_directions(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_directions("Turns left: 5. The right move is to go North.")]
     ['up']
     """
-    if (way := _ARROWS.get(text.strip(" \ufe0f.!*`"))) is not None:
+    if not text.isascii() and (way := _ARROWS.get(text.strip(" \ufe0f.!*`"))) is not None:
         yield 0, len(text), way
         return
-    if _NAMED.search(text) is None:
+    if _NAMED.search(text.lower()) is None:
         return
     text = IDIOM.sub(lambda found: "\0" * len(found[0]), text)
     for one in _SAID.finditer(text):

@@ -29,6 +29,7 @@ _MINES = re.compile(r"hides (\d+) mine")
 _ROW = re.compile(r"^ *\d+\|([ .F0-8]+)$", re.MULTILINE)
 
 
+_DIGIT = re.compile("[0-9]")
 _DUG = re.compile(
     r"(?:\b(reveal|open|dig|uncover|flag|mark)\s+)?(?:the\s+)?(?:cell\s+|square\s+)?(?:at\s+|in\s+)?"
     r"(?:(?<![\w.,|])(?<!\d )[\[(]?([0-9]{1,2})(?:, ?| )([0-9]{1,2})[\])]?(?![ ,]{1,2}[0-9]"
@@ -44,7 +45,7 @@ def find_digs(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_digs("I flag row 2, column 1 and reveal (0, 3).")]
     ['flag 2 1', 'reveal 0 3']
     """
-    for one in _DUG.finditer(text):
+    for one in _DUG.finditer(text) if _DIGIT.search(text) else ():
         verb = "flag" if (one[1] or "").lower() in ("flag", "mark") else "reveal"
         yield one.start(), one.end(), f"{verb} {one[2] or one[4]} {one[3] or one[5]}"
 

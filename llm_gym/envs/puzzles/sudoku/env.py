@@ -20,6 +20,7 @@ _MOVE = re.compile(r"(?:place |put )?[\[(]?([0-9])(?:, ?| )([0-9])(?:, ?| )([0-9
 _ROW = re.compile(r"^\d\|(.+)$", re.MULTILINE)
 
 
+_DIGIT = re.compile("[0-9]")
 _AT = r"[\[(]([0-9]), ?([0-9])[\])]"
 _ROW_COL = r"\brow\W{1,3}([0-9])\W{1,3}(?:and\s+)?col(?:umn)?\W{1,3}([0-9])"
 _HOLDS = r"\W{1,4}(?:[a-z]+\W{1,3}){0,6}?([0-9])(?!\w)"
@@ -47,6 +48,8 @@ def find_placements(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_placements("Put 5 in row 1, column 3, or (2, 1, 9).")]
     ['1 3 5', '2 1 9']
     """
+    if _DIGIT.search(text) is None:
+        return iter(())
     found = [
         (one.start(), one.end(), f"{one[1]} {one[2]} {one[3]}")
         for pattern in _CELL_FIRST
