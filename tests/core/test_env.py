@@ -1,6 +1,5 @@
 """TextEnv: what the base does for a game, shown on a game of ten lines."""
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
@@ -98,10 +97,6 @@ def test_losing_pays_nothing_and_terminates():
     assert info["stop_reason"] is StopReason.LOST
 
 
-def test_going_on_shows_feedback_then_the_state():
-    assert make().step("wait")[0] == "Tick.\nProgress 1."
-
-
 def test_the_turn_limit_is_in_the_rules_and_loses_with_the_solution():
     env = Door()
     assert "You have 3 turns." in env.reset(seed=0)[0]
@@ -113,11 +108,25 @@ def test_the_turn_limit_is_in_the_rules_and_loses_with_the_solution():
     assert info["stop_reason"] is StopReason.LOST
 
 
-def test_winning_on_the_last_turn_wins():
-    env = make()
-    env.step("wait")
-    env.step("wait")
-    assert env.step("in")[4]["stop_reason"] is StopReason.WON
+@pytest.mark.parametrize(
+    ("settings", "moves", "turns", "stop"),
+    [
+        ({}, ["wait", "wait", "in"], [1, 2, 3], StopReason.WON),
+        # The third miss costs the turn, then counting begins again.
+        ({"retries": 2}, ["jump"] * 4 + ["wait"], [0, 0, 1, 1, 2], StopReason.PLAYING),
+        ({"retries": 1}, ["x", "wait", "x", "wait"], [0, 1, 1, 2], StopReason.PLAYING),
+        ({"invalid": "terminate"}, ["jump"], [1], StopReason.INVALID),
+        ({"invalid": "terminate", "retries": 1}, ["jump", "jump"], [0, 1], StopReason.INVALID),
+    ],
+)
+def test_unusable_moves_cost_turns_but_for_the_retries(settings, moves, turns, stop):
+    env = make(**settings)
+    for _ in range(2):  # a new episode has all its retries
+        steps = [env.step(move) for move in moves]
+        assert [step[4]["turn"] for step in steps] == turns
+        assert steps[-1][2:4] == (stop is not StopReason.PLAYING, False)
+        assert steps[-1][4]["stop_reason"] is stop
+        env.reset()
 
 
 def test_an_unusable_move_says_why_and_costs_a_turn():
@@ -135,32 +144,6 @@ def test_penalty_is_taken_and_listed():
     assert "costs 0.25 points" in env._base_rules()
 
 
-def test_retries_forgive_that_many_unusable_moves_per_turn():
-    env = make(retries=2)
-    turns = [env.step("jump")[4]["turn"] for _ in range(4)]
-    assert turns == [0, 0, 1, 1], "the third miss costs the turn, then counting begins again"
-    assert env.step("wait")[4]["turn"] == 2
-
-
-def test_terminate_ends_the_episode_at_an_unusable_move():
-    _, _, terminated, truncated, info = make(invalid="terminate").step("jump")
-    assert (terminated, truncated) == (True, False)
-    assert info["stop_reason"] is StopReason.INVALID
-
-
-def test_a_usable_move_makes_the_retries_good_again():
-    env = make(retries=1)
-    turns = [env.step(move)[4]["turn"] for move in ("x", "wait", "x", "wait")]
-    assert turns == [0, 1, 1, 2]
-
-
-def test_a_new_episode_has_all_its_retries():
-    env = make(retries=1)
-    assert env.step("jump")[4]["turn"] == 0
-    env.reset()
-    assert [env.step("jump")[4]["turn"] for _ in range(2)] == [0, 1]
-
-
 def test_the_random_player_begins_anew_with_the_seed():
     env = make()
     played = []
@@ -168,12 +151,6 @@ def test_the_random_player_begins_anew_with_the_seed():
         env.reset(seed=seed)
         played.append([env.random_action() for _ in range(20)])
     assert played[0] == played[1] != played[2]
-
-
-def test_terminate_waits_for_the_retries():
-    env = make(invalid="terminate", retries=1)
-    assert not env.step("jump")[2]
-    assert env.step("jump")[2]
 
 
 def test_the_move_is_a_plain_string_whatever_kind_of_string_was_played():
@@ -197,6 +174,7 @@ def test_shaping_is_the_change_of_potential():
     assert info["reward_terms"]["shaping"] == pytest.approx(0.5 * 0.5)
     assert reward == pytest.approx(0.25)
     assert env.step("in")[4]["reward_terms"]["shaping"] == pytest.approx(-0.5), "terminal Φ is 0"
+    assert "shaping" not in make().step("wait")[4]["reward_terms"]
 
 
 @pytest.mark.parametrize("phi", [-0.1, 1.1, -1e6, float("nan"), float("inf")])
@@ -207,19 +185,9 @@ def test_a_potential_outside_its_range_is_refused(phi):
         env.reset(seed=0)
 
 
-def test_no_shaping_unless_asked_for():
-    assert "shaping" not in make().step("wait")[4]["reward_terms"]
-
-
 def test_difficulty_sets_the_settings_that_derive_from_it():
     assert Door(difficulty=1.0).step_size == 10
     assert make(difficulty=0.5).step("wait")[0] == "Tick.\nProgress 5."
-
-
-def test_difficulty_of_one_episode_shows_in_its_rules_and_then_goes():
-    env = Door(step_size=2)
-    assert "A step is 10." in env.reset(options={"difficulty": 1.0})[0]
-    assert "A step is 2." in env.reset()[0]
 
 
 def test_split_is_honoured_and_seeded():
@@ -288,10 +256,6 @@ def test_games_without_optional_parts_say_what_is_missing():
     for name in ("oracle_action", "solver_action"):
         with pytest.raises(NotImplementedError):
             getattr(make(), name)()
-
-
-def test_it_is_a_gymnasium_env_of_strings():
-    assert isinstance(Door(), gym.Env)
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,6 @@ def test_a_cut_from_outside_is_assigned_and_kept_even_without_a_turn() -> None:
     assert again != Trajectory(states=["a prompt that does not fit"])
 
 
-def test_an_assigned_reason_that_agrees_with_the_last_turn_does_not_break_equality() -> None:
-    episode = small_episode()
-    episode.stop_reason = StopReason.WON
-    assert reread(episode) == episode
-
-
 def test_an_unknown_stop_reason_cannot_be_assigned() -> None:
     with pytest.raises(ValueError, match="bored"):
         Trajectory().stop_reason = "bored"
@@ -96,6 +90,7 @@ def record(**changes: Any) -> str:
         ("", "the record is not JSON: Expecting value at character 1"),
         ("[1]", "this is JSON but no episode record: it has no schema"),
         ('{"actions": []}', "this is JSON but no episode record: it has no schema"),
+        (record(schema=SCHEMA + 1), "schema 2"),
         (record(schema="1"), "schema"),
         (record(schema=True), "schema"),
         (record(schema=0), "schema"),
@@ -128,11 +123,6 @@ def test_a_bad_record_is_refused_with_what_is_wrong(line: str, sentence: str) ->
         Trajectory.from_json(line)
 
 
-def test_a_newer_schema_is_refused_with_what_to_do() -> None:
-    with pytest.raises(RecordError, match="schema 2"):
-        Trajectory.from_json(record(schema=SCHEMA + 1))
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -153,14 +143,10 @@ def test_a_trajectory_that_does_not_fit_together_is_not_written(
 ) -> None:
     episode = small_episode()
     vars(episode).update(changes)
-    with pytest.raises(RecordError, match=re.escape(sentence)):
-        episode.to_json()
-
-
-def test_check_finds_the_same_without_writing() -> None:
-    small_episode().check()
-    with pytest.raises(RecordError, match="rewards"):
-        Trajectory(actions=["x"], rewards=[1.0, 2.0]).check()
+    for act in (episode.to_json, episode.check):
+        if "JSON" not in sentence or act == episode.to_json:
+            with pytest.raises(RecordError, match=re.escape(sentence)):
+                act()
 
 
 # --- the documentation -------------------------------------------------------------------
@@ -171,19 +157,13 @@ def documented(heading: str) -> list[str]:
     return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
 
 
-def test_the_table_lists_exactly_the_fields_of_the_record() -> None:
+def test_the_page_lists_exactly_the_fields_token_arrays_and_stop_reasons() -> None:
     assert documented("The record") == list(json.loads(Trajectory().to_json()))
     public = {field.name for field in fields(Trajectory) if not field.name.startswith("_")}
     assert set(documented("The record")) == public | {"schema", *DERIVED}
     assert set(FIELDS) == public
-
-
-def test_the_table_lists_exactly_the_token_arrays() -> None:
     assert documented("Tokens") == list(Tokens().to_dict()) == list(TOKEN_FIELDS)
     assert documented("Tokens") == [field.name for field in fields(Tokens)]
-
-
-def test_the_page_names_every_stop_reason() -> None:
     row = next(line for line in DOCS.read_text().splitlines() if line.startswith("| `stop_reason`"))
     assert set(re.findall(r"`(\w+)`", row)) - {"stop_reason"} == set(StopReason)
 

@@ -82,6 +82,8 @@ def play(env: gym.Env[str, str], *actions: str) -> list[tuple[bool, bool, StopRe
 
 PLAYING = (False, False, StopReason.PLAYING)
 CUT = (False, True, StopReason.MAX_STEPS)
+FINISHED = (True, False, StopReason.FINISHED)
+WON = (True, False, StopReason.WON)
 
 
 # --- as_gym ------------------------------------------------------------------------------
@@ -93,40 +95,25 @@ def test_an_adapted_class_passes_the_checker_of_gymnasium(game: Any) -> None:
     check_env(as_gym(game, {"max_steps": 5}), skip_render_check=True)
 
 
-def test_an_instance_is_used_as_it_is() -> None:
+def test_instances_classes_and_gymnasiums_environments_are_adapted_or_left_alone() -> None:
     game = TextGame()
     env = as_gym(game)
     assert isinstance(env, LegacyEnv)
     assert env.environment is game
-
-
-def test_a_class_is_built_with_the_config() -> None:
-    env = as_gym(TextGame, EnvironmentConfig(max_steps=4))
-    assert isinstance(env, LegacyEnv)
-    assert env.environment.max_steps == 4
-
-
-def test_a_gymnasium_environment_passes_through_unchanged() -> None:
-    env = gym.make("llm_gym/GuessTheNumber-v0")
-    assert as_gym(env) is env
+    assert as_gym(TextGame, EnvironmentConfig(max_steps=4)).environment.max_steps == 4
+    theirs = gym.make("llm_gym/GuessTheNumber-v0")
+    assert as_gym(theirs) is theirs
+    for space in (env.observation_space, env.action_space):
+        assert isinstance(space, AnyText)
+        assert "\ud800 naïve\n" in space
 
 
 @pytest.mark.parametrize("thing", ["llm_gym/GuessTheNumber-v0", None, 3, dict, gym.Env, object()])
 def test_anything_else_is_one_clear_error(thing: Any) -> None:
     with pytest.raises(ConfigError, match="as_gym"):
         as_gym(thing)
-
-
-def test_a_config_for_an_instance_would_have_no_effect_and_is_refused() -> None:
-    with pytest.raises(ConfigError, match="config"):
+    with pytest.raises(ConfigError, match="config"):  # which would have no effect
         as_gym(TextGame(), {"max_steps": 3})
-
-
-def test_spaces_hold_any_text() -> None:
-    env = as_gym(TextGame)
-    assert isinstance(env.observation_space, AnyText)
-    assert isinstance(env.action_space, AnyText)
-    assert "\ud800 naïve\n" in env.action_space
 
 
 def test_every_info_has_the_common_keys() -> None:
@@ -175,79 +162,62 @@ def test_flags_that_reset_forgets_are_cleared_before_it() -> None:
     assert play(env, "wait", "attack")[-1] == (True, False, StopReason.FINISHED)
 
 
-def test_steps_are_counted_for_a_class_that_does_not() -> None:
-    game = TextGame({"max_steps": 3})
-    env = as_gym(game)
-    assert play(env, "wait", "wait", "wait") == [PLAYING, PLAYING, CUT]
-    assert game.step_count == 3
+def test_steps_are_counted_once_by_the_class_or_for_it() -> None:
+    for game in (TextGame({"max_steps": 3}), CountingGame({"max_steps": 3})):
+        play(as_gym(game), "move north", "move north")
+        assert game.step_count == 2
 
 
-def test_steps_are_not_counted_twice_for_a_class_that_does() -> None:
-    game = CountingGame({"max_steps": 3})
-    play(as_gym(game), "move north", "move north")
-    assert game.step_count == 2
+class OwnEnd(Scripted):
+    def is_done(self) -> bool:
+        return len(self.answers) == 0 or super().is_done()
 
 
-def test_a_class_that_ends_itself_at_the_limit_terminates() -> None:
-    ends = play(as_gym(CountingGame, {"max_steps": 2}), "move north", "move north")
-    assert ends == [PLAYING, (True, False, StopReason.FINISHED)]
+def inherited(game: Scripted) -> Step:
+    game.step_count += 1
+    return "on", 0.0, game.is_done(), {}
 
 
-def test_winning_on_the_last_step_is_a_win_and_no_cut() -> None:
-    win = ("yes", 1.0, True, {"success": True})  # returned, while self.done stays false
-    env = as_gym(Scripted(win, max_steps=1))
-    assert play(env, "a") == [(True, False, StopReason.WON)]
+def lost(game: Scripted) -> Step:
+    game.step_count += 1
+    game.done = True
+    return "on", 0.0, game.is_done(), {"success": False}
 
 
-def test_returning_the_inherited_is_done_at_the_limit_is_a_cut() -> None:
-    def step(game: Scripted) -> Step:
-        game.step_count += 1
-        return "on", 0.0, game.is_done(), {}
-
-    assert play(as_gym(Scripted(step, step, max_steps=2)), "a", "b") == [PLAYING, CUT]
+def unsaid(game: Scripted) -> Step:
+    game.done = True
+    return "over", 0.0, False, {}
 
 
-def test_returning_is_done_after_setting_done_is_an_end() -> None:
-    def step(game: Scripted) -> Step:
-        game.step_count += 1
-        game.done = True
-        return "on", 0.0, game.is_done(), {"success": False}
-
-    assert play(as_gym(Scripted(step, max_steps=1)), "a") == [(True, False, StopReason.LOST)]
-
-
-def test_setting_done_without_returning_it_ends_the_episode() -> None:
-    def step(game: Scripted) -> Step:
-        game.done = True
-        return "over", 0.0, False, {}
-
-    assert play(as_gym(Scripted(step)), "a") == [(True, False, StopReason.FINISHED)]
-
-
-def test_an_is_done_of_its_own_ends_the_episode() -> None:
-    class Score(Scripted):
-        def is_done(self) -> bool:
-            return len(self.answers) == 0 or super().is_done()
-
-    env = as_gym(Score(("x", 0.0, False, {}), ("y", 0.0, False, {})))
-    assert play(env, "a", "b") == [PLAYING, (True, False, StopReason.FINISHED)]
+ON = ("on", 0.0, False, {})
+WHY = {  # what a class says of its end
+    (True, False, StopReason.FINISHED): [
+        {}, {"stop_reason": "the cat did it"}, {"stop_reason": ["unhashable"]},
+    ],
+    (True, False, StopReason.WON): [{"success": True}],
+    (True, False, StopReason.LOST): [{"success": False}],
+    (True, False, StopReason.DRAWN): [{"stop_reason": "drawn", "success": False}],
+    (False, True, StopReason.TOKENS): [{"stop_reason": "tokens"}],
+    (False, True, StopReason.MAX_STEPS): [{"stop_reason": "max_steps"}],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("info", "end"),
+    ("game", "ends"),
     [
-        ({}, (True, False, StopReason.FINISHED)),
-        ({"success": True}, (True, False, StopReason.WON)),
-        ({"success": False}, (True, False, StopReason.LOST)),
-        ({"stop_reason": "drawn", "success": False}, (True, False, StopReason.DRAWN)),
-        ({"stop_reason": "tokens"}, (False, True, StopReason.TOKENS)),
-        ({"stop_reason": "max_steps"}, (False, True, StopReason.MAX_STEPS)),
-        ({"stop_reason": "the cat did it"}, (True, False, StopReason.FINISHED)),
-        ({"stop_reason": ["unhashable"]}, (True, False, StopReason.FINISHED)),
+        (TextGame({"max_steps": 3}), [PLAYING, PLAYING, CUT]),
+        (CountingGame({"max_steps": 2}), [PLAYING, FINISHED]),
+        # A win in the last step, returned while ``self.done`` stays false, is no cut.
+        (Scripted(("yes", 1.0, True, {"success": True}), max_steps=1), [WON]),
+        (Scripted(inherited, inherited, max_steps=2), [PLAYING, CUT]),
+        (Scripted(lost, max_steps=1), [(True, False, StopReason.LOST)]),
+        (Scripted(unsaid), [FINISHED]),
+        (OwnEnd(ON, ON), [PLAYING, FINISHED]),
+        *((Scripted(("x", 0.0, True, info)), [end]) for end in WHY for info in WHY[end]),
     ],
 )
-def test_a_class_may_say_why_it_is_done(info: dict[str, Any], end: Any) -> None:
-    assert play(as_gym(Scripted(("x", 0.0, True, info))), "a") == [end]
+def test_an_end_is_a_cut_or_has_a_reason(game: BaseEnvironment, ends: Any) -> None:
+    assert play(as_gym(game), *["move north"] * len(ends)) == ends
 
 
 def test_a_class_that_never_calls_the_base_works_with_the_defaults() -> None:
@@ -270,12 +240,8 @@ def test_a_class_attribute_called_done_still_counts() -> None:
     class Shadow(Scripted):
         done = False
 
-    def step(game: Shadow) -> Step:
-        game.done = True
-        return "over", 0.0, False, {}
-
-    env = as_gym(Shadow(step, ("on", 0.0, False, {})))
-    assert play(env, "a") == [(True, False, StopReason.FINISHED)]
+    env = as_gym(Shadow(unsaid, ON))
+    assert play(env, "a") == [FINISHED]
     assert play(env, "b") == [PLAYING]
 
 

@@ -18,8 +18,12 @@ from tests.core.legacy.old_games import TextGame
 # --- the base ----------------------------------------------------------------------------
 
 
-def test_the_base_is_no_gymnasium_environment() -> None:
+def test_the_base_has_three_methods_to_be_written_and_no_prompt() -> None:
     assert not issubclass(BaseEnvironment, gym.Env)
+    with pytest.raises(TypeError, match="abstract"):
+        BaseEnvironment()  # type: ignore[abstract]
+    assert TextGame().get_prompt_prefix() == ""
+    assert str(as_gym(TextGame)) == "<LegacyEnv<TextGame>>"
 
 
 @pytest.mark.parametrize(
@@ -37,20 +41,18 @@ def test_ten_steps_are_the_default(config: Any) -> None:
     assert TextGame(config).max_steps == 10
 
 
-@pytest.mark.parametrize("steps", [0, -1, 2.5, "10", None, True])
-def test_a_limit_that_is_no_limit_is_refused(steps: Any) -> None:
-    with pytest.raises(ConfigError, match="max_steps"):
-        TextGame({"max_steps": steps})
-    with pytest.raises(ConfigError, match="max_steps"):
-        EnvironmentConfig(max_steps=steps)
-
-
-@pytest.mark.parametrize("seed", [-1, 0.5, "lucky", False])
-def test_a_seed_that_is_no_seed_is_refused(seed: Any) -> None:
-    with pytest.raises(ConfigError, match="seed"):
-        TextGame({"seed": seed})
-    with pytest.raises(ConfigError, match="seed"):
-        EnvironmentConfig(seed=seed)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("max_steps", steps) for steps in (0, -1, 2.5, "10", None, True)),
+        *(("seed", seed) for seed in (-1, 0.5, "lucky", False)),
+    ],
+)
+def test_a_limit_or_seed_that_is_none_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        TextGame({name: value})
+    with pytest.raises(ConfigError, match=name):
+        EnvironmentConfig(**{name: value})
 
 
 def test_the_seed_of_the_config_fixes_the_randomness() -> None:
@@ -69,30 +71,14 @@ def test_a_config_gains_parameters_by_subclassing() -> None:
         MazeConfig(romos=9)  # type: ignore[call-arg]
 
 
-def test_done_has_two_names_and_one_value() -> None:
-    game = TextGame()
-    game._done = True
-    assert game.done
-    assert game.is_done()
-    game.done = False
-    assert not game._done
-    assert not game.is_done()
-
-
-def test_is_done_also_looks_at_the_limit() -> None:
+def test_done_has_two_names_and_is_done_looks_at_the_limit_too() -> None:
     game = TextGame({"max_steps": 2})
+    for done in (True, False):
+        game._done = done
+        assert game.done == game.is_done() == done
     game.step_count = 2
     assert game.is_done()
     assert not game.done
-
-
-def test_the_three_methods_must_be_written() -> None:
-    with pytest.raises(TypeError, match="abstract"):
-        BaseEnvironment()  # type: ignore[abstract]
-
-
-def test_there_is_no_prompt_unless_a_class_writes_one() -> None:
-    assert TextGame().get_prompt_prefix() == ""
 
 
 # --- seeds and options -------------------------------------------------------------------
@@ -109,21 +95,18 @@ def test_a_seed_reaches_np_random() -> None:
     assert following == [env.reset()[0] for _ in range(4)]
 
 
-def test_a_reset_that_takes_seed_and_options_is_given_them() -> None:
+def test_a_reset_is_given_seed_and_options_where_it_takes_them() -> None:
     class Modern(TextGame):
         def reset(self, seed: int = 7, options: Any = None) -> str:
             return f"{seed} {options}"
 
-    env = as_gym(Modern)
-    assert env.reset(seed=3, options={"a": 1})[0] == "3 {'a': 1}"
-    assert env.reset()[0] == "7 None", "without a seed its own default stands"
-
-
-def test_a_reset_that_takes_anything_is_given_both() -> None:
     class Open(TextGame):
         def reset(self, **given: Any) -> str:
             return str(given)
 
+    env = as_gym(Modern)
+    assert env.reset(seed=3, options={"a": 1})[0] == "3 {'a': 1}"
+    assert env.reset()[0] == "7 None", "without a seed its own default stands"
     assert as_gym(Open).reset(seed=3, options={"a": 1})[0] == "{'options': {'a': 1}, 'seed': 3}"
 
 
@@ -189,7 +172,3 @@ def test_a_copy_goes_its_own_way_and_the_same_way(fork: Any) -> None:
     other = fork(env)
     assert env.step("move north")[0] == other.step("move north")[0]
     assert [env.reset()[0] for _ in range(3)] == [other.reset()[0] for _ in range(3)]
-
-
-def test_the_adapter_names_what_it_adapts() -> None:
-    assert str(as_gym(TextGame)) == "<LegacyEnv<TextGame>>"
