@@ -1,5 +1,7 @@
 """Vectors of environments in processes, of which none may be left."""
 
+import multiprocessing
+
 import pytest
 
 from llm_gym.vector import make_vec
@@ -9,7 +11,7 @@ from tests.vector.odd import no_process_is_left
 @pytest.fixture
 def start():
     """make_vec, closed at the end of the test, after which no process may be left."""
-    started = []
+    started, before = [], multiprocessing.active_children()
 
     def make(*args, **kwargs):
         started.append(make_vec(*args, **kwargs))
@@ -18,4 +20,4 @@ def start():
     yield make
     for envs in started:
         envs.close()
-    no_process_is_left()
+    no_process_is_left(before)

@@ -129,11 +129,11 @@ def assert_same_batch(ours, stock):
     assert_same(list(ours[1:]), list(stock[1:]))
 
 
-def no_process_is_left():
+def no_process_is_left(but=()):
     """Wait for processes that were told to end: a busy machine lets them go a moment later."""
-    for child in multiprocessing.active_children():
+    for child in set(multiprocessing.active_children()) - set(but):
         child.join(60)
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(but)
 
 
 def runs(pid):

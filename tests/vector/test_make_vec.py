@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import SimpleGameEnvironment
-from llm_gym.vector import TextVectorEnv, make_vec
+from llm_gym.vector import make_vec
 from tests.vector.odd import GUESS, Odd
 
 SHARED = Odd()
@@ -23,16 +23,12 @@ def test_is_a_vector_env_with_spaces_that_hold_its_lists():
     assert type(observations) is list
     assert observations in envs.observation_space
     assert all(text in envs.single_observation_space for text in observations)
-    assert list(envs.action_space.sample()) in envs.action_space
+    envs.action_space.seed(0)
+    actions = envs.action_space.sample()
+    assert list(actions) in envs.action_space
+    assert envs.step(actions)[4]["valid_action"].all()
     assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     assert repr(envs) == f"TextVectorEnv({GUESS}, num_envs=3)"
-
-
-def test_samples_of_the_action_space_can_be_played():
-    envs = make_vec(GUESS, 3)
-    envs.reset(seed=0)
-    envs.action_space.seed(0)
-    assert envs.step(envs.action_space.sample())[4]["valid_action"].all()
 
 
 def test_arguments_reach_the_environments():
@@ -137,9 +133,3 @@ def test_environments_made_before_a_failure_are_closed():
     with pytest.raises(ConfigError):
         make_vec([Odd, Odd, fails])
     assert Odd.closed == 2
-
-
-def test_can_be_built_without_make_vec():
-    envs = TextVectorEnv([Odd, Odd], autoreset_mode=AutoresetMode.SAME_STEP)
-    assert envs.num_envs == 2
-    assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP

@@ -37,17 +37,18 @@ def test_options_reach_every_environment_without_the_mask():
 
 
 @pytest.mark.parametrize(
-    "mask", [[True, False], np.array([1, 0]), np.array([True]), np.array([False, False])]
+    ("name", "value"),
+    [
+        *(("reset_mask", mask) for mask in ([True, False], np.array([1, 0]), np.array([True]))),
+        ("reset_mask", np.array([False, False])),
+        *(("seed", seed) for seed in ([1], "x", 1.5)),
+    ],
 )
-def test_a_mask_that_does_not_fit_is_refused(mask):
-    with pytest.raises(ConfigError, match="reset_mask"):
-        make_vec(Odd, 2).reset(options={"reset_mask": mask})
-
-
-@pytest.mark.parametrize("seed", [[1], "x", 1.5])
-def test_seeds_that_do_not_fit_are_refused(seed):
-    with pytest.raises(ConfigError, match="seed"):
-        make_vec(Odd, 2).reset(seed=seed)
+def test_masks_and_seeds_that_do_not_fit_are_refused(name, value):
+    with pytest.raises(ConfigError, match=name):
+        make_vec(Odd, 2).reset(
+            **({"seed": value} if name == "seed" else {"options": {name: value}})
+        )
 
 
 def test_step_rows_moves_only_those_rows():

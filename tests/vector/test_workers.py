@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from llm_gym.core.errors import WorkerError
 from llm_gym.vector import RowsError, make_vec, worker_pool
-from tests.vector.odd import GUESS, MODES, Odd, assert_same, no_process_is_left, pause, runs
+from tests.vector.odd import GUESS, MODES, Odd, assert_same, pause, runs
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,25 @@ def test_results_are_those_of_one_process(start, factory, mode):
     assert (there.metadata, there.render_mode) == (here.metadata, here.render_mode)
 
 
-def test_a_call_sends_one_message_to_each_worker_it_needs(start, monkeypatch):
-    envs = start(Odd, 5, workers=2)
-    pids = envs.get_attr("pid")
-    assert pids == (pids[0], pids[1], pids[0], pids[1], pids[0])
+@pytest.fixture(scope="module")
+def kept():
+    """Four rows in two workers, for tests after which they go on."""
+    envs = make_vec(Odd, 4, workers=2, length=9)
+    yield envs
+    envs.close()
+
+
+@pytest.fixture
+def four(kept):
+    kept.reset(seed=0)
+    yield kept
+    kept.reset(seed=0)
+    assert kept.step(["again"] * 4)[0] == ["again"] * 4
+
+
+def test_a_call_sends_one_message_to_each_worker_it_needs(four, monkeypatch):
+    pids = four.get_attr("pid")
+    assert pids == (pids[0], pids[1], pids[0], pids[1])
     assert len({os.getpid(), *pids}) == 3
     sent = []
     send = worker_pool.WorkerProcess.send
@@ -57,10 +72,10 @@ def test_a_call_sends_one_message_to_each_worker_it_needs(start, monkeypatch):
         "send",
         lambda self, jobs, m: (sent.append(len(jobs)), send(self, jobs, m)),
     )
-    envs.reset(seed=0)
-    envs.step(["a"] * 5)
-    envs.step_rows({0: "b", 4: "c"})
-    assert sent == [3, 2, 3, 2, 2]
+    four.step(["a"] * 4)
+    four.step_rows({0: "b", 2: "c", 3: "d"})
+    four.step_rows({0: "b"})
+    assert sent == [2, 2, 2, 1, 1]
 
 
 def test_workers_step_at_the_same_time(start, tmp_path):
@@ -74,11 +89,9 @@ def test_workers_step_at_the_same_time(start, tmp_path):
     assert len(envs.step([f"meet 20 {tmp_path}"] * 2)[0]) == 2
 
 
-def test_any_text_travels_unchanged(start):
-    envs = start(Odd, 2, workers=1)
-    envs.reset(seed=0)
-    actions = ["\ud800\x00 é漢🙂\n", "x" * 1_000_000]
-    assert envs.step(actions)[0] == actions
+def test_any_text_travels_unchanged(four):
+    actions = ["\ud800\x00 é漢🙂\n", "x" * 1_000_000, "", "c"]
+    assert four.step(actions)[0] == actions
 
 
 def test_environments_of_a_closure_and_of_a_registered_module_are_found(
@@ -107,30 +120,26 @@ def test_environments_of_a_closure_and_of_a_registered_module_are_found(
     assert envs.get_attr("high") == (7, 9, 9)
 
 
-def test_attributes_and_options_that_only_travel_by_value_arrive(start):
-    envs = start(Odd, 2, workers=1)
-    envs.set_attr("shout", [str.upper, lambda text: text + "!"])
-    assert envs.call("shout", "a") == ("A", "a!")
-    envs.reset(options={"rule": lambda: 5})
-    assert [options["rule"]() for options in envs.get_attr("options")] == [5, 5]
-    assert not hasattr(envs, "envs")
+def test_attributes_and_options_that_only_travel_by_value_arrive(four):
+    four.set_attr("shout", [str.upper, lambda text: text + "!", str.lower, str.title])
+    assert four.call("shout", "a") == ("A", "a!", "a", "A")
+    four.reset(options={"rule": lambda: 5})
+    assert [options["rule"]() for options in four.get_attr("options")] == [5] * 4
+    assert not hasattr(four, "envs")
 
 
-def test_a_row_that_raises_is_named_and_the_others_have_moved(start):
-    envs = start(Odd, 4, workers=2, length=9)
-    envs.reset(seed=0)
+def test_a_row_that_raises_is_named_and_the_others_have_moved(four):
+    pids = four.get_attr("pid")
     with pytest.raises(WorkerError, match=r"^row 3 raised KeyError: 'oops'") as caught:
-        envs.step(["a", "b", "c", "raise oops"])
+        four.step(["a", "b", "c", "raise oops"])
     error = caught.value
     assert {row: result[0] for row, result in error.results.items()} == {0: "a", 1: "b", 2: "c"}
     assert "in misbehave" in error.__notes__[0]
     with pytest.raises(ResetNeeded, match="row 3 raised KeyError: 'oops'"):
-        envs.step(["a"] * 4)
-    assert envs.step_rows({1: "its neighbour"})[1][0] == "its neighbour"
-    pids = envs.get_attr("pid")
-    envs.reset_rows({3: 0})
-    assert envs.step(["again"] * 4)[0] == ["again"] * 4
-    assert envs.get_attr("pid") == pids
+        four.step(["a"] * 4)
+    assert four.step_rows({1: "its neighbour"})[1][0] == "its neighbour"
+    four.reset_rows({3: 0})
+    assert four.get_attr("pid") == pids
 
 
 def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
@@ -209,25 +218,14 @@ def test_a_death_hidden_by_a_child_that_holds_the_pipe_is_noticed(start):
     os.kill(child, signal.SIGKILL)
 
 
-def test_what_cannot_be_sent_fails_its_row_alone(start):
-    envs = start(Odd, 4, workers=2)
-    envs.reset(seed=0)
-    with pytest.raises(RowsError, match="row 0") as caught:
-        envs.step_rows({0: "lock", 1: "a", 2: "b"})
-    assert sorted(caught.value.results) == [1, 2]
-    envs.reset_rows({0: 0})
-    assert envs.step(["a"] * 4)[0] == ["a"] * 4
-
-
-def test_what_cannot_be_read_fails_the_rows_of_that_message(start):
-    envs = start(Odd, 4, workers=2)
-    envs.reset(seed=0)
-    sentence = r"^rows 1, 3 answered with something unreadable here \(ValueError: invalid literal"
-    with pytest.raises(RowsError, match=sentence) as caught:
-        envs.step(["a", "a", "a", "unreadable"])
-    assert sorted(caught.value.results) == [0, 2]
-    envs.reset_rows({1: 0, 3: 0})
-    assert envs.step(["a"] * 4)[0] == ["a"] * 4
+@pytest.mark.parametrize(
+    ("action", "named", "others"),
+    [("lock", r"^row 3 ", [0, 1, 2]), ("unreadable", r"^rows 1, 3 .*ValueError: ", [0, 2])],
+)
+def test_what_cannot_be_sent_or_read_fails_its_row_or_its_message(four, action, named, others):
+    with pytest.raises(RowsError, match=named) as caught:
+        four.step(["a", "a", "a", action])
+    assert sorted(caught.value.results) == others
 
 
 @pytest.mark.parametrize(
@@ -237,10 +235,9 @@ def test_what_cannot_be_read_fails_the_rows_of_that_message(start):
         ("exit", r"^row 1 ended its worker process \(exit code 4\)$"),
     ],
 )
-def test_an_environment_that_cannot_be_built_leaves_no_process(prefix, sentence):
+def test_an_environment_that_cannot_be_built_leaves_no_process(start, prefix, sentence):
     with pytest.raises(WorkerError, match=sentence):
-        make_vec([Odd, partial(Odd, prefix)], workers=2)
-    no_process_is_left()
+        start([Odd, partial(Odd, prefix)], workers=2)
 
 
 def test_an_environment_may_have_processes_of_its_own(start):
