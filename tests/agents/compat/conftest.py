@@ -9,10 +9,10 @@ from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 @pytest.fixture(scope="module")
 def model():
-    return tiny_model()
+    return tiny_model(max_position_embeddings=2048)  # a byte is a token, and rules are long
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine(model):
     tokenizer = tiny_tokenizer()
     return BaseInferenceEngine(TransformersEngine(model, tokenizer=tokenizer), tokenizer)

@@ -8,11 +8,8 @@ import pytest
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool
-from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
-from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.text.chat import ChatFormat
-from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 GAME = "llm_gym/GuessTheNumber-v0"
 
@@ -21,13 +18,6 @@ GAME = "llm_gym/GuessTheNumber-v0"
 def double(number: int) -> int:
     """Double it."""
     return 2 * number
-
-
-@pytest.fixture(scope="module")
-def engine():
-    tokenizer = tiny_tokenizer()
-    lm = tiny_model(max_position_embeddings=2048)  # a byte is a token, and rules are long
-    return BaseInferenceEngine(TransformersEngine(lm, tokenizer=tokenizer), tokenizer)
 
 
 @pytest.fixture

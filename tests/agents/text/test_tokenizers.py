@@ -211,7 +211,3 @@ def test_bytes_of_no_text_are_shown_as_such_and_looked_at_a_few_at_a_time(count,
     monkeypatch.setattr(TokenTexts, "_decode", noted)
     assert "".join(PIECES([lone] * count)) == "\ufffd" * count
     assert max(looked) <= 16
-
-
-def test_no_tokens_have_no_pieces():
-    assert PIECES([]) == []

@@ -52,21 +52,12 @@ def test_a_tokenizer_that_does_not_fit_the_model(tmp_path):
     assert "271" in one_sentence(caught)
 
 
-def test_an_environment_that_never_begins(tmp_path):
-    trainer = PPOTrainer(small(tmp_path), NeverBegins)
-    with pytest.raises(LLMGymError) as caught:
-        trainer.fit()
-    trainer.cleanup()
-    assert "no such level" in one_sentence(caught)
-
-
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e38])
-def test_a_reward_that_is_no_number_stops_the_run(tmp_path, reward):
-    trainer = PPOTrainer(small(tmp_path), type("Bad", (Odd,), {"reward": reward}))
+def test_a_reward_that_is_no_number_stops_the_run(train, tmp_path, reward):
+    trainer = train(small(tmp_path), type("Bad", (Odd,), {"reward": reward}))
     before = {name: tensor.clone() for name, tensor in trainer.learner.lm.state_dict().items()}
     with pytest.raises((LLMGymError, ValueError)) as caught:
         trainer.fit()
-    trainer.cleanup()
     assert "\n" not in str(caught.value)
     assert all(trainer.learner.lm.state_dict()[name].equal(before[name]) for name in before)
 
@@ -89,14 +80,13 @@ def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
     assert len(read_metrics(tmp_path)) == 1
 
 
-def test_weights_that_blew_up_are_one_sentence(tmp_path):
+def test_weights_that_blew_up_are_one_sentence(train, tmp_path):
     config = small(tmp_path, training={"num_iters_per_epoch": 3})
-    trainer = PPOTrainer(config, Odd, reward_fn=lambda t: len(t.actions[0]))
+    trainer = train(config, Odd, reward_fn=lambda t: len(t.actions[0]))
     for group in trainer.learner.ppo.optimizer.param_groups:
         group["base_lr"] = 1e30  # as a setting it is refused
     with pytest.raises(LLMGymError) as caught:
         trainer.fit()
-    trainer.cleanup()
     assert "not finite" in one_sentence(caught)
 
 
@@ -117,66 +107,17 @@ def test_the_folder_of_another_run_is_left_alone(tmp_path):
     assert theirs == {p: p.read_bytes() for p in (tmp_path / "theirs").rglob("*") if p.is_file()}
 
 
-def test_a_checkpoint_goes_on_in_a_new_folder(tmp_path):
-    trainer = PPOTrainer(small(tmp_path / "old"), Odd)
+def test_a_checkpoint_goes_on_in_a_new_folder_with_what_the_config_says_now(train, tmp_path):
+    trainer = train(small(tmp_path / "old"), Odd)
     trainer.fit()
     kept = trainer.save_checkpoint(tmp_path / "kept")
-    trainer.cleanup()
-    other = PPOTrainer(small(tmp_path / "new"), Odd)
-    other.load_checkpoint(kept)
-    other.fit(num_epochs=2)
-    other.cleanup()
-    assert [row["iteration"] for row in read_metrics(tmp_path / "new")] == [2]
-
-
-def test_what_the_config_says_now_wins_over_the_checkpoint(tmp_path):
-    trainer = PPOTrainer(small(tmp_path / "old"), Odd)
-    trainer.fit()
-    kept = trainer.save_checkpoint(tmp_path / "kept")
-    trainer.cleanup()
     changes = {"learning_rate": 0.5, "weight_decay": 0.25}
-    other = PPOTrainer(small(tmp_path / "new", training=changes), Odd)
+    other = train(small(tmp_path / "new", training=changes), Odd)
     other.load_checkpoint(kept)
-    other.cleanup()
     group = other.learner.ppo.optimizer.param_groups[0]
     assert (group["base_lr"], group["weight_decay"]) == (0.5, 0.25)
-
-
-class PaysInWords(Odd):
-    reward = "ten"
-
-
-class TellsNothing(Odd):
-    def step(self, action):
-        return "!", 1.0, True, False, None
-
-
-class BeginsWithNothing(Odd):
-    def reset(self, *, seed=None, options=None):
-        return "?", None
-
-
-class ReturnsFour(Odd):
-    def step(self, action):
-        return "!", 1.0, True, {}
-
-
-@pytest.mark.parametrize(
-    ("environment", "says"),
-    [
-        (PaysInWords, "reward.*'ten'"),
-        (TellsNothing, "info"),
-        (BeginsWithNothing, "info"),
-        (ReturnsFour, "values"),
-    ],
-)
-def test_an_environment_that_answers_nonsense_stops_the_run_in_a_sentence(
-    tmp_path, environment, says
-):
-    trainer = PPOTrainer(small(tmp_path), environment)
-    with pytest.raises(ConfigError, match=says):
-        trainer.fit()
-    trainer.cleanup()
+    other.fit(num_epochs=2)
+    assert [row["iteration"] for row in read_metrics(tmp_path / "new")] == [2]
 
 
 class BreaksDown(Odd):
@@ -191,32 +132,43 @@ class BreaksDown(Odd):
         return super().step(action)
 
 
-def test_an_environment_that_has_broken_down_for_good_stops_the_run(tmp_path):
-    BreaksDown.steps = 0
-    trainer = PPOTrainer(small(tmp_path, training={"num_iters_per_epoch": 50}), BreaksDown)
-    with pytest.raises(ConfigError, match="the disk of the server is full"):
-        trainer.fit()
-    assert trainer.iteration < 10
-    trainer.cleanup()
-
-
 class BreaksMostly(Odd):
     """Fails in three episodes of four."""
 
-    turn = 0
+    steps = 0
 
     def step(self, action):
-        BreaksMostly.turn += 1
-        if BreaksMostly.turn % 4:
+        BreaksMostly.steps += 1
+        if BreaksMostly.steps % 4:
             raise RuntimeError("out of patience")
         return super().step(action)
 
 
-def test_a_run_that_loses_most_of_its_episodes_again_and_again_is_stopped(tmp_path):
-    trainer = PPOTrainer(small(tmp_path, training={"num_iters_per_epoch": 50}), BreaksMostly)
-    with pytest.raises(ConfigError, match="3 of 4"):
+def odd(**changed):
+    return type("Changed", (Odd,), changed)
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        (NeverBegins, "no such level"),
+        (odd(reward="ten"), "'ten'"),
+        (odd(step=lambda self, action: ("!", 1.0, True, False, None)), "info"),
+        (odd(reset=lambda self, **how: ("?", None)), "info"),
+        (odd(step=lambda self, action: ("!", 1.0, True, {})), "values"),
+        (BreaksDown, "the disk of the server is full"),
+        (BreaksMostly, "3 of 4"),
+    ],
+)
+def test_an_environment_that_has_broken_down_or_answers_nonsense_stops_the_run(
+    train, tmp_path, environment, says
+):
+    environment.steps = 0
+    trainer = train(small(tmp_path, training={"num_iters_per_epoch": 50}), environment)
+    with pytest.raises(LLMGymError) as caught:
         trainer.fit()
-    trainer.cleanup()
+    assert says in one_sentence(caught)
+    assert trainer.iteration < 10
 
 
 def broken():
@@ -273,12 +225,11 @@ def test_a_frozen_model_is_welcome_where_adapters_are_trained(tmp_path):
     assert all("lora_" in name for name in trained)
 
 
-def test_a_trainer_that_was_cleaned_up_says_so(tmp_path):
-    trainer = PPOTrainer(small(tmp_path), Odd)
+def test_a_trainer_that_was_cleaned_up_says_so(train, tmp_path):
+    trainer = train(small(tmp_path), Odd)
     trainer.cleanup()
     with pytest.raises(ConfigError, match=r"cleanup\(\)"):
         trainer.fit()
-    trainer.cleanup()
 
 
 def test_a_reward_function_that_empties_an_episode_is_told_which(tmp_path):

@@ -31,18 +31,14 @@ def test_two_iterations_train_through_it(server, tmp_path):
     out = play(through(server), tmp_path / "run")
     assert len(out.metrics) == 2
     assert all(0 <= row[PROBE_GAP] < 1e-4 for row in out.metrics)
-    assert len(server.bodies("/update_weights_from_disk")) == 3, "at first, and after each step"
     pushed = {f"lm.{name}": weight for name, weight in server.sampler.model.state_dict().items()}
     for name, weight in pushed.items():
         assert weight.equal(out.weights[name]), name
     # What was sampled is what the trainer scores, to the last bits.
     assert all(row["mismatch/log_prob_max"] < 1e-4 for row in out.metrics)
-
-
-def test_the_server_is_asked_before_it_is_given_new_weights(server, tmp_path):
-    play(through(server), tmp_path / "run")
     paths = [path for path, _ in server.asked]
     pushes = [at for at, path in enumerate(paths) if path == "/update_weights_from_disk"]
+    assert len(pushes) == 3, "at first, and after each step"
     for at, until in zip(pushes, [*pushes[1:], len(paths)], strict=True):
         assert paths[at + 1] == "/flush_cache"
         assert "/generate" in paths[at + 2 : until]

@@ -9,39 +9,12 @@ import pytest
 from safetensors.torch import load_file
 
 import llm_gym_agents
-from llm_gym import BaseEnvironment, TextEnv, go_on, lose, reject, win
+from llm_gym import TextEnv, go_on, lose, reject, win
 from llm_gym_agents import ConfigStore, PPOTrainer, RayPPOTrainer, create_trainer
 from llm_gym_agents.distributed.build import tiny_tokenizer
 from tests.agents.small_run import Odd, small
 from tests.agents.tiny import save_tiny
-
-
-class TextGameEnv(BaseEnvironment):
-    """The seed's example, word by word."""
-
-    def reset(self) -> str:
-        self.score = 0
-        self.inventory = []
-        return "Welcome to the game! You are in a room."
-
-    def step(self, action: str) -> tuple:
-        reward = 0.0
-
-        if "take" in action.lower():
-            self.inventory.append("item")
-            reward = 1.0
-        elif "attack" in action.lower():
-            reward = 5.0
-            self._done = True
-        else:
-            reward = -0.1
-
-        self.score += reward
-        return self.get_state_description(), reward, self._done, {}
-
-    def get_state_description(self) -> str:
-        return f"Score: {self.score}, Inventory: {self.inventory}"
-
+from tests.core.legacy.old_games import TextGame
 
 # --- the names and the quick starts ----------------------------------------------------------
 
@@ -67,7 +40,7 @@ def test_a_name_that_is_not_there():
 
 def test_the_text_game_of_the_readme(tmp_path):
     config = small(tmp_path)
-    env = TextGameEnv(config.environment)
+    env = TextGame(config.environment)
     trainer = RayPPOTrainer(config, env, reward_fn=lambda t: sum(t.rewards))
     trainer.fit(num_epochs=2, num_iters_per_epoch=2)
 
@@ -87,7 +60,7 @@ def test_the_text_game_of_the_readme(tmp_path):
 @pytest.mark.parametrize("make", [RayPPOTrainer, create_trainer])
 def test_the_quick_start_with_a_reward_that_asks_the_environment(tmp_path, make):
     config = small(tmp_path)
-    env = TextGameEnv(config.environment)
+    env = TextGame(config.environment)
     asked = []
 
     def compute_reward(trajectory, environment):
@@ -149,21 +122,17 @@ def test_a_model_in_a_folder_is_trained_and_saved(tmp_path):
     assert any(not saved[name].equal(before[name]) for name in saved)
 
 
-def test_the_folder_says_how_the_run_went(tmp_path):
-    trainer = PPOTrainer(small(tmp_path), "llm_gym/Echo-v0")
+def test_the_folder_says_how_the_run_went_and_callbacks_are_told(train, tmp_path):
+    told = []
+    trainer = train(
+        small(tmp_path),
+        "llm_gym/Echo-v0",
+        callbacks=[lambda trainer, row: told.append(trainer.iteration)],
+    )
     trainer.fit(num_epochs=2, num_iters_per_epoch=1)
-    trainer.cleanup()
+    assert told == [1, 2]
     said = ConfigStore.load(tmp_path / "config.json")
     assert (said.training.num_epochs, said.environment.env_id) == (2, "llm_gym/Echo-v0")
-
-
-def test_callbacks_are_told_after_every_iteration(tmp_path):
-    told = []
-    config = small(tmp_path, training={"num_iters_per_epoch": 2})
-    trainer = PPOTrainer(config, Odd, callbacks=[lambda t, row: told.append(t.iteration)])
-    trainer.fit()
-    trainer.cleanup()
-    assert told == [1, 2]
 
 
 def test_an_evaluation_changes_nothing_that_comes_after(tmp_path):

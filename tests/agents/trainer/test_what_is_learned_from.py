@@ -7,24 +7,9 @@ import pytest
 import torch
 
 from llm_gym import cli
-from llm_gym_agents import PPOTrainer
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.small_run import BreaksOnce, Odd, small
 from tests.agents.tiny import tiny_model, tiny_tokenizer
-
-
-@pytest.fixture
-def train():
-    """Return a function that makes a trainer; it is cleaned up in the end."""
-    made = []
-
-    def make(*args, **kwargs):
-        made.append(PPOTrainer(*args, **kwargs))
-        return made[-1]
-
-    yield make
-    for trainer in made:
-        trainer.cleanup()
 
 
 def learned(trainer):
@@ -73,6 +58,7 @@ def test_our_own_limit_is_an_ending_unless_asked_otherwise(tmp_path, train, turn
     assert ((data.bootstrap_E >= 0) == is_cut).all()
 
 
+@pytest.mark.slow
 def test_values_do_not_run_away_where_our_own_limit_ends_every_episode(tmp_path, train):
     training = {"num_iters_per_epoch": 30, "learning_rate": 1e-2, "ppo_epochs": 2}
     config = small(tmp_path, training=training, inference={"max_turns": 1})
@@ -144,25 +130,19 @@ FEW = (
 )  # fmt: skip
 
 
-def test_a_model_of_random_weights_is_said_to_write_no_moves(tmp_path):
-    said = []
-    config = small(tmp_path, training={"num_iters_per_epoch": 4})
-    config.environment.env_kwargs = {"strict": True}  # or a word among many would count
-    trainer = PPOTrainer(config, "llm_gym/Echo-v0")
-    trainer.on_warning = said.append
-    trainer.fit()
-    trainer.cleanup()
-    assert any("--warm-start.player" in sentence for sentence in said)
-    rows = read_metrics(tmp_path)
-    assert "advice/invalid_replies" not in rows[1]
-    assert rows[2]["advice/invalid_replies"] == 1.0
-
-
-@pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 2)])
-def test_strict_ends_such_a_run(tmp_path, monkeypatch, capsys, strict, code):
+@pytest.mark.parametrize(
+    ("strict", "code"), [pytest.param((), 0, marks=pytest.mark.slow), (("--strict",), 2)]
+)
+def test_who_writes_no_moves_is_told_and_strict_ends_the_run(
+    tmp_path, monkeypatch, capsys, strict, code
+):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "llm_gym/Echo-v0", *FEW, *strict]) == code
     out, err = capsys.readouterr()
     assert "advice: " in out
     assert ("the run cannot learn" in err) == bool(strict)
-    assert len(read_metrics("runs/Echo-v0")) == (3 if strict else 4)
+    rows = read_metrics("runs/Echo-v0")
+    assert len(rows) == (3 if strict else 4)
+    assert "--warm-start.player" in out
+    assert "advice/invalid_replies" not in rows[1]
+    assert rows[2]["advice/invalid_replies"] == 1.0

@@ -8,7 +8,7 @@ Step = tuple[str, float, bool, dict[str, Any]]
 
 
 class TextGame(BaseEnvironment):
-    """No constructor, a flag that reset forgets, steps not counted."""
+    """The seed's example: no constructor, a flag that reset forgets, steps not counted."""
 
     def reset(self) -> str:
         self.score = 0.0
