@@ -34,6 +34,8 @@ def main(argv: list[str], load: Callable[[], Callable[[list[str]], int]]) -> int
     """Run the command; ``load`` returns the trainer's, for a model that is not served."""
     options = eval_parser().parse_args(argv)
     if options.endpoint is not None:
+        if options.credit is not None:
+            raise ConfigError("--credit needs a model that is loaded here, not --endpoint")
         return _play_served(options)
     check_model_path(options.model)
     if options.env is not None or options.suite is not None:
@@ -71,6 +73,14 @@ def eval_parser() -> Parser:
     parser.add_argument("--max-turns", type=whole(1), help="replies after which an episode is cut")
     parser.add_argument("--out", metavar="FOLDER", help="write the episodes there")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--credit",
+        type=whole(2),
+        nargs="?",
+        const=16,
+        metavar="K",
+        help="judge advantage estimators against K branches from each state (16)",
+    )
     add_settings(parser)
     _add_asked(parser)
     _add_loaded(parser)

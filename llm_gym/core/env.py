@@ -260,6 +260,15 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         """Return 16 hex digits that name this instance, alike in every process."""
         return splits.digest(f"{type(self).__name__} {self.instance()!r}")
 
+    def state_key(self) -> str:
+        """Return a text that is equal in equal states, for estimators that compare turns.
+
+        It is what the player reads and the turns that are left. Override it where an observation
+        says more than the state, such as the last move, or less.
+        """
+        left = f"{self.turns_left} left\n" if self.max_turns else ""
+        return f"{left}{self._base_observations[-1]}"
+
     def snapshot(self) -> bytes:
         """Return the episode as it stands, to be given to ``restore`` any number of times.
 

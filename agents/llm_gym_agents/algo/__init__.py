@@ -8,6 +8,7 @@ result depends on padding, observations or how a batch is cut. Start with ``get_
 from llm_gym_agents.algo.advantages.gae import gae, gae_turn
 from llm_gym_agents.algo.advantages.groups import group_ids
 from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
+from llm_gym_agents.algo.advantages.states import gigpo, state_td, vine
 from llm_gym_agents.algo.losses.aggregate import (
     AGGREGATIONS,
     Aggregation,
@@ -83,6 +84,7 @@ __all__ = [
     "gae_turn",
     "get_advantage",
     "get_policy_loss",
+    "gigpo",
     "group_ids",
     "importance_weights",
     "kl_in_rewards",
@@ -92,6 +94,8 @@ __all__ = [
     "register_advantage",
     "register_policy_loss",
     "rewards_to_go",
+    "state_td",
     "token_weights",
     "value_loss",
+    "vine",
 ]

@@ -1,7 +1,7 @@
 """Estimators and policy losses by name, each saying what it needs.
 
 ``config.training.adv_estimator = "grpo"`` becomes ``get_advantage("grpo")``. The trainer asks
-the answer what to collect (values, groups) and which of its settings to pass;
+the answer what to collect (values, groups, states) and which of its settings to pass;
 a setting that an estimator does not have is an error, never silently dropped. ``module:function``
 names one of your own, registered or not.
 
@@ -82,6 +82,8 @@ class AdvantageSpec(Spec):
     """Reads ``value_T``, and ``bootstrap_E`` of truncated episodes."""
     needs_groups: bool = False
     """Reads ``group_E``: several episodes must start from one prompt or seed."""
+    needs_states: bool = False
+    """Reads ``state_K``. One with a setting ``branches`` gets so many from every state."""
 
     def __call__(self, stream: TokenStream, **settings: Any) -> Advantages:
         """The advantages of ``stream``; raises when it lacks what the estimator reads."""
@@ -89,6 +91,7 @@ class AdvantageSpec(Spec):
         for needed, name, what in (
             (self.needs_critic, "value_T", "the critic's value before each token"),
             (self.needs_groups, "group_E", "one id per start, shared by its episodes"),
+            (self.needs_states, "state_K", "one id per state, before each turn"),
         ):
             if needed and getattr(stream, name) is None:
                 raise StreamError(
@@ -155,6 +158,7 @@ def register_advantage(
     *,
     needs_critic: bool = False,
     needs_groups: bool = False,
+    needs_states: bool = False,
 ) -> Callable[[EstimatorT], EstimatorT]:
     """Register ``function(stream, *, setting=default, ...) -> Advantages`` under ``name``.
 
@@ -174,6 +178,7 @@ def register_advantage(
                 function=function,
                 needs_critic=needs_critic,
                 needs_groups=needs_groups,
+                needs_states=needs_states,
             )
         )
         return function

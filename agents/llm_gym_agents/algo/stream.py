@@ -4,7 +4,8 @@ Only what the model sampled is in it, so an observation costs no discount, no me
 mask, and nothing outside a mask can leak in. Episodes lie one after another; a turn's reward
 sits on that turn's last sampled token (other tokens may carry one too, such as a KL penalty).
 
-Shapes: T sampled tokens of all episodes, E episodes, K turns of all episodes.
+Shapes: T sampled tokens of all episodes, E episodes, K turns of all episodes, B visits of states
+in branches.
 """
 
 from __future__ import annotations
@@ -46,6 +47,16 @@ class TokenStream:
     """V after the final observation. Read only where ``terminated_E`` is false."""
     group_E: Tensor | None = None
     """Equal for episodes that started from the same prompt or seed."""
+    state_K: Tensor | None = None
+    """Equal for turns of one group that were taken in the same state."""
+    potential_K: Tensor | None = None
+    """The game's potential before each turn; NaN where it has none."""
+    branch_state_B: Tensor | None = None
+    """The state of each visit in a branch, numbered as in ``state_K``."""
+    branch_return_B: Tensor | None = None
+    """The discounted reward from there on."""
+    branch_turn_B: Tensor | None = None
+    """The turn whose state the branch left from, or -1 for a later visit."""
 
     def __post_init__(self) -> None:
         _check_shapes(self)
@@ -56,6 +67,13 @@ class TokenStream:
         object.__setattr__(self, "turn_ends_T", ends_T)
         _check_turns(self)
         _check_bootstrap(self)
+        for name in ("state_K", "potential_K"):
+            each = getattr(self, name)
+            if each is not None and each.shape != self.turn_lengths_K.shape:
+                raise StreamError(
+                    f"{name} must have one number for each of {self.turn_lengths_K.numel()} turns, "
+                    f"got {tuple(each.shape)}"
+                )
 
     @cached_property
     def last_T(self) -> Tensor:
@@ -109,7 +127,7 @@ def _check_shapes(stream: TokenStream) -> None:
         )
     tokens, episodes = int(lengths_E.sum()), len(lengths_E)
     for name, tensor in vars(stream).items():
-        if tensor is None:
+        if tensor is None or name.endswith(("_K", "_B")):
             continue
         expected = tokens if name.endswith("_T") else episodes
         if tensor.shape != (expected,):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluate import chosen, eval_parser, show
+from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.endpoint.client import REPLY_TOKENS, THOUGHT_TOKENS
 from llm_gym.registry.user_code import close_user_env
@@ -65,8 +68,47 @@ def main(argv: list[str]) -> int:
     if isinstance(policy.engine, TransformersEngine):
         limit_threads(policy.engine.model)
     with closing(policy.engine):
+        if options.credit is not None:
+            return _judge_credit(names, policy, config, path, options)
         results = [_play(name, policy, given[name], options) for name in names]
     return show(results, options.json)
+
+
+def _judge_credit(
+    names: Sequence[str],
+    policy: LLMPolicy,
+    config: ConfigStore,
+    model: str,
+    options: argparse.Namespace,
+) -> int:
+    from llm_gym_agents.commands.credit import credit, credit_table, load_critic
+
+    reports = []
+    for name in names:
+        own = name == config.environment.env_id  # then with the rewards that the critic knows
+        reports.append(
+            credit(
+                name,
+                policy,
+                config.training,
+                episodes=options.episodes,
+                branches=options.credit,
+                num_envs=options.num_envs,
+                seed=options.seed,
+                split=options.split,
+                workers=options.workers,
+                max_turns=options.max_turns,
+                env_kwargs={"rules": "system"}
+                | (config.environment.env_kwargs if own else {})
+                | settings(options.set),
+                critic=load_critic(model, config) if own else None,
+            )
+        )
+        if not options.json:
+            say(credit_table(reports[-1]))
+    if options.json:
+        say(json.dumps([report.summary() for report in reports], indent=2))
+    return 0
 
 
 def _engine_settings(options: argparse.Namespace) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def _mix(value: dict[str, Any]) -> dict[str, float]:
 
 # Copies of the names in ``algo``, which needs torch; a test holds them equal.
 ESTIMATORS = (
-    *("dr_grpo", "gae", "gae_turn", "grpo", "reinforce_plus_plus"),
-    *("reinforce_plus_plus_baseline", "rloo"),
+    *("dr_grpo", "gae", "gae_turn", "gigpo", "grpo", "reinforce_plus_plus"),
+    *("reinforce_plus_plus_baseline", "rloo", "state_td", "vine"),
 )
 LOSSES = ("cispo", "gspo", "ppo")
 

@@ -20,8 +20,9 @@ from llm_gym.core.legacy import BaseEnvironment, as_gym
 from llm_gym.registry.plugins import find_spec
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.registry.user_code import close_user_env
-from llm_gym.wrappers import EpisodeLimits
+from llm_gym.wrappers import EpisodeLimits, StateInfo
 from llm_gym.wrappers.as_text import make_text
+from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.memory_plan import gpu_memory, plan_run, vllm_memory_settings
 from llm_gym_agents.engines.base import Engine, Sampling
@@ -61,6 +62,8 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
     wrappers: list[Callable[[Any], Any]] = []
     if limit is not None:
         wrappers.append(lambda made: EpisodeLimits(made, max_turns=limit))
+    if get_advantage(config.training.adv_estimator).needs_states:
+        wrappers.append(StateInfo)
     source, settings = _source(config, env)
     pool = TextEnvPool(
         source,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
@@ -27,6 +28,7 @@ from llm_gym_agents.learn.publish import WeightPublisher
 from llm_gym_agents.learn.schedule import Schedule
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.learn.stabilizers import NonFiniteError
+from llm_gym_agents.rollouts.branches import all_places, play_branches, state_tensors
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.rewards import settle_rewards
@@ -34,7 +36,7 @@ from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, resample_zero_variance_groups
 from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout
-from llm_gym_agents.run.metrics import ELAPSED, TOKENS_PER_SECOND
+from llm_gym_agents.run.metrics import ELAPSED, SAMPLED_TOKENS, TOKENS_PER_SECOND
 from llm_gym_agents.run.process import SigtermListener
 
 FLAT = 1e-6
@@ -68,6 +70,8 @@ class IterationRunner:
         tasks = self.schedule.tasks(iteration)
         batch = self.collector.collect_batch(iteration, tasks, self.publisher.version, stop)
         data = assemble(batch.rollout.ending_after(self.schedule.turn_limit))
+        for name, tensor in batch.states.items():
+            setattr(data, name, tensor)
         played = time.perf_counter()
         self.publisher.sleep_until_published()  # on a shared GPU the update needs the memory
         recorded = self.recorder.is_due(iteration + 1)
@@ -115,7 +119,7 @@ def flat_groups(
     """
     spec = get_advantage(training.adv_estimator)
     settings = estimator_settings(spec, training)
-    if not spec.needs_groups or spec.needs_critic:
+    if not spec.needs_groups or spec.needs_critic or spec.needs_states:
         spec, settings = get_advantage("dr_grpo"), {}
     if "whiten" in spec.settings:  # it would move zeros
         settings["whiten"] = False
@@ -139,6 +143,8 @@ class CollectedBatch(NamedTuple):
     rollout: Rollout
     """Their rewards are final."""
     metrics: dict[str, float]
+    states: dict[str, Tensor]
+    """Fields of ``RolloutData`` about states, for an estimator that uses them."""
 
 
 class BatchCollector:
@@ -158,6 +164,7 @@ class BatchCollector:
         self._training, self._sampler, self._ranks = training, sampler, ranks
         self._reward_fn, self._environment = reward_fn, environment
         self._failures = EnvFailureWatch()
+        self._spec = get_advantage(training.adv_estimator)
 
     def collect_batch(
         self, iteration: int, tasks: Sequence[EpisodeTask], version: int, stop: SigtermListener
@@ -169,13 +176,18 @@ class BatchCollector:
         rollout = everything.without_failed()
         failed = 1.0 - len(rollout.episodes) / len(everything.episodes)
         found = {"episode/failed": failed} | self._settle(rollout.episodes)
-        if tries := self._training.resample_zero_variance_groups:
+        sampled = everything.tokens
 
-            def play_more(more: Sequence[EpisodeTask]) -> Rollout:
-                with stop.interruptible():
-                    fresh = self._sampler.play(more, version).without_failed()
-                self._settle(fresh.episodes)
-                return fresh
+        def play_more(more: Sequence[EpisodeTask]) -> Rollout:
+            nonlocal sampled
+            with stop.interruptible():
+                fresh = self._sampler.play(more, version)
+            sampled += fresh.tokens
+            fresh = fresh.without_failed()
+            self._settle(fresh.episodes)
+            return fresh
+
+        if tries := self._training.resample_zero_variance_groups:
 
             def find_flat(batch: Rollout) -> set[int]:
                 if not batch.episodes:
@@ -186,7 +198,17 @@ class BatchCollector:
                 rollout, tasks, play_more, find_flat, run=self._training.seed, tries=tries
             )
             found |= replaced
-        return CollectedBatch(rollout, found)
+        states: dict[str, Tensor] = {}
+        if self._spec.needs_states:
+            settings = {**self._spec.settings, **estimator_settings(self._spec, self._training)}
+            count = int(settings.get("branches", 0))
+            before = sampled
+            branches = play_branches(play_more, rollout, all_places(rollout), count)
+            if count:  # the turns that a branch repeats were not sampled
+                sampled = before + sum(each.tokens for each in branches)
+                found["branch/tokens"] = float(sampled - before)
+            states = state_tensors(rollout, branches, settings.get("gamma", 1.0))
+        return CollectedBatch(rollout, found | {SAMPLED_TOKENS: float(sampled)}, states)
 
     def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
         mode = self._training.reward_mode

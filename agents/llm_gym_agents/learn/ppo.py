@@ -417,4 +417,9 @@ def token_stream(data: RolloutData, reward_T: Tensor, scores: Scores) -> algo.To
         terminated_E=data.terminated_E if has_critic else None,
         bootstrap_E=scores.bootstrap_E,
         group_E=data.group_E,
+        state_K=data.state_K,
+        potential_K=data.potential_K,
+        branch_state_B=data.branch_state_B,
+        branch_return_B=data.branch_return_B,
+        branch_turn_B=data.branch_turn_B,
     )

@@ -37,7 +37,7 @@ from llm_gym_agents.engines.base import (
 )
 from llm_gym_agents.rollouts.pool import ObjectTable
 from llm_gym_agents.rollouts.tasks import IDLE, ReplyStatus
-from llm_gym_agents.rollouts.turns import BootstrapPrompt, Turn
+from llm_gym_agents.rollouts.turns import BootstrapPrompt, Prefix, Turn
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 
 
@@ -146,6 +146,8 @@ class LLMPolicy(TensorDictModuleBase):
         self._open: dict[int, TokenConversation] = {}
         self._asked: dict[int, list[int]] = {}
         """Episodes that wait for a reply, and the ids that their observation added."""
+        self.prefixes: dict[int, Prefix] = {}
+        """The turns that branches begin with, by episode, until they are read."""
         self.swap_lock: WeightSwapLock | None = None
         """For weight updates during play; None if there are none."""
 
@@ -265,6 +267,13 @@ class LLMPolicy(TensorDictModuleBase):
         """Append the observation to the conversation; return the ids this added."""
         talk = self._open[episode]
         system = self.rules_for(system)
+        if prefix := self.prefixes.pop(episode, None):
+            for seen, turn in zip(prefix.observations, prefix.turns, strict=False):
+                self._extend(talk, system, seen)
+                talk.add_reply(turn.reply_ids)
+        return self._extend(talk, system, observation)
+
+    def _extend(self, talk: TokenConversation, system: str, observation: str) -> list[int]:
         if self.context == "observation" or not talk.turns:
             return talk.start(system, observation)
         return talk.add_observation(observation)

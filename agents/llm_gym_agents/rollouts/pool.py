@@ -44,6 +44,7 @@ from llm_gym.vector import RowsError, make_vec
 from llm_gym.wrappers.as_text import text_source
 from llm_gym_agents.rollouts.mix import ENV, without_env
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, by_options
+from llm_gym_agents.rollouts.turns import Prefix
 
 T = TypeVar("T")
 
@@ -192,14 +193,17 @@ class TextEnvPool(EnvBase):
             range(len(self._playing)) if mask is None else mask.view(-1).nonzero().view(-1).tolist()
         )
         waiting = list(rows)
-        self._episode_N[waiting] = IDLE
-        self._observation_N[waiting] = self._system_N[waiting] = 0
-        for row in waiting:
-            self._playing[row] = None
+        self._vacate(waiting)
         while waiting and (tasks := self._give_tasks(waiting)):
             waiting = self._begin(tasks)
         flags = {name: torch.zeros(len(self._playing), 1, dtype=torch.bool) for name in _FLAGS}
         return TensorDict({**self._state(), **flags}, self.batch_size)
+
+    def _vacate(self, rows: Sequence[int]) -> None:
+        self._episode_N[rows] = IDLE
+        self._observation_N[rows] = self._system_N[rows] = 0
+        for row in rows:
+            self._playing[row] = None
 
     def _give_tasks(self, rows: Sequence[int]) -> dict[int, EpisodeTask]:
         given = {}
@@ -224,9 +228,12 @@ class TextEnvPool(EnvBase):
                     lost[row] = what
                 else:
                     self._enter(row, tasks[row], beginning)
+                    if what := self._repeat(row, tasks[row].prefix):
+                        lost[row] = what
             for row, what in lost.items():
                 self._report(tasks[row].id, what)
                 self._finish(self._failed_episode(row, tasks[row]), StopReason.ERROR)
+            self._vacate(list(lost))
             failed += lost
         return failed
 
@@ -239,6 +246,20 @@ class TextEnvPool(EnvBase):
         self._observation_N[row] = self.texts.add(episode.states[0])
         system = beginning.system_prompt
         self._system_N[row] = self.texts.add(system) if system else 0
+
+    def _repeat(self, row: int, prefix: Prefix | None) -> str:
+        """Play the turns of ``prefix``; return what went wrong, or ""."""
+        episode = self._playing[row]
+        assert episode is not None
+        for at, action in enumerate(prefix.actions if prefix else ()):
+            try:
+                add_turn(episode, action, self._rows.step_rows({row: action})[row])
+            except RowsError as error:
+                return error.rows[row]
+            if episode.dones[-1] or episode.states[-1] != prefix.observations[at + 1]:
+                return "did not repeat the episode that is branched from: it is not deterministic"
+            self._observation_N[row] = self.texts.add(episode.states[-1])
+        return ""
 
     def _failed_episode(self, row: int, task: EpisodeTask) -> Trajectory:
         """Return the record of an episode that never began."""

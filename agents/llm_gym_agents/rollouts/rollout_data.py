@@ -56,6 +56,12 @@ class RolloutData(TensorClass):
     """Number of each episode's environment; None if all have one."""
     truncated_reply_E: Tensor | None = None
     """Whether a reply of each episode hit the token limit; None if unknown."""
+    state_K: Tensor | None = None
+    """This and what follows is for estimators that use states; see ``TokenStream``."""
+    potential_K: Tensor | None = None
+    branch_state_B: Tensor | None = None
+    branch_return_B: Tensor | None = None
+    branch_turn_B: Tensor | None = None
 
     @property
     def tokens(self) -> int:

@@ -88,6 +88,7 @@ class EpisodeCollector:
         self.policy.texts = self.pool.texts  # another collector may share the policy
         self.pool.texts.clear()
         self.policy.turns.clear()
+        self.policy.prefixes = {task.id: task.prefix for task in tasks if task.prefix}
         batches = self._begin()
         self.pool.assign(tasks)
         turns: dict[int, list[Turn]] = {id: [] for id in ids}
@@ -103,6 +104,9 @@ class EpisodeCollector:
             raise
         finally:  # drop pending replies and conversations
             self.policy.abandon()
+        for id, prefix in ((task.id, task.prefix) for task in tasks):
+            if prefix and turns[id]:
+                turns[id] = [turn._replace(episode=id) for turn in prefix.turns] + turns[id]
         return turns, [finished[id] for id in sorted(ids)]
 
     def _begin(self) -> Iterator[TensorDictBase]:

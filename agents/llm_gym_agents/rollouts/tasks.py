@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.rollouts.mix import draw_envs, in_env
-from llm_gym_agents.rollouts.turns import Rollout
+from llm_gym_agents.rollouts.turns import Prefix, Rollout
 from llm_gym_agents.run import metrics
 
 IDLE = -1
@@ -31,6 +31,8 @@ class EpisodeTask(NamedTuple):
     seed: int
     group: int = 0
     options: dict[str, Any] | None = None
+    prefix: Prefix | None = None
+    """Turns that are repeated before any is sampled: the episode is a branch of another."""
 
 
 class ReplyStatus(IntEnum):

@@ -31,6 +31,15 @@ class Turn(NamedTuple):
     """Whether the prompt stands alone, and does not continue the turn before."""
 
 
+class Prefix(NamedTuple):
+    """The first turns of an episode, which a branch has in common with it."""
+
+    observations: list[str]
+    """One before each turn, and the one that the branch goes on from."""
+    actions: list[str]
+    turns: list[Turn]
+
+
 class BootstrapPrompt(NamedTuple):
     """What the model would have read next in a truncated episode, to bootstrap its value."""
 

@@ -39,6 +39,7 @@ CRITIC_ONLY = "train/critic_only"
 """Whether only the critic was trained: the critic warm-up."""
 EXPLAINED_VARIANCE = "value/explained_variance"
 TOKENS_PER_SECOND = "time/tokens_per_s"
+SAMPLED_TOKENS = "episode/sampled_tokens"
 ELAPSED = "time/elapsed_s"
 """Seconds of training so far, summed over every resume."""
 

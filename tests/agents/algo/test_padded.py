@@ -38,7 +38,9 @@ def padded_inputs(name: str) -> dict[str, object]:
     return inputs
 
 
-@pytest.mark.parametrize("name", ADVANTAGES.names())
+@pytest.mark.parametrize(
+    "name", [name for name in ADVANTAGES.names() if not get_advantage(name).needs_states]
+)
 @pytest.mark.parametrize("poison", [NAN, INF])
 def test_outside_the_mask_results_are_zero_and_inputs_do_not_matter(
     name: str, poison: float

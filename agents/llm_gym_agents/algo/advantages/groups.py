@@ -167,13 +167,22 @@ def compared(stream: TokenStream, credit: Credit, gamma: float) -> Compared:
     size_E = torch.bincount(group_E[stream.lengths_E > 0], minlength=len(group_E))[group_E]
     if credit == "episode":
         return Compared(stream, group_E, size_E)
-    to_go_T = rewards_to_go(stream, step_factor(stream, gamma, "turn"))
-    # At a turn's first token: none of its own rewards has come by then.
-    reward_T = torch.zeros_like(to_go_T)
-    reward_T[stream.turn_ends_T] = to_go_T[stream.turn_starts_K]
     group_K, size_K = (spread(each_E, stream.turns_E) for each_E in (group_E, size_E))
     number_K = torch.arange(len(group_K), device=group_K.device)
     number_K = number_K - spread(segment_starts(stream.turns_E), stream.turns_E)
     _, same_K = torch.unique(torch.stack([group_K, number_K]), dim=1, return_inverse=True)
-    turns = TokenStream(reward_T=reward_T, lengths_E=stream.turn_lengths_K, group_E=same_K)
-    return Compared(turns, group_K, size_K)
+    return Compared(turn_items(stream, gamma, same_K), group_K, size_K)
+
+
+def turns_to_go(stream: TokenStream, gamma: float) -> Tensor:
+    """Return the discounted reward from each turn's first token on."""
+    # At its first token: none of the turn's own rewards has come by then.
+    return rewards_to_go(stream, step_factor(stream, gamma, "turn"))[stream.turn_starts_K]
+
+
+def turn_items(stream: TokenStream, gamma: float, group_K: Tensor) -> TokenStream:
+    """Return each turn as an episode, whose score is its reward to go, in the groups given."""
+    to_go_K = turns_to_go(stream, gamma)
+    reward_T = to_go_K.new_zeros(stream.reward_T.shape)
+    reward_T[stream.turn_ends_T] = to_go_K
+    return TokenStream(reward_T=reward_T, lengths_E=stream.turn_lengths_K, group_E=group_K)

@@ -1,0 +1,191 @@
+"""Advantages from turns that were taken in the same state, without a critic.
+
+``gigpo`` compares them with each other. ``state_td`` makes a table of the values of states, and
+``vine`` plays branches from each state instead. Without a critic nothing can stand for what a
+truncated episode would still have earned, so its return ends where it was cut.
+
+Shapes: T sampled tokens of all episodes, E episodes, K turns, B visits in branches, S states.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from llm_gym.core.errors import ConfigError
+from llm_gym_agents.algo.advantages.gae import check_fraction, gae
+from llm_gym_agents.algo.advantages.groups import grpo, turn_items, turns_to_go
+from llm_gym_agents.algo.registry import Advantages, register_advantage
+from llm_gym_agents.algo.stream import TokenStream
+from llm_gym_agents.algo.tensor_ops import (
+    StreamError,
+    result_dtype,
+    segment_sum,
+    spread,
+    standardize,
+    widen,
+)
+
+
+@register_advantage("gigpo", needs_groups=True, needs_states=True)
+def gigpo(
+    stream: TokenStream,
+    *,
+    step_weight: float = 1.0,
+    norm_by_std: bool = True,
+    epsilon: float = 1e-6,
+    gamma: float = 1.0,
+) -> Advantages:
+    """``grpo`` of episodes plus ``grpo`` of the turns taken in one state (GiGPO, 2505.10978).
+
+    Args:
+        stream: Needs ``group_E`` and ``state_K``.
+        step_weight: Of the second part. A state that occurs once has none.
+        norm_by_std: Divide each part by its group's standard deviation.
+        epsilon: Added to the standard deviation.
+        gamma: Discount from one turn to the next in a turn's reward to go.
+    """
+    assert stream.state_K is not None, "as needs_states says"
+    check_fraction("gamma", gamma)
+    how = {"norm_by_std": norm_by_std, "epsilon": epsilon}
+    whole = grpo(stream, **how)
+    steps = grpo(turn_items(stream, gamma, stream.state_K), **how)
+    summed_T = widen(whole.advantages_T) + step_weight * widen(steps.advantages_T)
+    return whole._replace(advantages_T=summed_T.to(whole.advantages_T.dtype))
+
+
+@register_advantage("state_td", needs_groups=True, needs_states=True)
+def state_td(
+    stream: TokenStream,
+    *,
+    shrinkage: float = 4.0,
+    table_lambda: float = 0.0,
+    branches: int = 0,
+    gamma: float = 1.0,
+    whiten: bool = True,
+) -> Advantages:
+    """TD errors of a table of state values, shrunk to the game's potential.
+
+    The value of a state is (sum of the returns of its visits + c prior) / (visits + c). The prior
+    is the least-squares line of returns over the potential, fitted in each group; without a
+    potential it is the group's mean return.
+
+    Args:
+        stream: Needs ``group_E`` and ``state_K``; ``potential_K`` and visits in branches are used
+            where they are there.
+        shrinkage: c, the visits that the prior counts for. 0 is the plain table.
+        table_lambda: GAE's lambda over turns. 0 trusts the table, 1 the episode's own return.
+        branches: Branches to play from every state, whose visits count in the table too.
+        gamma: Discount from one turn to the next.
+        whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
+    """
+    check_fraction("table_lambda", table_lambda)
+    if shrinkage < 0 or branches < 0:
+        raise ConfigError(
+            f"shrinkage and branches must be at least 0, got {shrinkage} and {branches}"
+        )
+    _check_branches(stream, branches)
+    value_K = _table(stream, shrinkage, gamma)
+    return _on_turns(stream, value_K, gamma=gamma, lam=table_lambda, whiten=whiten)
+
+
+@register_advantage("vine", needs_states=True)
+def vine(
+    stream: TokenStream, *, branches: int = 4, gamma: float = 1.0, whiten: bool = True
+) -> Advantages:
+    """r + gamma V(s') - V(s), with V the mean return of branches from the state (VinePPO).
+
+    A state whose branches all failed takes the episode's own return.
+
+    Args:
+        stream: Needs ``state_K`` and branches.
+        branches: To play from every state.
+        gamma: Discount from one turn to the next.
+        whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
+    """
+    if branches < 1:
+        raise ConfigError(f"branches must be at least 1, got {branches}")
+    _check_branches(stream, branches)
+    own_K = turns_to_go(stream, gamma)
+    value_K = _means(stream.branch_turn_B, stream.branch_return_B, own_K)
+    return _on_turns(stream, value_K, gamma=gamma, lam=0.0, whiten=whiten)
+
+
+def _check_branches(stream: TokenStream, branches: int) -> None:
+    if branches and stream.branch_turn_B is None:
+        raise StreamError("branches need branch_turn_B, the visits of states in them, got None")
+
+
+def _on_turns(
+    stream: TokenStream, value_K: Tensor, *, gamma: float, lam: float, whiten: bool
+) -> Advantages:
+    """Return GAE over turns with these values, on tokens."""
+    turns = TokenStream(
+        reward_T=segment_sum(widen(stream.reward_T), stream.turn_lengths_K),
+        lengths_E=stream.turns_E,
+        value_T=value_K,
+    )
+    advantages_K, _ = gae(turns, gamma=gamma, lam=lam, whiten=False)
+    advantages_T = spread(advantages_K, stream.turn_lengths_K)
+    if whiten:
+        advantages_T = standardize(advantages_T)
+    dtype = result_dtype(stream.reward_T)
+    to_go_T = spread(turns_to_go(stream, gamma), stream.turn_lengths_K)
+    return Advantages(advantages_T.to(dtype), to_go_T.to(dtype))
+
+
+def _table(stream: TokenStream, shrinkage: float, gamma: float) -> Tensor:
+    """Return the value of the state before each turn."""
+    assert stream.state_K is not None and stream.group_E is not None, "as the needs say"
+    to_go_K = turns_to_go(stream, gamma)
+    state_V, return_V = stream.state_K, to_go_K
+    if stream.branch_state_B is not None and stream.branch_return_B is not None:
+        state_V = torch.cat([state_V, stream.branch_state_B])
+        return_V = torch.cat([return_V, stream.branch_return_B.to(to_go_K)])
+    states = int(state_V.max()) + 1 if state_V.numel() else 0
+    sums_S = to_go_K.new_zeros(states).index_add(0, state_V, return_V)
+    visits_S = to_go_K.new_zeros(states).index_add(0, state_V, torch.ones_like(return_V))
+    prior_K = _prior(stream, to_go_K) if shrinkage else torch.zeros_like(to_go_K)
+    own_K = stream.state_K
+    return (sums_S[own_K] + shrinkage * prior_K) / (visits_S[own_K] + shrinkage)
+
+
+def _prior(stream: TokenStream, to_go_K: Tensor) -> Tensor:
+    """Return the line of returns over the potential, fitted in each group, at each turn.
+
+    It is kept within the returns of its group: a line may leave them where few states are known.
+    """
+    _, group_E = torch.unique(stream.group_E, return_inverse=True)
+    group_K = spread(group_E, stream.turns_E)
+    zeros_G = to_go_K.new_zeros(len(group_E))
+
+    def mean(of_K: Tensor) -> Tensor:
+        return _means(group_K, of_K, zeros_G)[group_K]
+
+    x_K = torch.zeros_like(to_go_K)
+    if stream.potential_K is not None:
+        everywhere_K = mean(stream.potential_K.isfinite().to(to_go_K)) == 1.0
+        x_K = torch.where(everywhere_K, stream.potential_K.to(to_go_K), 0.0)
+    x_K, y_K = x_K - mean(x_K), to_go_K - mean(to_go_K)
+    spread_K = mean(x_K * x_K)
+    slope_K = torch.where(spread_K > 1e-12, mean(x_K * y_K) / spread_K.clamp(min=1e-12), 0.0)
+    line_K = mean(to_go_K) + slope_K * x_K
+    low_G, high_G = (
+        zeros_G.scatter_reduce(0, group_K, to_go_K, how, include_self=False)
+        for how in ("amin", "amax")
+    )
+    return torch.minimum(torch.maximum(line_K, low_G[group_K]), high_G[group_K])
+
+
+def _means(at_B: Tensor, of_B: Tensor, otherwise_K: Tensor) -> Tensor:
+    """Return the mean of ``of_B`` at each place; ``otherwise_K`` where there is none.
+
+    >>> _means(torch.tensor([0, 0, -1]), torch.tensor([1.0, 3.0, 9.0]), torch.tensor([5.0, 7.0]))
+    tensor([2., 7.])
+    """
+    kept_B = at_B >= 0
+    at_B, of_B = at_B[kept_B], of_B[kept_B].to(otherwise_K)
+    zeros_K = torch.zeros_like(otherwise_K)
+    counts_K = zeros_K.index_add(0, at_B, torch.ones_like(of_B))
+    sums_K = zeros_K.index_add(0, at_B, of_B)
+    return torch.where(counts_K > 0, sums_K / counts_K.clamp(min=1.0), otherwise_K)

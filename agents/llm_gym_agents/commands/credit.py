@@ -1,0 +1,339 @@
+"""``llm-gym eval --credit``: how near each estimator comes to the true advantage of a turn.
+
+The truth is played: K branches from the state before a turn and K from the state after it, with the
+same policy. Estimators get the same episodes and no part in these branches. Read ``judge`` first.
+
+Shapes: N judged turns, K turns of all episodes, T sampled tokens.
+"""
+
+from __future__ import annotations
+
+import filecmp
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.registry.sources import EnvSource
+from llm_gym.wrappers import EpisodeLimits, StateInfo
+from llm_gym_agents.algo import TokenStream, get_advantage
+from llm_gym_agents.algo.credit import Floats, Truth, compare, explained_variance
+from llm_gym_agents.algo.tensor_ops import segment_sum
+from llm_gym_agents.config import ConfigStore, TrainingConfig
+from llm_gym_agents.distributed.build import load_lm
+from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
+from llm_gym_agents.learn.ppo import estimator_settings, token_stream
+from llm_gym_agents.learn.scoring import BatchScorer, Scores
+from llm_gym_agents.learn.stabilizers import Stabilizers
+from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.model.precision import compute_dtype, without_dropout
+from llm_gym_agents.rollouts.branches import (
+    Branch,
+    Place,
+    all_places,
+    play_branches,
+    state_tensors,
+)
+from llm_gym_agents.rollouts.pack import Packer
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
+from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Play
+from llm_gym_agents.rollouts.turns import Rollout, why_unplayed
+from llm_gym_agents.run.checkpoints import MODEL, VALUES, load_checkpoint
+from llm_gym_agents.run.state import set_module_state
+
+TURNS, GROUP = 64, 8
+"""Turns that are judged, and episodes of a start where the run says nothing."""
+POTENTIAL = 1e9
+"""A shrinkage that leaves nothing but the prior."""
+JUDGED: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "gae": ("gae", {}),
+    "gae_turn": ("gae_turn", {}),
+    "grpo": ("grpo", {}),
+    "grpo, credit=turn": ("grpo", {"credit": "turn"}),
+    "rloo": ("rloo", {}),
+    "reinforce_plus_plus": ("reinforce_plus_plus", {}),
+    "gigpo": ("gigpo", {}),
+    "state_td": ("state_td", {}),
+    "state_td, shrinkage=0": ("state_td", {"shrinkage": 0.0}),
+    "state_td, prior alone": ("state_td", {"shrinkage": POTENTIAL}),
+    "vine, branches=1": ("vine", {"branches": 1}),
+    "state_td, branches=1": ("state_td", {"branches": 1}),
+}
+"""What is judged: name → estimator and its settings."""
+
+Critic = Callable[[RolloutData], Scores]
+
+
+@dataclass(kw_only=True)
+class CreditReport:
+    """What was found in one environment. A list of three is a value and its 95 % interval."""
+
+    env_id: str | None
+    episodes: int
+    success: float
+    turns: int
+    """Turns that were judged."""
+    branches: int
+    """Branches from each state."""
+    tokens: int
+    """Sampled for the truth."""
+    spread: float
+    """Standard deviation of the true advantages."""
+    ceiling: float
+    """The correlation that a perfect estimate would have: the truth has noise."""
+    critic: list[float | None] | None
+    """Variance of the true values that the critic explains; None without one."""
+    critic_ceiling: float
+    estimators: dict[str, dict[str, Any]]
+    """Correlation, sign agreement, bias and sampled tokens of each."""
+    seconds: float
+
+    def summary(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def credit(
+    env: EnvSource,
+    policy: LLMPolicy,
+    training: TrainingConfig,
+    *,
+    episodes: int = 100,
+    branches: int = 16,
+    turns: int = TURNS,
+    num_envs: int = 64,
+    seed: int = 0,
+    split: str | None = None,
+    workers: int = 0,
+    max_turns: int | None = None,
+    env_kwargs: dict[str, Any] | None = None,
+    critic: Critic | None = None,
+) -> CreditReport:
+    """Let ``policy`` play groups of episodes and judge every estimator on their turns.
+
+    Args:
+        env: What is played; same seed and same actions must give the same episode.
+        policy: Plays episodes and branches. It must sample: a greedy one has no branches.
+        training: Its group size, ``gamma`` and ``gae_lambda`` are used.
+        episodes: In groups of ``training.group_size``, or of 8 where that is 1.
+        branches: From each state.
+        turns: How many are judged; drawn from all.
+        num_envs: Environments that run in parallel.
+        seed: Of the first start, and of what is drawn.
+        split: Play instances of this split only.
+        workers: Worker processes for slow environments.
+        max_turns: Truncate episodes after so many replies.
+        env_kwargs: Settings of the environment.
+        critic: Scores the tokens of episodes; None judges no estimator that needs one.
+    """
+    if policy.sampling.temperature == 0:
+        raise ConfigError("--credit needs a policy that samples; pass --temperature 1")
+    if branches < 2:
+        raise ConfigError(f"--credit needs at least 2 branches from each state, got {branches}")
+    size = training.group_size if training.group_size > 1 else GROUP
+    options = {"split": split} if split else None
+    starts = max(2, episodes // size)
+    tasks = [
+        EpisodeTask(at, seed + at // size, at // size, options) for at in range(starts * size)
+    ]
+    limits = [] if max_turns is None else [partial(EpisodeLimits, max_turns=max_turns)]
+    with ExitStack() as ends:
+        pool = TextEnvPool(
+            env,
+            num_envs,
+            workers=min(workers, num_envs),
+            wrappers=[*limits, StateInfo],
+            **(env_kwargs or {}),
+        )
+        ends.callback(pool.close, raise_if_closed=False)
+        sampler = Sampler(policy, pool)
+        ends.callback(sampler.collector.close)
+        return judge(
+            sampler.play, tasks, training, branches=branches, turns=turns, seed=seed, critic=critic
+        )
+
+
+def judge(
+    play: Play,
+    tasks: Sequence[EpisodeTask],
+    training: TrainingConfig,
+    *,
+    branches: int,
+    turns: int,
+    seed: int = 0,
+    critic: Critic | None = None,
+) -> CreditReport:
+    """Play ``tasks`` and branches from some of their states, and judge every estimator."""
+    start, gamma = perf_counter(), training.gamma
+    everything = play(tasks)
+    rollout = everything.without_failed()
+    if not rollout.episodes:
+        raise ConfigError(f"no episode could be played: {why_unplayed(everything)}")
+    places = all_places(rollout)
+    rng = np.random.default_rng(seed)
+    drawn = sorted(rng.choice(len(places), min(turns, len(places)), replace=False).tolist())
+    chosen = [places[at] for at in drawn]
+    after = [(at, turn + 1) for at, turn in chosen]
+    wanted = dict.fromkeys(place for place in (*chosen, *after) if place in set(places))
+    truth_branches = play_branches(play, rollout, wanted, branches)
+    returns: dict[Place, list[float]] = {}
+    for branch in truth_branches:
+        returns.setdefault(branch.place, []).append(branch.to_go(gamma))
+    kept = [
+        at
+        for at, before, then in zip(drawn, chosen, after, strict=True)
+        if before in returns and (then in returns or then not in wanted)
+    ]
+    if not kept:
+        raise ConfigError("no branch could be played; the environment must repeat its episodes")
+    value, advantage = _truths(rollout, [places[at] for at in kept], returns, gamma)
+    single = play_branches(play, rollout, places, 1, first=branches)
+    groups = np.array([int(rollout.episodes[places[at][0]].group or 0) for at in kept])
+    estimates, value_K = _estimates(rollout, single, training, critic)
+    own = rollout.tokens
+    return CreditReport(
+        env_id=rollout.env_id,
+        episodes=len(rollout.episodes),
+        success=sum(episode.success for episode in rollout.episodes) / len(rollout.episodes),
+        turns=len(kept),
+        branches=branches,
+        tokens=sum(branch.tokens for branch in truth_branches),
+        spread=float(advantage.mean_N.std()),
+        ceiling=advantage.ceiling,
+        critic=None
+        if value_K is None
+        else explained_variance(value_K[kept], value, groups, seed),
+        critic_ceiling=value.share,
+        estimators={
+            name: compare(estimate_K[kept], advantage, groups, seed)
+            | {"tokens": own + sum(each.tokens for each in single if "branches" in JUDGED[name][1])}
+            for name, estimate_K in estimates.items()
+        },
+        seconds=round(perf_counter() - start, 1),
+    )
+
+
+def _truths(
+    rollout: Rollout, chosen: Sequence[Place], returns: Mapping[Place, list[float]], gamma: float
+) -> tuple[Truth, Truth]:
+    """Return the value before each of these turns, and the advantage of what was done there."""
+    value = Truth.of([returns[place] for place in chosen])
+    after = Truth.of(
+        [
+            [
+                rollout.episodes[at].rewards[turn] + gamma * later
+                for later in returns.get((at, turn + 1), [0.0])
+            ]
+            for at, turn in chosen
+        ]
+    )
+    return value, after.less(value)
+
+
+def _estimates(
+    rollout: Rollout, branches: Sequence[Branch], training: TrainingConfig, critic: Critic | None
+) -> tuple[dict[str, Floats], Floats | None]:
+    """Return what each estimator gives every turn, and the critic's value before it."""
+    data = assemble(rollout)
+    scores = Scores(None, None, None, None) if critic is None else critic(data)
+    states = state_tensors(rollout, branches, training.gamma)
+    found: dict[str, Floats] = {}
+    stream = token_stream(data, data.reward_T, scores)
+    for name, (estimator, own) in JUDGED.items():
+        spec = get_advantage(estimator)
+        if spec.needs_critic and critic is None:
+            continue
+        plain = training.model_copy(update={"estimator_settings": own})
+        for field, tensor in states.items():
+            used = "branches" in own or not field.startswith("branch")
+            setattr(data, field, tensor if used else None)
+        stream = token_stream(data, data.reward_T, scores)
+        found[name] = _on_turns(stream, spec(stream, **estimator_settings(spec, plain)).advantages_T)
+    if stream.value_T is None:
+        return found, None
+    return found, stream.value_T[stream.turn_starts_K].double().numpy()
+
+
+def _on_turns(stream: TokenStream, advantages_T: torch.Tensor) -> Floats:
+    """Return the mean advantage of each turn's tokens."""
+    sums_K = segment_sum(advantages_T.double(), stream.turn_lengths_K)
+    means: Floats = (sums_K / stream.turn_lengths_K).cpu().numpy()
+    return means
+
+
+# --- the critic of a run -----------------------------------------------------------------------
+
+
+def load_critic(model: str, config: ConfigStore) -> Critic | None:
+    """Return the critic that was trained with ``model``; None where there is none."""
+    place = _checkpoint_of(Path(model))
+    if place is None or not get_advantage(config.training.adv_estimator).needs_critic:
+        return None
+    parts = load_checkpoint(place).parts
+    lm, _ = load_lm(config, model)
+    whole = PolicyValueModel(
+        lm,
+        critic=config.model.critic,
+        temperature=config.inference.temperature,
+        compute_dtype=compute_dtype(config.model.dtype, lm.device),
+    ).eval()
+    without_dropout(whole)
+    set_module_state(whole, parts["critic"], skip=("lm.",))
+    stabilizers = Stabilizers(config.training, whole)
+    stabilizers.load_state(parts["stabilizers"].values)
+    scorer = BatchScorer(whole, config.training.micro_batch_tokens)
+    return lambda data: stabilizers.unscale(scorer.score(Packer(data)))
+
+
+def _checkpoint_of(model: Path) -> Path | None:
+    """Return the checkpoint whose model this is: around it, or with the same weights."""
+    if (model.parent / VALUES).is_file():
+        return model.parent
+    if model.name != FINAL:
+        return None
+    places = [*sorted((model.parent / "checkpoints").glob("*-*")), model.parent / WARM_START]
+    weights = [file.name for file in model.glob("*.safetensors")]
+    for place in places:
+        same, *_ = filecmp.cmpfiles(model, place / MODEL, weights, shallow=False)
+        if weights and len(same) == len(weights) and (place / VALUES).is_file():
+            return place
+    return None
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def credit_table(report: CreditReport) -> str:
+    """Return the report for people."""
+
+    def cell(found: Sequence[float | None]) -> str:
+        value, low, high = (float("nan") if each is None else each for each in found)
+        return f"{value:6.2f} [{low:5.2f}, {high:5.2f}]"
+
+    lines = [
+        f"{report.env_id}: success {report.success:.0%} in {report.episodes} episodes; "
+        f"{report.turns} turns, {report.branches} branches from each state, "
+        f"{report.tokens:,} tokens for the truth",
+        f"{'estimator':24}{'correlation':>23}{'sign agreement':>23}{'bias':>23}{'tokens':>10}",
+    ]
+    for name, row in report.estimators.items():
+        cells = "".join(f"{cell(row[one]):>23}" for one in ("correlation", "sign", "bias"))
+        lines.append(f"{name:24}{cells}{row['tokens']:>10,}")
+    lines.append(
+        f"a perfect estimate would have a correlation of {report.ceiling:.2f}: the truth has noise"
+    )
+    if report.critic is not None:
+        lines.append(
+            f"the critic explains{cell(report.critic)} of the variance of the true values, "
+            f"of at most {report.critic_ceiling:.2f}"
+        )
+    return "\n".join(lines)

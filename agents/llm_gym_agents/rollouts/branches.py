@@ -1,0 +1,147 @@
+"""Branches: episodes that repeat the first turns of another one and then go on by themselves.
+
+Same seed and same actions give the same state, so a branch needs no snapshot. It is an ordinary
+task with a ``prefix``: every sampler and every engine plays it, and what it samples depends only on
+its parent, the turn and its number. What the environment itself draws is that of the parent's seed.
+
+Shapes: K turns of all episodes, B visits of states in branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from llm_gym.core.splits import stable_hash
+from llm_gym.episodes import Trajectory
+from llm_gym_agents.algo.advantages.groups import group_ids
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Play
+from llm_gym_agents.rollouts.turns import Prefix, Rollout, Turn, episode_id
+
+BRANCH_IDS = 2**62
+"""First id of branches."""
+
+Place = tuple[int, int]
+"""An episode's position in its rollout, and a turn of it."""
+
+
+class Branch(NamedTuple):
+    """A branch that was played."""
+
+    place: Place
+    episode: Trajectory
+    """Also the turns before the branch."""
+    tokens: int
+    """Sampled in the branch itself."""
+
+    def to_go(self, gamma: float) -> float:
+        """Return the discounted reward from the turn at which it left its parent."""
+        return rewards_to_go(self.episode, gamma)[self.place[1]]
+
+
+def rewards_to_go(episode: Trajectory, gamma: float) -> list[float]:
+    """Return the discounted sum of the rewards from each turn on.
+
+    >>> rewards_to_go(Trajectory(rewards=[0.0, 1.0, 2.0]), 0.5)
+    [1.0, 2.0, 2.0]
+    """
+    found: list[float] = []
+    for reward in reversed(episode.rewards):
+        found.append(reward + gamma * (found[-1] if found else 0.0))
+    return found[::-1]
+
+
+def all_places(rollout: Rollout) -> list[Place]:
+    """Return every turn of a rollout."""
+    return [(at, turn) for at, own in enumerate(rollout.turns) for turn in range(len(own))]
+
+
+def play_branches(
+    play: Play, rollout: Rollout, places: Iterable[Place], count: int, *, first: int = 0
+) -> list[Branch]:
+    """Play ``count`` branches from the state before each turn of ``places``.
+
+    Args:
+        play: Plays tasks.
+        rollout: The parents.
+        places: Turns of the parents.
+        count: Branches from each place.
+        first: Number of the first one. Branches with other numbers are independent.
+    """
+    home: dict[int, Place] = {}
+    tasks: list[EpisodeTask] = []
+    for at, turn in places:
+        for number in range(first, first + count):
+            task = _task(rollout.episodes[at], rollout.turns[at], turn, number)
+            home[task.id] = (at, turn)
+            tasks.append(task)
+    if not tasks:
+        return []
+    played = play(tasks).without_failed()
+    found = [
+        Branch(
+            home[episode_id(episode)],
+            episode,
+            sum(len(turn.reply_ids) for turn in turns[home[episode_id(episode)][1] :]),
+        )
+        for episode, turns in zip(played.episodes, played.turns, strict=True)
+    ]
+    return sorted(found, key=lambda each: (each.place, episode_id(each.episode)))
+
+
+def _task(parent: Trajectory, turns: Sequence[Turn], turn: int, number: int) -> EpisodeTask:
+    prefix = Prefix(parent.states[: turn + 1], parent.actions[:turn], list(turns[:turn]))
+    assert parent.seed is not None, "as the pool records it"
+    return EpisodeTask(
+        stable_hash(f"branch {episode_id(parent)}/{turn}/{number}") | BRANCH_IDS,
+        parent.seed,
+        int(parent.group or 0),
+        parent.options,
+        prefix if turn else None,
+    )
+
+
+# --- tensors ---------------------------------------------------------------------------------
+
+
+def state_tensors(
+    rollout: Rollout, branches: Sequence[Branch] = (), gamma: float = 1.0
+) -> dict[str, Tensor]:
+    """Return the fields of ``TokenStream`` about states: of the turns, and of visits in branches."""
+    visited = [
+        (episode.group, key, potential)
+        for episode in rollout.episodes
+        for key, potential in states(episode)
+    ]
+    places = {place: number for number, place in enumerate(all_places(rollout))}
+    seen = [
+        (branch.episode.group, key, to_go, places[branch.place] if turn == branch.place[1] else -1)
+        for branch in branches
+        for turn, ((key, _), to_go) in enumerate(
+            zip(states(branch.episode), rewards_to_go(branch.episode, gamma), strict=True)
+        )
+        if turn >= branch.place[1]
+    ]
+    ids = group_ids([(group, key) for group, key, *_ in (*visited, *seen)])
+    found = {
+        "state_K": ids[: len(visited)],
+        "potential_K": torch.tensor([each[2] for each in visited], dtype=torch.float64),
+    }
+    if branches:
+        found |= {
+            "branch_state_B": ids[len(visited) :],
+            "branch_return_B": torch.tensor([each[2] for each in seen], dtype=torch.float64),
+            "branch_turn_B": torch.tensor([each[3] for each in seen]),
+        }
+    return found
+
+
+def states(episode: Trajectory) -> Iterator[tuple[str, float]]:
+    """Yield key and potential of the state before each turn; NaN where there is no potential."""
+    before = [episode.reset_info or {}, *episode.infos]
+    for turn in range(len(episode.rewards)):
+        key = before[turn].get("state_key", f"{turn}\n{episode.states[turn]}")
+        yield str(key), float(before[turn].get("potential", float("nan")))

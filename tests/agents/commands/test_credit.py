@@ -1,0 +1,158 @@
+"""The judge of estimators, in a game whose true advantages are known by hand.
+
+At the fork "a" leads to a place where everything wins, "b" to one where only "a" wins. A player
+that says either with probability 1/2 has V = 3/4 at the fork, 1 and 1/2 behind it. So the first
+turn's advantage is +1/4 or -1/4, the second's 0 after "a", and +1/2 or -1/2 after "b".
+"""
+
+from __future__ import annotations
+
+import json
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from llm_gym.core.errors import ConfigError
+from llm_gym.core.spaces import AnyText
+from llm_gym_agents.commands import credit as module
+from llm_gym_agents.commands.credit import credit, credit_table
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.engines.base import Sampling
+from llm_gym_agents.learn.scoring import Scores
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.text.chat import ChatFormat
+from tests.agents.scripted import ScriptedEngine
+from tests.agents.tiny import tiny_tokenizer
+
+VALUES = {"fork": 0.75, "safe": 1.0, "hard": 0.5}
+
+
+class Fork(gym.Env[str, str]):
+    observation_space = action_space = AnyText(1000)
+
+    def reset(self, *, seed=None, options=None):
+        self.place = "fork"
+        return self.place, {}
+
+    def step(self, action):
+        if self.place == "fork":
+            self.place = "safe" if action.startswith("a") else "hard"
+            return self.place, 0.0, False, False, {}
+        won = self.place == "safe" or action.startswith("a")
+        return "over", float(won), True, False, {"success": won}
+
+    def state_key(self):
+        return self.place
+
+    def potential(self):
+        return VALUES[self.place]
+
+
+def coin(request):
+    return list(b"a\n" if request.seed % 2 else b"b\n")
+
+
+def policy(**sampling):
+    chat = ChatFormat.from_tokenizer(tiny_tokenizer(chat=False), kind="plain")
+    return LLMPolicy(ScriptedEngine(say=coin), chat, sampling=Sampling(**sampling), run_seed=0)
+
+
+def training(**changes):
+    config = ConfigStore()
+    config.training.group_size = 16
+    for name, value in changes.items():
+        setattr(config.training, name, value)
+    return config.training
+
+
+def judged(**how):
+    return credit(Fork, policy(), training(), **{"episodes": 64, "branches": 64, **how})
+
+
+@pytest.fixture(scope="module")
+def report():
+    return judged()
+
+
+def test_the_truth_is_that_of_the_game(monkeypatch):
+    found = {}
+    compare = module.compare
+
+    def keep(estimate_N, truth, group_N, seed):
+        found["truth"] = truth
+        return compare(estimate_N, truth, group_N, seed)
+
+    monkeypatch.setattr(module, "compare", keep)
+    report = judged(branches=256, turns=32, episodes=32)
+    truth = found["truth"]
+    known = np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
+    nearest = known[np.abs(truth.mean_N[:, None] - known).argmin(1)]
+    assert np.abs(truth.mean_N - nearest).max() < 0.12, "four standard errors"
+    assert set(nearest) == set(known)
+    # A mean of 256 coins has a variance of at most 1/4 / 256, a difference of two twice that.
+    assert truth.variance_N.max() <= 2 * 0.25 / 255 + 1e-9
+    assert report.ceiling > 0.98
+    assert report.spread == pytest.approx(nearest.std(), abs=0.03)
+
+
+def test_estimators_are_ranked_as_they_must_be(report):
+    found = {name: row["correlation"][0] for name, row in report.estimators.items()}
+    assert not any(name.startswith("gae") for name in found), "there is no critic"
+    # The table knows all three states; an episode's score says which turns won only on average.
+    assert found["state_td, shrinkage=0"] > 0.9
+    assert found["state_td, prior alone"] > 0.9
+    assert 0.2 < found["grpo"] < 0.9 < found["state_td"]
+    assert found["vine, branches=1"] < found["state_td, branches=1"]
+    assert report.ceiling > max(found.values()) - 0.05
+    for row in report.estimators.values():
+        value, low, high = row["correlation"]
+        assert low <= value <= high
+    assert report.success == pytest.approx(0.75, abs=0.15)
+    assert report.turns == 64
+
+
+def test_tokens_are_counted_for_those_who_sample_them(report):
+    whole = report.estimators["grpo"]["tokens"]
+    assert whole == report.episodes * 2 * 2  # two turns of two tokens
+    # One branch from each of both states: four tokens, and two.
+    assert report.estimators["vine, branches=1"]["tokens"] == whole + report.episodes * 6
+
+
+def test_it_depends_on_the_seed_alone():
+    few = {"episodes": 16, "branches": 4, "turns": 8}
+    one, same, other = judged(**few), judged(**few), judged(**few, seed=5)
+    one.seconds = same.seconds
+    assert one == same != other
+
+
+def test_a_critic_that_knows_the_game_explains_it_and_one_that_does_not_does_not():
+    def critic(right):
+        def score(data):
+            # Two turns of two tokens; the first one's reply says where the second one is.
+            first_a = data.token_T.view(-1, 4)[:, 0] == ord("a")
+            second = torch.where(first_a, 1.0, 0.5) if right else torch.where(first_a, 0.5, 1.0)
+            value_T = torch.stack([torch.full_like(second, 0.75)] * 2 + [second] * 2, 1).view(-1)
+            return Scores(None, value_T, torch.zeros(len(data.lengths_E)), None)
+
+        return score
+
+    good, bad = (judged(critic=critic(right), branches=128) for right in (True, False))
+    assert good.critic[0] > 0.9 * good.critic_ceiling > 0.8
+    assert bad.critic[0] < 0
+    assert good.estimators["gae_turn"]["correlation"][0] > 0.7
+    assert "the critic explains" in credit_table(good)
+
+
+def test_the_report_is_a_table_and_json(report):
+    lines = credit_table(report).splitlines()
+    assert len(lines) == 3 + len(report.estimators)
+    assert json.loads(json.dumps(report.summary()))["turns"] == report.turns
+
+
+def test_what_cannot_be_judged_is_refused():
+    with pytest.raises(ConfigError, match="temperature"):
+        credit(Fork, policy(temperature=0.0), training())
+    with pytest.raises(ConfigError, match="branches"):
+        judged(branches=1)
