@@ -217,11 +217,12 @@ class TrainingConfig(Section):
     # --- advantages -----------------------------------------------------------------------
     adv_estimator: Estimator = "gae"
     """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus,
-    reinforce_plus_plus_baseline; or module:function."""
+    reinforce_plus_plus_baseline, gigpo, state_td, vine; or module:function."""
     estimator_settings: JSONDict = {}
     """Further settings of the estimator. For grpo, dr_grpo and rloo credit=turn, which compares the
     reward to come of each turn and not whole episodes; for grpo norm_by_std=false; for gae
-    discount=token, where gamma and gae_lambda count tokens and not turns, or whiten=false."""
+    discount=token, where gamma and gae_lambda count tokens and not turns, or whiten=false; for
+    state_td and vine branches=K, episodes that are played on from every state."""
     gamma: Fraction = 1.0
     """Discount of one turn."""
     gae_lambda: Fraction = 0.95

@@ -2,7 +2,7 @@
 
 An episode's score is the undiscounted sum of its rewards. Each estimator turns the scores of a
 group into one number per episode and puts it on every token of the episode; with
-``credit="turn"`` into one per turn, see ``group_turns``. An episode without
+``credit="turn"`` into one per turn, see ``compared``. An episode without
 sampled tokens took no decision: it is in no group and counts in no statistic.
 
 A group of one, left over when the others failed, has nothing to compare with: its advantage is 0.
