@@ -105,7 +105,9 @@ def interval(
     members = [np.flatnonzero(group_N == group) for group in np.unique(group_N)]
     whole = statistic(np.arange(len(group_N)))
     drawn = [
-        statistic(np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))]))
+        statistic(
+            np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))])
+        )
         for _ in range(DRAWS if len(members) > 1 else 0)
     ]
     known = [each for each in drawn if np.isfinite(each)]

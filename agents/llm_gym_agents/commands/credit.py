@@ -142,9 +142,7 @@ def credit(
     size = training.group_size if training.group_size > 1 else GROUP
     options = {"split": split} if split else None
     starts = max(2, episodes // size)
-    tasks = [
-        EpisodeTask(at, seed + at // size, at // size, options) for at in range(starts * size)
-    ]
+    tasks = [EpisodeTask(at, seed + at // size, at // size, options) for at in range(starts * size)]
     limits = [] if max_turns is None else [partial(EpisodeLimits, max_turns=max_turns)]
     with ExitStack() as ends:
         pool = TextEnvPool(
@@ -209,9 +207,7 @@ def judge(
         tokens=sum(branch.tokens for branch in truth_branches),
         spread=float(advantage.mean_N.std()),
         ceiling=advantage.ceiling,
-        critic=None
-        if value_K is None
-        else explained_variance(value_K[kept], value, groups, seed),
+        critic=None if value_K is None else explained_variance(value_K[kept], value, groups, seed),
         critic_ceiling=value.share,
         estimators={
             name: compare(estimate_K[kept], advantage, groups, seed)
@@ -257,7 +253,9 @@ def _estimates(
             used = "branches" in own or not field.startswith("branch")
             setattr(data, field, tensor if used else None)
         stream = token_stream(data, data.reward_T, scores)
-        found[name] = _on_turns(stream, spec(stream, **estimator_settings(spec, plain)).advantages_T)
+        found[name] = _on_turns(
+            stream, spec(stream, **estimator_settings(spec, plain)).advantages_T
+        )
     if stream.value_T is None:
         return found, None
     return found, stream.value_T[stream.turn_starts_K].double().numpy()

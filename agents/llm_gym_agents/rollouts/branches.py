@@ -110,7 +110,7 @@ def _task(parent: Trajectory, turns: Sequence[Turn], turn: int, number: int) -> 
 def state_tensors(
     rollout: Rollout, branches: Sequence[Branch] = (), gamma: float = 1.0
 ) -> dict[str, Tensor]:
-    """Return the fields of ``TokenStream`` about states: of the turns, and of visits in branches."""
+    """Return the fields of ``TokenStream`` about states, of turns and of visits in branches."""
     visited = [
         (episode.group, key, potential)
         for episode in rollout.episodes

@@ -35,10 +35,12 @@ def _own_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_promised_estimator_says_what_it_needs() -> None:
-    groups = {"grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline"}
+    states = {"gigpo", "state_td", "vine"}
+    groups = {"grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline", "gigpo", "state_td"}
     specs = {name: get_advantage(name) for name in built_in(ADVANTAGES)}
     assert {name for name, spec in specs.items() if spec.needs_critic} == {"gae", "gae_turn"}
     assert {name for name, spec in specs.items() if spec.needs_groups} == groups
+    assert {name for name, spec in specs.items() if spec.needs_states} == states
     assert specs.keys() - groups == {"gae", "gae_turn", "reinforce_plus_plus"}
 
 

@@ -8,7 +8,10 @@ from llm_gym_agents.learn.iteration import BatchCollector, flat_groups
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.tasks import RESAMPLE_IDS, training_tasks
 from llm_gym_agents.rollouts.turns import Rollout, Turn
+from llm_gym_agents.run.metrics import SAMPLED_TOKENS
 from llm_gym_agents.run.process import SigtermListener
+from llm_gym_agents.trainer import PPOTrainer
+from tests.agents.small_run import small
 
 
 class Player:
@@ -74,3 +77,30 @@ def test_groups_that_are_played_anew_are_worth_what_the_reward_function_says():
     lesson = played(Player(), only_anew)
     assert lesson.metrics["group/replaced"] == 4
     assert [episode.total_reward for episode in lesson.rollout.episodes] == [0.0, 1.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("estimator", "settings", "branches"),
+    [("vine", {"branches": 2}, 2), ("state_td", {"branches": 1}, 1), ("gigpo", {}, 0)],
+)
+def test_an_estimator_gets_the_states_and_branches_that_it_asks_for(
+    estimator, settings, branches, tmp_path
+):
+    config = small(
+        tmp_path,
+        training={"adv_estimator": estimator, "estimator_settings": settings, "group_size": 2},
+        environment={"env_id": "llm_gym/CountdownEasy-v0"},
+    )
+    config.inference.max_tokens = 1
+    trainer = PPOTrainer(config)
+    try:
+        (row,) = trainer.fit()
+        episode = trainer.sampler.play(trainer.schedule.tasks(0)).episodes[0]
+    finally:
+        trainer.cleanup()
+    assert episode.num_turns == 2
+    assert "state_key" in episode.reset_info
+    # Four episodes of two tokens; a branch from their first state has two, from the second one.
+    assert row.get("branch/tokens", 0.0) == branches * 4 * 3
+    assert row[SAMPLED_TOKENS] == 8 + branches * 4 * 3
+    assert row["episode/tokens"] == 2.0

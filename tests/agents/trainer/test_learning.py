@@ -107,6 +107,7 @@ def shuffled(monkeypatch):
             f"shuffled_{name}",
             needs_critic=spec.needs_critic,
             needs_groups=spec.needs_groups,
+            needs_states=spec.needs_states,
         )(deal_out)
         return f"shuffled_{name}"
 

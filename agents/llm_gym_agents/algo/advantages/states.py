@@ -93,7 +93,7 @@ def state_td(
 def vine(
     stream: TokenStream, *, branches: int = 4, gamma: float = 1.0, whiten: bool = True
 ) -> Advantages:
-    """r + gamma V(s') - V(s), with V the mean return of branches from the state (VinePPO).
+    """R + gamma V(s') - V(s), with V the mean return of branches from the state (VinePPO).
 
     A state whose branches all failed takes the episode's own return.
 
@@ -136,7 +136,7 @@ def _on_turns(
 
 def _table(stream: TokenStream, shrinkage: float, gamma: float) -> Tensor:
     """Return the value of the state before each turn."""
-    assert stream.state_K is not None and stream.group_E is not None, "as the needs say"
+    assert stream.state_K is not None, "as needs_states says"
     to_go_K = turns_to_go(stream, gamma)
     state_V, return_V = stream.state_K, to_go_K
     if stream.branch_state_B is not None and stream.branch_return_B is not None:
@@ -155,6 +155,7 @@ def _prior(stream: TokenStream, to_go_K: Tensor) -> Tensor:
 
     It is kept within the returns of its group: a line may leave them where few states are known.
     """
+    assert stream.group_E is not None, "as needs_groups says"
     _, group_E = torch.unique(stream.group_E, return_inverse=True)
     group_K = spread(group_E, stream.turns_E)
     zeros_G = to_go_K.new_zeros(len(group_E))

@@ -60,18 +60,14 @@ def test_a_plain_table_gives_the_td_errors_of_mean_returns():
 def test_a_table_is_shrunk_to_the_line_over_the_potential():
     # The line is 2/3 at 0.5 and 0 at 0.25; V = 7/12, 7/9, 0 with two visits of the prior.
     potential_K = torch.tensor([0.5, 0.5, 0.5, 0.25])
-    found = advantages(
-        "state_td", with_(potential_K=potential_K), shrinkage=2.0, whiten=False
-    )
+    found = advantages("state_td", with_(potential_K=potential_K), shrinkage=2.0, whiten=False)
     assert found == pytest.approx([7 / 36, 2 / 9, -7 / 12, 0.0])
 
 
 @pytest.mark.parametrize("potential_K", [None, torch.tensor([0.5, float("nan"), 0.5, 0.25])])
 def test_without_a_potential_the_prior_is_the_mean_of_the_group(potential_K):
     # V = 0.5, (1 + 1) / 3, 1 / 3 with two visits of 0.5.
-    found = advantages(
-        "state_td", with_(potential_K=potential_K), shrinkage=2.0, whiten=False
-    )
+    found = advantages("state_td", with_(potential_K=potential_K), shrinkage=2.0, whiten=False)
     assert found == pytest.approx([1 / 6, 1 / 3, -1 / 6, -1 / 3])
 
 
