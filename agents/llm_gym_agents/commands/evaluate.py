@@ -85,7 +85,7 @@ def _judge_credit(
 
     reports = []
     for name in names:
-        own = name == config.environment.env_id  # then with the rewards that the critic knows
+        own = name in config.environment.env_ids  # then with the rewards that the critic knows
         reports.append(
             credit(
                 name,
@@ -99,7 +99,7 @@ def _judge_credit(
                 workers=options.workers,
                 max_turns=options.max_turns,
                 env_kwargs={"rules": "system"}
-                | (config.environment.env_kwargs if own else {})
+                | (config.environment.kwargs_of(name) if own else {})
                 | settings(options.set),
                 critic=load_critic(model, config) if own else None,
             )

@@ -30,6 +30,7 @@ from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.learn.stabilizers import NonFiniteError
 from llm_gym_agents.rollouts.branches import all_places, play_branches, state_tensors
 from llm_gym_agents.rollouts.evaluation import episode_metrics
+from llm_gym_agents.rollouts.mix import ENV
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.rewards import settle_rewards
 from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
@@ -203,7 +204,8 @@ class BatchCollector:
             settings = {**self._spec.settings, **estimator_settings(self._spec, self._training)}
             count = int(settings.get("branches", 0))
             before = sampled
-            branches = play_branches(play_more, rollout, all_places(rollout), count)
+            mixed = any(ENV in (task.options or {}) for task in tasks)
+            branches = play_branches(play_more, rollout, all_places(rollout), count, mixed=mixed)
             if count:  # the turns that a branch repeats were not sampled
                 sampled = before + sum(each.tokens for each in branches)
                 found["branch/tokens"] = float(sampled - before)

@@ -18,6 +18,7 @@ from torch import Tensor
 from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.algo.advantages.groups import group_ids
+from llm_gym_agents.rollouts.mix import in_env
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Play
 from llm_gym_agents.rollouts.turns import Prefix, Rollout, Turn, episode_id
 
@@ -60,7 +61,13 @@ def all_places(rollout: Rollout) -> list[Place]:
 
 
 def play_branches(
-    play: Play, rollout: Rollout, places: Iterable[Place], count: int, *, first: int = 0
+    play: Play,
+    rollout: Rollout,
+    places: Iterable[Place],
+    count: int,
+    *,
+    first: int = 0,
+    mixed: bool = False,
 ) -> list[Branch]:
     """Play ``count`` branches from the state before each turn of ``places``.
 
@@ -70,12 +77,13 @@ def play_branches(
         places: Turns of the parents.
         count: Branches from each place.
         first: Number of the first one. Branches with other numbers are independent.
+        mixed: Whether the run plays several environments, so that a task names its own.
     """
     home: dict[int, Place] = {}
     tasks: list[EpisodeTask] = []
     for at, turn in places:
         for number in range(first, first + count):
-            task = _task(rollout.episodes[at], rollout.turns[at], turn, number)
+            task = _task(rollout.episodes[at], rollout.turns[at], turn, number, mixed)
             home[task.id] = (at, turn)
             tasks.append(task)
     if not tasks:
@@ -92,14 +100,16 @@ def play_branches(
     return sorted(found, key=lambda each: (each.place, episode_id(each.episode)))
 
 
-def _task(parent: Trajectory, turns: Sequence[Turn], turn: int, number: int) -> EpisodeTask:
+def _task(
+    parent: Trajectory, turns: Sequence[Turn], turn: int, number: int, mixed: bool
+) -> EpisodeTask:
     prefix = Prefix(parent.states[: turn + 1], parent.actions[:turn], list(turns[:turn]))
     assert parent.seed is not None, "as the pool records it"
     return EpisodeTask(
         stable_hash(f"branch {episode_id(parent)}/{turn}/{number}") | BRANCH_IDS,
         parent.seed,
         int(parent.group or 0),
-        parent.options,
+        in_env(parent.options, str(parent.env_id)) if mixed else parent.options,
         prefix if turn else None,
     )
 

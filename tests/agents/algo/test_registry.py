@@ -41,7 +41,7 @@ def test_every_promised_estimator_says_what_it_needs() -> None:
     assert {name for name, spec in specs.items() if spec.needs_critic} == {"gae", "gae_turn"}
     assert {name for name, spec in specs.items() if spec.needs_groups} == groups
     assert {name for name, spec in specs.items() if spec.needs_states} == states
-    assert specs.keys() - groups == {"gae", "gae_turn", "reinforce_plus_plus"}
+    assert specs.keys() - groups == {"gae", "gae_turn", "reinforce_plus_plus", "vine"}
 
 
 def test_every_promised_policy_loss_is_there() -> None:

@@ -19,6 +19,7 @@ from llm_gym_agents.rollouts.branches import (
     rewards_to_go,
     state_tensors,
 )
+from llm_gym_agents.rollouts.mix import MixedEnv
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
@@ -183,4 +184,16 @@ def test_states_without_a_name_are_the_observation_and_the_turn(tasks):
     assert first[0] == first[1] != first[2] == first[3]
     assert found["potential_K"].isnan().all()
     assert rewards_to_go(rollout.episodes[0], 1.0) == [10.0, 9.0, 7.0, 4.0]
+    sampler.close()
+
+
+def test_branches_of_a_mix_stay_in_their_environment():
+    ids = ["llm_gym/TowerOfHanoiEasy-v0", "llm_gym/FifteenPuzzleEasy-v0"]
+    settings = {env_id: {"rules": "system"} for env_id in ids}
+    sampler = make(lambda: MixedEnv(settings), context="observation")
+    sampler.policy.system_prompt = ""  # the rules do not fit the tiny model
+    rollout = sampler.play([EpisodeTask(at, 5, at, {"env": ids[at % 2]}) for at in range(4)])
+    branches = play_branches(sampler.play, rollout, [(0, 2), (3, 1)], 1, mixed=True)
+    assert [branch.episode.env_id for branch in branches] == ids
+    assert branches[1].episode.states[:2] == rollout.episodes[3].states[:2]
     sampler.close()
