@@ -11,7 +11,6 @@ from llm_gym.datasets.graders import (
     ExactGrader,
     Grader,
     NumberGrader,
-    RegexGrader,
     get_grader,
 )
 
@@ -22,6 +21,5 @@ __all__ = [
     "ExactGrader",
     "Grader",
     "NumberGrader",
-    "RegexGrader",
     "get_grader",
 ]

@@ -9,7 +9,6 @@ others; a function ``(reply, answer)`` that returns a score from 0 to 1 is one t
 ``(reply, row)``, which gets the whole row as the data set has it.
 """
 
-import importlib
 import inspect
 import math
 import re
@@ -18,12 +17,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
-from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError
 from llm_gym.datasets.numbers import (
     MOST,
     final_part,
@@ -104,11 +102,6 @@ def normalise(text: str) -> str:
     return flat.strip(_QUOTES).rstrip(".!").strip(_QUOTES) or flat
 
 
-_CLASSES = {
-    **{"CATEGORY_DIGIT": "0", "CATEGORY_WORD": "a", "CATEGORY_SPACE": " "},
-    **{"CATEGORY_NOT_DIGIT": "a", "CATEGORY_NOT_WORD": "-", "CATEGORY_NOT_SPACE": "a"},
-}
-"""A character of each class."""
 _TOKEN = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
 _HEDGES = frozenset({"or", "not", "no", "nor", "neither", "never", "cannot", "/", "|", ";"})
 
@@ -166,81 +159,6 @@ class ContainsGrader(Grader):
 def _tokens(text: str) -> list[str]:
     plain = unicodedata.normalize("NFC", text).casefold().replace("\u2019", "'")
     return _TOKEN.findall(plain)
-
-
-@dataclass(frozen=True)
-class RegexGrader(Grader):
-    """A reply that the answer, a regular expression, fits from end to end.
-
-    Google's RE2 (the extra ``regex``) matches it in linear time, whatever the model writes. It
-    refuses look-around and back-references when the data set is opened.
-    """
-
-    asks = "Answer with nothing but the answer."
-    examples = ("your answer",)
-
-    def key(self, answer: object, choices: Sequence[str]) -> str:
-        pattern = as_text(answer)
-        _compile(pattern)
-        return pattern
-
-    def value(self, reply: str, choices: Sequence[str]) -> str:
-        return reply
-
-    def score(self, value: str, key: str) -> float:
-        text = value.encode("utf-8", "replace").decode()  # a model may write half a character
-        return float(_compile(key).fullmatch(text) is not None)
-
-    def say(self, answer: object, key: str) -> str:
-        return example_text(key)
-
-
-@lru_cache(maxsize=1024)
-def _compile(pattern: str) -> Any:
-    try:
-        re2: Any = importlib.import_module("re2")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"grader='regex' needs google-re2. Install it with: {install_command('regex')}"
-        ) from error
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options=options)
-    except re2.error as error:
-        raise ValueError(f"the pattern {pattern!r:.100} cannot be used: {error}") from error
-
-
-def example_text(pattern: str) -> str:
-    """Return a text that ``pattern`` fits, for a player who knows the answer.
-
-    >>> example_text("(?i)[0-9]{3} ?(km|miles)")
-    '000 km'
-    """
-    return _example(importlib.import_module("re._parser").parse(pattern))
-
-
-def _example(tokens: Any) -> str:
-    """Return a text for parsed ``tokens``: the first branch, and repeats at least once."""
-    parts: list[str] = []
-    for kind, value in tokens:
-        name = str(kind)
-        if name == "LITERAL":
-            parts.append(chr(value))
-        elif name == "BRANCH":
-            parts.append(_example(value[1][0]))
-        elif name == "SUBPATTERN":
-            parts.append(_example(value[-1]))
-        elif name.endswith("REPEAT"):
-            least, most, inside = value
-            parts.append(_example(inside) * max(least, min(1, most)))
-        elif name == "IN" and str(value[0][0]) != "NEGATE":
-            first, of = value[0]
-            parts.append(_CLASSES.get(str(of)) or chr(of[0] if str(first) == "RANGE" else of))
-        elif name in ("IN", "NOT_LITERAL", "ANY"):
-            taken = str(value)
-            parts.append(next(c for c in "x7 -" if str(ord(c)) not in taken))
-    return "".join(parts)
 
 
 @dataclass(frozen=True)
@@ -424,7 +342,6 @@ GRADERS: dict[str, Grader] = {
     "number": NumberGrader(),
     "choice": ChoiceGrader(),
     "contains": ContainsGrader(),
-    "regex": RegexGrader(),
 }
 
 

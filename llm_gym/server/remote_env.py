@@ -13,15 +13,15 @@ from llm_gym.core.outcome import refuse_step
 from llm_gym.core.text import shown
 from llm_gym.episodes.play import Beginning
 from llm_gym.server import protocol
-from llm_gym.server.client import Connection, RemoteSession, any_seed, play, refusal
+from llm_gym.server.client import Connection, RemoteSession, play, refusal
 
 
 class RemoteEnv(gym.Env[str, str]):
     """Play the environment that ``llm-gym serve`` offers at ``url``.
 
     Episodes are those of the same environment here, to the bit. A connection that breaks is made
-    again and no step is played twice; a server that was restarted in the middle of an episode is
-    brought back to where it was.
+    again and no step is played twice. An episode that the server has lost, because it was restarted
+    or the session was idle for too long, fails; the next reset goes on.
 
     Args:
         url: Where the server is, such as ``http://127.0.0.1:8765``.
@@ -66,8 +66,6 @@ class RemoteEnv(gym.Env[str, str]):
     ) -> tuple[str, dict[str, Any]]:
         """Begin a new episode; ``options`` go to the served environment."""
         super().reset(seed=seed)
-        if seed is None and not self._session.history:
-            seed = any_seed()
         begun = unpack_reset(self._ask(protocol.RESET, [seed, options]))
         self._instance, self._prompt, self._waits = begun.instance_id, begun.system_prompt, ""
         return self._shown("", begun.observation), dict(begun.info)
@@ -128,18 +126,6 @@ class RemoteEnv(gym.Env[str, str]):
     def action_pattern(self) -> str:
         return str(self._call("action_pattern"))
 
-    def snapshot(self) -> bytes:
-        """Return the episode as it stands, to be given to ``restore`` any number of times.
-
-        It is a seed and the actions since, as JSON: nothing in it runs.
-        """
-        return self._session.saved()
-
-    def restore(self, snapshot: bytes) -> None:
-        """Go back to ``snapshot``, in this environment or another one of the same server."""
-        self._session.restore(snapshot)
-        self._waits = ""
-
     # --- inside --------------------------------------------------------------------------
 
     def _call(self, name: str) -> Any:
@@ -148,7 +134,11 @@ class RemoteEnv(gym.Env[str, str]):
     def _ask(self, operation: str, argument: Any) -> list[Any]:
         if self._connection is None:
             self._connection = Connection(self._url, **self._how)
-        answer = play(self._connection, self._session, operation, argument)
+        try:
+            answer = play(self._connection, self._session, operation, argument)
+        except RemoteError:
+            self._waits = "has failed"
+            raise
         if isinstance(answer, dict):
             if operation != protocol.CALL:
                 self._waits = "has failed"
@@ -163,13 +153,9 @@ class RemoteEnv(gym.Env[str, str]):
         return text
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy plays on in a session of its own, which its history brings to the same place.
-        return {**self.__dict__, "_connection": None, "_session": self._session.saved()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._session = RemoteSession()
-        self._session.restore(state["_session"])
+        # A copy begins an episode of its own.
+        state = {"_connection": None, "_session": RemoteSession(), "_waits": "has not begun"}
+        return {**self.__dict__, **state}
 
 
 @contextmanager

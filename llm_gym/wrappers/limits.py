@@ -1,15 +1,11 @@
-"""End an episode early: after some turns, tokens, seconds or unusable replies."""
+"""End an episode early: after some turns, tokens or unusable replies."""
 
-import math
-
-# The wall clock makes episodes differ, which is why lint bans it; a time limit has to read it.
-import time  # noqa: TID251
 from collections.abc import Callable
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
-from llm_gym.core.errors import ConfigError, ContractError
+from llm_gym.core.errors import ContractError
 from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
@@ -20,22 +16,14 @@ _NOTE_CHARS = 100  # what is added to an observation
 
 
 class EpisodeLimits(TextWrapper):
-    """Truncate an episode when a budget is used up, and say which one.
+    """Truncate an episode after some turns, and say so in ``info["stop_reason"]``.
 
-    The step that uses up a budget is played and returned with ``truncated`` and
-    ``info["stop_reason"]``: ``max_steps``, ``tokens`` or ``time``, in this order if several are
-    used up at once. A step that ended the episode by itself passes through untouched.
+    ``gymnasium.wrappers.TimeLimit`` cuts without a word. A step that ended the episode by itself
+    passes through untouched.
 
     Args:
         env: Text environment to wrap.
         max_turns: Steps per episode.
-        max_tokens: Tokens per episode, observations and actions together, the first observation
-            included.
-        count_tokens: Returns the number of tokens in a text; needed with ``max_tokens``. It is
-            not JSON, so an environment wrapped with it has no JSON spec.
-        max_seconds: Seconds per episode since ``reset``, the time that the policy takes
-            included. Looked at after each step: a step that hangs is not interrupted.
-        clock: Returns seconds that never go back; for tests.
 
     Example:
         >>> import gymnasium as gym
@@ -47,66 +35,23 @@ class EpisodeLimits(TextWrapper):
         (False, True, 'max_steps')
     """
 
-    def __init__(
-        self,
-        env: gym.Env[str, str],
-        max_turns: int | None = None,
-        max_tokens: int | None = None,
-        count_tokens: Callable[[str], int] | None = None,
-        max_seconds: float | None = None,
-        *,
-        clock: Callable[[], float] | None = None,
-    ) -> None:
-        if max_turns is None and max_tokens is None and max_seconds is None:
-            raise ConfigError("EpisodeLimits needs one of max_turns, max_tokens and max_seconds")
+    def __init__(self, env: gym.Env[str, str], max_turns: int) -> None:
         check_range("max_turns", max_turns, 1)
-        check_range("max_tokens", max_tokens, 1)
-        if max_seconds is not None and not 0 < max_seconds < math.inf:
-            raise ConfigError(f"max_seconds must be above 0, got {max_seconds!r}")
-        if (max_tokens is None) != (count_tokens is None):
-            raise ConfigError(
-                "max_tokens and count_tokens belong together; pass both, as in "
-                "EpisodeLimits(env, max_tokens=2048, count_tokens=lambda text: "
-                "len(tokenizer.encode(text)))"
-            )
-        if clock is not None and max_seconds is None:
-            raise ConfigError("clock has no effect without max_seconds")
         super().__init__(env)
-        self.max_turns, self.max_tokens, self.max_seconds = max_turns, max_tokens, max_seconds
-        self._count = count_tokens or _count_nothing
-        self._clock = clock or time.monotonic
-        self._turns = self._tokens = 0
-        self._began = self._clock() if max_seconds is not None else 0.0
+        self.max_turns, self._turns = max_turns, 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        if self.max_seconds is not None:
-            self._began = self._clock()
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._turns, self._tokens = 0, self._count(observation)
-        return observation, info
+        self._turns = 0
+        return self.env.reset(seed=seed, options=options)
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._turns += 1
-        self._tokens += self._count(action) + self._count(observation)
-        if not (terminated or truncated) and (reason := self._used_up()):
-            truncated, info = True, {**info, "stop_reason": reason}
+        if self._turns >= self.max_turns and not (terminated or truncated):
+            truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
         return observation, reward, terminated, truncated, info
-
-    def _used_up(self) -> StopReason | None:
-        if self.max_turns is not None and self._turns >= self.max_turns:
-            return StopReason.MAX_STEPS
-        if self.max_tokens is not None and self._tokens >= self.max_tokens:
-            return StopReason.TOKENS
-        if self.max_seconds is not None and self._clock() - self._began >= self.max_seconds:
-            return StopReason.TIME
-        return None
-
-
-def _count_nothing(text: str) -> int:
-    return 0
 
 
 class MaxInvalid(TextWrapper):
@@ -182,7 +127,7 @@ class TokenBudget(TextWrapper):
     """Limit what the player writes in an episode, and say how much is left of it.
 
     The step that uses up the budget is played and truncates the episode (``tokens``). Only
-    actions count; ``EpisodeLimits`` counts observations too and says nothing to the player.
+    actions count.
 
     Args:
         env: Text environment to wrap.

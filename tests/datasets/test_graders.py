@@ -1,12 +1,10 @@
 """Graders: what each pays, what it refuses, and that no text costs more than linear time."""
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym.core.errors import ConfigError, MissingExtraError
+from llm_gym.core.errors import ConfigError
 from llm_gym.datasets.graders import (
     GRADERS,
     ContainsGrader,
@@ -18,15 +16,9 @@ from llm_gym.evaluate.checker import HOSTILE
 from tests.work import ends_at_all, steps_of
 
 
-def grader_of(name):
-    if name == "regex":
-        pytest.importorskip("re2")
-    return get_grader(name)
-
-
 def grade(name, reply, answer, choices=()):
     """Return 1.0, 0.0, or None for a reply that cannot be used."""
-    grader = grader_of(name)
+    grader = get_grader(name)
     value = grader.value(reply, choices)
     return None if value is None else grader.score(value, grader.key(answer, choices))
 
@@ -143,49 +135,6 @@ def test_the_number_of_extra_words_is_a_setting():
         ContainsGrader(extra_words=-1)
 
 
-# --- regex -------------------------------------------------------------------------------------
-
-
-def test_a_pattern_must_fit_the_whole_reply():
-    assert grade("regex", "42", r"\d+") == 1.0
-    assert grade("regex", "42!", r"\d+") == 0.0
-    assert grade("regex", "the cat", "(?i)(The )?CAT") == 1.0
-
-
-@pytest.mark.parametrize("bomb", ["(a+)+b", "(a|a)*b", "(a?){100}a{100}b", "((a*)*)*b"])
-def test_a_pattern_that_kills_a_backtracking_matcher_is_answered(bomb):
-    assert grade("regex", "a" * 10_000, bomb) == 0.0
-
-
-@pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)", "(?<!a)b", "(", "a{9999}"])
-def test_a_pattern_without_linear_time_is_refused(pattern):
-    grader = grader_of("regex")
-    with pytest.raises(ValueError, match="pattern"):
-        grader.key(pattern, ())
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    ["(?i)colou?r", r"\d{2,3} (?:cats|dogs)", "[^a]+b", "x|y", r"\s\S\w\W\D", "a.b",
-     "[]a]c*", "[^x7]", r"[\w-]+@[a-z]+\.org", "^yes$", "é?"],
-)  # fmt: skip
-def test_the_example_of_a_pattern_fits_it(pattern):
-    grader = grader_of("regex")
-    text = grader.say(pattern, grader.key(pattern, ()))
-    assert text
-    assert grade("regex", text, pattern) == 1.0
-
-
-def test_half_a_character_is_no_match_and_no_exception():
-    assert grade("regex", "\ud800", "[a-z]+") == 0.0
-
-
-def test_without_re2_one_sentence_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "re2", None)
-    with pytest.raises(MissingExtraError, match="regex"):
-        GRADERS["regex"].key("never compiled before", ())
-
-
 # --- all of them -------------------------------------------------------------------------------
 
 
@@ -196,11 +145,10 @@ def test_without_re2_one_sentence_names_the_extra(monkeypatch):
         ("number", "half of it\n#### $1,000.50", "1000.5"),
         ("choice", "(b)", "B"),
         ("contains", "New York", "New York"),
-        ("regex", "[0-9]{3} (km|miles)", "000 km"),
     ],
 )
 def test_what_a_perfect_player_says_is_paid(name, answer, said):
-    grader = grader_of(name)
+    grader = get_grader(name)
     assert grader.say(answer, grader.key(answer, ())) == said
     assert grade(name, said, answer) == 1.0
 
@@ -234,12 +182,12 @@ def test_long_replies_take_linear_time(name, bomb):
 
 @pytest.mark.parametrize(
     ("name", "answer"),
-    [("number", "many"), ("number", "1 or 2"), ("choice", "Rome"), ("choice", 99), ("regex", "("),
+    [("number", "many"), ("number", "1 or 2"), ("choice", "Rome"), ("choice", 99),
      ("contains", " "), ("exact", None), ("exact", float("nan")), ("exact", ["x"])],
 )  # fmt: skip
 def test_an_answer_that_cannot_be_graded_says_why(name, answer):
-    grader = grader_of(name)
-    with pytest.raises(ValueError, match=r"answer|pattern"):
+    grader = get_grader(name)
+    with pytest.raises(ValueError, match="answer"):
         grader.key(answer, ())
 
 

@@ -14,7 +14,7 @@ from llm_gym.core.errors import ActionTypeError, ContractError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Opaque, Trajectory, play_episode
-from llm_gym.wrappers import EpisodeLimits
+from llm_gym.wrappers import EpisodeLimits, TokenBudget
 from tests.episodes.small import reread
 
 
@@ -90,9 +90,7 @@ def test_an_old_style_environment_is_adapted_silently() -> None:
 
 
 def test_a_spec_that_json_cannot_hold_is_described() -> None:
-    env = EpisodeLimits(
-        gym.make("llm_gym/GuessTheNumber-v0", high=9), max_tokens=1, count_tokens=len
-    )
+    env = TokenBudget(gym.make("llm_gym/GuessTheNumber-v0", high=9), 1, len)
     episode = reread(play_episode(env, lambda observation: "no idea", seed=0))
     assert episode.env_spec is not None
     assert episode.env_spec["id"] == "llm_gym/GuessTheNumber-v0"

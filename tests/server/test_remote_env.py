@@ -91,21 +91,15 @@ def test_many_rows_are_those_of_home_in_every_autoreset_mode(server, mode):
     remote.close()
 
 
-def test_copies_pickles_and_snapshots_play_on_by_themselves(remote):
-    remote.reset(seed=6)
+def test_copies_and_pickles_begin_episodes_of_their_own(remote):
+    begun = remote.reset(seed=6)
     remote.step("nonsense")
-    saved = remote.unwrapped.snapshot()
-    twins = [pickle.loads(pickle.dumps(remote)), copy.deepcopy(remote)]
-    action = remote.unwrapped.solver_action()
-    first = remote.step(action)
-    for twin in twins:
-        assert twin.step(action) == first
+    for twin in (pickle.loads(pickle.dumps(remote)), copy.deepcopy(remote)):
+        with pytest.raises(ResetNeeded, match="has not begun"):
+            twin.step("nonsense")
+        assert twin.reset(seed=6) == begun
         twin.close()
-    for _ in range(2):
-        remote.unwrapped.restore(saved)
-        assert remote.step(action) == first
-    with pytest.raises(llm_gym.core.errors.RecordError, match="no snapshot"):
-        remote.unwrapped.restore(b"\x80\x04pickle")
+    assert remote.step("nonsense")[4]["turn"] == 2
 
 
 def test_programmers_errors_are_those_of_home(remote):

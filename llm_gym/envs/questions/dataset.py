@@ -43,9 +43,8 @@ class DatasetEnv(TextEnv):
         The answer. What a grader takes for one: ``exact`` the same text apart from case, white
         space, quotes and a full stop; ``number`` exactly one number, however it is written;
         ``choice`` the letter of an option, such as ``B`` or ``(b)``, or its text; ``contains`` a
-        short sentence that holds the answer and no alternatives; ``regex`` a text that the
-        answer, a pattern, fits from end to end. A reply without a number, or with two, and one
-        that chooses no option, is unusable.
+        short sentence that holds the answer and no alternatives. A reply without a number, or
+        with two, and one that chooses no option, is unusable.
 
     Observations:
         The prompt, then whether a reply was right and the turns left. The prompt is not
@@ -76,8 +75,8 @@ class DatasetEnv(TextEnv):
             assistant's last message is the answer.
         choices: Column of the options, for the ``choice`` grader, which shows them with their
             letters; None where the prompt shows them.
-        grader: exact, number, choice, contains or regex; a ``Grader``; or a function of reply
-            and answer. If it calls its second argument ``row``, it gets the whole row.
+        grader: exact, number, choice or contains; a ``Grader``; or a function of reply and
+            answer. If it calls its second argument ``row``, it gets the whole row.
         split: Split that is used where ``reset`` names none; None for all rows.
         split_column: Column that holds train, dev or test, where there is one; None to split by
             content whatever the rows say.
