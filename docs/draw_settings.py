@@ -31,8 +31,8 @@ DEFAULTS = """
 ## Defaults by task
 
 `llm-gym train ID` fills unset options from this table, by model (embedded, full, LoRA) and environment (ours, in words
-by `AsText`, text by itself). It prints each choice with its reason, marks yours, and writes both to the run's folder
-(`config.json`, `choices.json`). Recipes and a `ConfigStore` made in Python do not use this table.
+by `AsText`, text by itself). With `--dry-run` it prints each choice with its reason, and marks yours. Recipes and a
+`ConfigStore` made in Python do not use this table.
 
 | setting | value | for which tasks | why |
 |---|---|---|---|

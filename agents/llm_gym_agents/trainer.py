@@ -398,7 +398,8 @@ class PPOTrainer:
         )
 
     def _is_save_due(self) -> bool:
-        is_best = self.files.is_best(self.early_stop.now)
+        now = self.early_stop.now
+        is_best = now is not None and self.checkpoints.is_best(now.success, now.low)
         return is_best or self.schedule.saves_after(self.iteration)
 
     def lock_folder(self) -> None:
@@ -410,7 +411,7 @@ class PPOTrainer:
         try:
             self.sampler.close()
         finally:
-            self.files.release()
+            self.files.run_lock.release()
 
 
 class RayPPOTrainer(PPOTrainer):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 
 from llm_gym.cli.terminal_text import say
 from llm_gym.registry.user_code import explain_failures
@@ -21,9 +19,6 @@ from llm_gym_agents.config.profile import (
 )
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.recipes import NAMES, find_recipe
-from llm_gym_agents.run.files import write_atomically
-
-CHOICES = "choices.json"
 
 
 def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
@@ -70,13 +65,6 @@ def few_choices(choices: Sequence[Choice]) -> list[str]:
 def _value(choice: Choice) -> str:
     """Return a value as one would type it: '' for empty text."""
     return str(choice.value) or "''"
-
-
-def keep_choices(choices: Sequence[Choice], folder: Path) -> None:
-    """Write down who chose what, beside the config of the run."""
-    if choices:
-        rows = {each.setting: [each.value, each.by, each.reason] for each in choices}
-        write_atomically(folder / CHOICES, json.dumps(rows, indent=1) + "\n")
 
 
 def list_recipes() -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from llm_gym.cli.terminal_text import say as write
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.commands.plan import few_choices, keep_choices, resume_command
+from llm_gym_agents.commands.plan import few_choices, resume_command
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.commands.target import finished
 from llm_gym_agents.config import ConfigStore
@@ -53,7 +53,7 @@ def run(
             made["model"], made["tokenizer"] = recipe.prepare(config.training.seed, hurry)
     trainer = PPOTrainer(config, **made)
     report = RunReport(trainer, console, strict=strict, judged=not hurry)
-    return train(trainer, report, recipe.name, choices)
+    return train(trainer, report, recipe.name)
 
 
 def resume_run(folder: Path, config: ConfigStore) -> int:
@@ -106,23 +106,19 @@ def warm_start_only(config: ConfigStore) -> int:
     return 0
 
 
-def train(
-    trainer: PPOTrainer, report: RunReport, title: str, choices: Sequence[Choice] = ()
-) -> int:
-    """Let ``trainer`` train, and report it; ``choices`` are kept in its folder."""
+def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
+    """Let ``trainer`` train, and report it."""
     limit_threads(trainer.learner.lm)
     progress = TrainingProgress(report.console)
-    trainer.callbacks.append(lambda trainer, row: progress.update(row))
+    trainer.callbacks.append(lambda trainer, row: progress.show(row))
     trainer.on_warning, trainer.on_notice = report.advise, report.say
     try:
         trainer.lock_folder()  # before anything is written: it may be somebody else's
-        if trainer.ranks.is_main:
-            keep_choices(choices, trainer.folder)
         before = _prepare(trainer, report)
         with progress:
             latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
             done = 0 if latest is None else int(latest.name.rpartition("-")[2])
-            progress.start(trainer.schedule.iterations, done)
+            progress.begin(trainer.schedule.iterations, done)
             trainer.fit()
         if trainer.stopped:
             report.on_sigterm(before)

@@ -68,6 +68,21 @@ class MemoryPlan:
         overhead = OVERHEAD + (ENGINE_OVERHEAD if self.engine else 0)
         return self.resident + self.engine + overhead
 
+    def engine_share(self, *, used: int, total: int) -> float:
+        """Return vLLM's ``gpu_memory_utilization``.
+
+        It counts all memory in use, so ``used`` at vLLM's start, the trainer's, is part of it.
+        """
+        return round(min(0.95, (used + self.engine + ENGINE_OVERHEAD) / total), 3)
+
+    def engine_must_sleep(self, *, used: int, total: int) -> bool:
+        """Return whether vLLM must free its memory while the trainer learns.
+
+        Sleeping and waking cost time in every iteration, so with room for both it stays awake.
+        """
+        awake = replace(self, engine_sleeps=False)
+        return awake.learning + ENGINE_OVERHEAD + used > total
+
     def check(self, total: int) -> None:
         """Raise ``ConfigError`` with the numbers unless the run fits into ``total`` bytes."""
         worst, doing = max((self.learning, "learning"), (self.playing, "playing"))
@@ -141,36 +156,6 @@ def plan_memory(
     )
 
 
-def engine_share(made: MemoryPlan, *, used: int, total: int) -> float:
-    """Return vLLM's ``gpu_memory_utilization``.
-
-    vLLM counts all memory in use, the trainer's included, so ``used`` at its start is part of it.
-
-    >>> shares = dict.fromkeys(("weights", "gradients", "optimizer", "reference", "activations"), 0)
-    >>> made = MemoryPlan(**shares, engine=8 * GIB)
-    >>> engine_share(made, used=6 * GIB, total=80 * GIB)
-    0.25
-    """
-    wanted = used + made.engine + ENGINE_OVERHEAD
-    return round(min(0.95, wanted / total), 3)
-
-
-def engine_must_sleep(made: MemoryPlan, *, used: int, total: int) -> bool:
-    """Return whether vLLM must free its memory while the trainer learns.
-
-    Sleeping and waking cost time in every iteration, so with room for both it stays awake.
-
-    >>> shares = dict.fromkeys(("weights", "gradients", "optimizer", "reference", "activations"), 0)
-    >>> made = MemoryPlan(**shares, engine=8 * GIB)
-    >>> engine_must_sleep(made, used=6 * GIB, total=80 * GIB)
-    False
-    >>> engine_must_sleep(made, used=6 * GIB, total=16 * GIB)
-    True
-    """
-    awake = replace(made, engine_sleeps=False)
-    return awake.learning + ENGINE_OVERHEAD + used > total
-
-
 # --- of a config ---------------------------------------------------------------------------
 
 
@@ -211,6 +196,6 @@ def vllm_memory_settings(config: ConfigStore, lm: PreTrainedModel) -> dict[str, 
     free, total = torch.cuda.mem_get_info(lm.device)
     made, used = plan_run(config, lm.config), total - free
     return {
-        "gpu_memory_utilization": engine_share(made, used=used, total=total),
-        "sleeps": engine_must_sleep(made, used=used, total=total),
+        "gpu_memory_utilization": made.engine_share(used=used, total=total),
+        "sleeps": made.engine_must_sleep(used=used, total=total),
     }

@@ -66,15 +66,12 @@ class RunFolder:
             TokenTexts(tokenizer),
             writes=ranks.is_main,
         )
-        self._lock = RunLock(self.path)
+        self.run_lock = RunLock(self.path)
         self._is_own = settings.resume
 
     def lock(self) -> None:
         if self._ranks.is_main:
-            self._lock.acquire()
-
-    def release(self) -> None:
-        self._lock.release()
+            self.run_lock.acquire()
 
     def resumed_from(self, checkpoint: str | Path) -> None:
         """Note the loaded checkpoint: the folder is the run's own only if it lies in here."""
@@ -96,10 +93,6 @@ class RunFolder:
                 self._config.save(self.path / "config.json")
             self.checkpoints.drop_after(iteration)
             yield log
-
-    def is_best(self, now: HeldOutSuccess | None) -> bool:
-        """Whether this held-out success beats every checkpoint here."""
-        return bool(now and self.checkpoints.is_best(now.success, now.low))
 
     def best(self, start: HeldOutSuccess | None) -> Path | None:
         """Return the best checkpoint that was evaluated, if any.

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from llm_gym.core.errors import ConfigError
 from llm_gym_agents.run.checkpoint_folder import MANIFEST, new_folder, remove, sweep, verified
 from llm_gym_agents.run.checkpoint_weights import Like, load_lm, read_shards, save_lm
 from llm_gym_agents.run.state import CheckpointError, Part, as_json
@@ -62,7 +61,6 @@ def save_checkpoint(
     """
     place = Path(folder)
     parts = dict(state.parts)
-    _check_names(parts)
     with new_folder(place) as new:
         adapters = save_lm(new / MODEL, lm, tokenizer)
         if adapters is not None:
@@ -132,15 +130,6 @@ def restore_lm(lm: PreTrainedModel, state: TrainerState) -> None:
     load_lm(lm, model_folder(state), state.parts.get(ADAPTERS))
 
 
-def _check_names(parts: dict[str, Part]) -> None:
-    for name in parts:
-        if "/" in name or not name or name == ADAPTERS:
-            raise CheckpointError(
-                f"the name of a part must not be empty, hold a slash or be {ADAPTERS!r}, "
-                f"got {name!r}"
-            )
-
-
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors that share no memory, which safetensors would refuse."""
     apart: dict[str, Tensor] = {}
@@ -162,8 +151,6 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | Path, *, keep_last_n: int = 3) -> None:
-        if keep_last_n < 1:
-            raise ConfigError(f"keep_last_n must be at least 1, got {keep_last_n}")
         self.folder, self.keep_last_n = Path(folder), keep_last_n
 
     def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
@@ -202,11 +189,10 @@ class Checkpoints:
             return None
         return max(known, key=lambda each: (each[1], -number(each[0])))[0]
 
-    def is_best(self, success: float | None, low: float | None = None) -> bool:
+    def is_best(self, success: float, low: float | None = None) -> bool:
         """Whether ``success``, of that lower end, is above that of every model that was saved."""
-        best = self.best()
-        held = None if best is None else standing(best)
-        return success is not None and (held is None or rank(success, low) > held)
+        held = None if (best := self.best()) is None else standing(best)
+        return held is None or rank(success, low) > held
 
     def put_apart(self, source: Path, place: Path, card: str) -> None:
         """Make ``place`` the model of the checkpoint ``source`` with its model card."""

@@ -63,7 +63,7 @@ def umask() -> int:
 NAME = ".lock"
 WRITTEN = frozenset(
     (
-        *("lock", "config", "choices", "metrics", "curve", "tensorboard", "episodes"),
+        *("lock", "config", "metrics", "curve", "tensorboard", "episodes"),
         *("checkpoints", "warm-start", "warm_start", "final", "wandb", "tracker_run_id"),
     )
 )

@@ -99,11 +99,6 @@ class MetricsLog:
             self._sinks += (TrackerSink(tracker, self.folder, config or {}),)
 
     def log(self, iteration: int, metrics: Mapping[str, Any]) -> None:
-        last = int(self.rows[-1][ITERATION]) if self.rows else -1
-        if iteration <= last:
-            raise ConfigError(
-                f"the iteration of a row must be above the last one, {last}, got {iteration}"
-            )
         values = {name: _number(name, metrics[name]) for name in metrics}
         self.rows.append({ITERATION: iteration, **values})
         with (self.folder / JSONL).open("a", encoding="utf-8") as file:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.panel import Panel
-from rich.progress_bar import ProgressBar
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -24,9 +28,6 @@ from llm_gym_agents.run.metrics import (
     TOKENS_PER_SECOND,
     TRAIN_SUCCESS,
 )
-
-RECENT = 20
-"""Iterations whose mean gives the time left: they grow longer or shorter as a model learns."""
 
 
 class _Column(NamedTuple):
@@ -55,71 +56,50 @@ _COLUMNS = (
 )
 
 
-class TrainingProgress:
+class TrainingProgress(Progress):
     """Shows iteration, metrics and the time left."""
 
-    def __init__(
-        self, console: Console | None = None, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._console = console or Console()
-        self._clock = clock
-        self._live: Live | None = None
-        self._total = self._done = 0
-        self._began = 0.0
-        self._ends: deque[float] = deque(maxlen=RECENT + 1)
+    def __init__(self, console: Console | None = None, **options: Any) -> None:
+        console = console or Console()
         self._seen: dict[str, float] = {}
+        super().__init__(
+            *(TextColumn("[bold]iteration"), MofNCompleteColumn(), BarColumn(None)),
+            *(TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left")),
+            console=console,
+            disable=not console.is_terminal,
+            expand=True,
+            speed_estimate_period=float("inf"),  # an iteration may take minutes
+            **options,
+        )
 
-    def start(self, total: int, done: int = 0) -> None:
+    def begin(self, total: int, done: int = 0) -> None:
         """Show a run of ``total`` iterations, of which ``done`` were done before."""
-        self.stop()
-        self._total, self._done, self._began = total, done, self._clock()
-        self._ends.append(self._began)
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, get_renderable=self._render)
-            self._live.start()
+        self.add_task("", total=total, completed=done)
+        self.start()
 
-    def update(self, metrics: Mapping[str, float]) -> None:
+    def show(self, metrics: Mapping[str, float]) -> None:
         """Show the metrics of a finished iteration.
 
         On a terminal an evaluation stays in view until the next one.
         """
-        self._done = int(metrics.get(ITERATION, self._done + 1))
-        self._ends.append(self._clock())
+        task = self.tasks[-1]
+        self.update(task.id, completed=int(metrics.get(ITERATION, task.completed + 1)))
         self._seen.update(metrics)
-        if self._live is not None:
-            self._live.refresh()
+        if not self.disable:
+            self.refresh()
             return
+        left = "?" if task.time_remaining is None else timedelta(seconds=task.time_remaining)
         numbers = [f"{label} {value}" for label, value in _shown(metrics)]
-        line = [f"iteration {self._done}/{self._total}", *numbers, self._left()]
-        self._console.print("  ".join(line), highlight=False, soft_wrap=True, markup=False)
+        line = [f"iteration {task.completed:g}/{task.total:g}", *numbers, f"{left} left"]
+        self.console.print("  ".join(line), highlight=False, soft_wrap=True, markup=False)
 
     def stop(self) -> None:
         """Leave the last state on the screen. Safe to call twice."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if not self.disable:  # elsewhere it would print an empty line
+            super().stop()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _left(self) -> str:
-        if len(self._ends) < 2:
-            return "? left"
-        each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
-        return f"{_clock_text(each * max(self._total - self._done, 0))} left"
-
-    def _render(self) -> RenderableType:
-        head = Table.grid(padding=(0, 2), expand=True)
-        for how in ({}, {"ratio": 1}, {"justify": "right"}):
-            head.add_column(no_wrap=True, **how)
-        head.add_row(
-            Text(f"iteration {self._done}/{self._total}", style="bold"),
-            ProgressBar(total=max(self._total, 1), completed=self._done),
-            Text(f"{_clock_text(self._clock() - self._began)} gone, {self._left()}"),
-        )
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
         numbers = Table.grid(padding=(0, 2), expand=True)
         for _ in range(4):
             numbers.add_column(ratio=1)
@@ -129,7 +109,7 @@ class TrainingProgress:
         ]
         for at in range(0, len(cells), 4):
             numbers.add_row(*cells[at : at + 4])
-        return Panel(Group(head, numbers), title="training", border_style="blue")
+        yield numbers
 
 
 def _shown(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
@@ -138,14 +118,3 @@ def _shown(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
         for column in _COLUMNS
         if column.metric in metrics
     ]
-
-
-def _clock_text(seconds: float) -> str:
-    """Return seconds as minutes and seconds, or hours.
-
-    >>> _clock_text(75), _clock_text(3675)
-    ('1:15', '1:01:15')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

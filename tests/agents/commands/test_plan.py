@@ -1,6 +1,5 @@
 """What ``llm-gym train`` says around a run, and watching the model of one."""
 
-import json
 import re
 import shlex
 import shutil
@@ -37,14 +36,6 @@ def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, 
     assert "chosen by you" in text
     assert re.search(r"  reading less\b", text)
     assert not list(tmp_path.iterdir())
-
-
-def test_choices_are_kept_beside_the_config(echo_run):
-    kept = json.loads((echo_run / "choices.json").read_text())
-    config = ConfigStore.load(echo_run / "config.json")
-    assert kept["inference.max_tokens"][:2] == [3, "chosen by you"]
-    assert kept["inference.context"][:2] == ["observation", "by default"]
-    assert config.inference.context == "observation"
 
 
 def test_a_finished_run_says_what_comes_next_and_it_works(echo_run, tmp_path, capsys):

@@ -116,7 +116,7 @@ def outside(tmp_path):
     return place
 
 
-FILES = (".lock", "curve.png", "metrics.jsonl", "config.json", "choices.json", "warm_start.jsonl")
+FILES = (".lock", "curve.png", "metrics.jsonl", "config.json", "warm_start.jsonl")
 FOLDERS = ("tensorboard", "episodes", "checkpoints", "warm-start", "final", ".final.aside")
 NESTED = ("episodes/before.jsonl", "checkpoints/iteration-000001/model", "tensorboard/more")
 

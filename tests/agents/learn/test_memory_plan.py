@@ -19,7 +19,6 @@ from llm_gym_agents.distributed.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
     OVERHEAD,
-    engine_share,
     plan_memory,
     plan_run,
 )
@@ -104,8 +103,8 @@ def test_an_engine_beside_the_trainer_counts_where_it_is_awake():
 def test_vllm_is_told_a_share_that_counts_what_is_there_already():
     made = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
     wanted = 30 * GIB + made.engine + ENGINE_OVERHEAD
-    assert engine_share(made, used=30 * GIB, total=H200) == round(wanted / H200, 3)
-    assert engine_share(made, used=139 * GIB, total=H200) == 0.95
+    assert made.engine_share(used=30 * GIB, total=H200) == round(wanted / H200, 3)
+    assert made.engine_share(used=139 * GIB, total=H200) == 0.95
 
 
 def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):

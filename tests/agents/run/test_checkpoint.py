@@ -162,10 +162,6 @@ def test_what_is_not_json_is_named_with_its_place(tmp_path):
     with pytest.raises(CheckpointError, match=r"extra.a\[1\].b"):
         save_checkpoint(tmp_path / "a", state, lm=tiny_lm())
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(CheckpointError, match="slash"):
-        save_checkpoint(
-            tmp_path / "a", TrainerState(iteration=1, parts={"a/b": Part()}), lm=tiny_lm()
-        )
 
 
 def test_a_file_that_was_cut_changed_or_lost_is_named(place):

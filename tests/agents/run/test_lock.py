@@ -39,12 +39,12 @@ def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, where):
 def test_a_command_in_the_folder_of_a_run_writes_nothing_there(tmp_path, capsys):
     first = PPOTrainer(small(tmp_path / "run"), Odd)
     first.lock_folder()
-    (tmp_path / "run/choices.json").write_text("of the first")
+    (tmp_path / "run/config.json").write_text("of the first")
     where = ["--checkpoint.output-dir", str(tmp_path / "run")]
     assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *where]) == 2
     first.cleanup()
     assert "process" in capsys.readouterr().err
-    assert (tmp_path / "run/choices.json").read_text() == "of the first"
+    assert (tmp_path / "run/config.json").read_text() == "of the first"
 
 
 def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):

@@ -73,13 +73,6 @@ def test_tensors_and_numpy_are_numbers_and_other_things_are_refused(tmp_path):
     assert len(read_metrics(tmp_path)) == 1
 
 
-def test_iterations_only_grow(tmp_path):
-    log = MetricsLog(tmp_path, tensorboard=False)
-    log.log(3, {"a/b": 1})
-    with pytest.raises(ConfigError, match="iteration"):
-        log.log(3, {"a/b": 1})
-
-
 def test_a_resumed_run_has_every_row_once_and_equals_one_that_was_not_interrupted(
     tmp_path, monkeypatch
 ):

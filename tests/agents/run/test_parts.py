@@ -118,8 +118,6 @@ def test_an_optimizer_of_something_else_is_refused():
     wider = two_layers(sizes=(4, 2))
     with pytest.raises(CheckpointError, match=r"a\.weight"):
         set_optimizer_state(torch.optim.AdamW(wider.parameters()), wider, part)
-    with pytest.raises(CheckpointError, match="4"):
-        optimizer_state(optimizer, two_layers())
 
 
 # --- generators and modules --------------------------------------------------------------

@@ -31,33 +31,35 @@ def shown(terminal, width=100):
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=width, color_system=None)
     clock = Clock()
-    return TrainingProgress(console, clock=clock), clock, out.getvalue
+    return TrainingProgress(console, get_time=clock), clock, out.getvalue
 
 
 def test_without_a_terminal_each_iteration_is_one_plain_line():
     progress, clock, written = shown(terminal=False, width=40)
-    progress.start(4)
+    progress.begin(4)
     assert written() == ""
     clock.now = 30.0
-    progress.update(ROW)
-    progress.update({"episode/success": 0.75})
+    progress.show(ROW)
+    clock.now = 60.0
+    progress.show({"episode/success": 0.75})
     progress.stop()
     assert written().splitlines() == [
         "iteration 1/4  held-out success 25.0%  success 50.0%  return 0.125  KL 0.0123  "
-        "entropy 1.500  explained variance 0.75  tokens/s 12,346  1:30 left",
-        "iteration 2/4  success 75.0%  0:30 left",  # nothing else was measured in it
+        "entropy 1.500  explained variance 0.75  tokens/s 12,346  ? left",
+        "iteration 2/4  success 75.0%  0:01:00 left",  # nothing else was measured in it
     ]
 
 
 def test_on_a_terminal_everything_is_in_view_and_the_cursor_comes_back():
     progress, clock, written = shown(terminal=True)
-    progress.start(40)
+    progress.begin(40)
     clock.now = 30.0
-    progress.update(ROW)
-    progress.update({"episode/success": 1.0})
+    progress.show(ROW)
+    clock.now = 60.0
+    progress.show({"episode/success": 1.0})
     progress.stop()
     text = written()
-    for part in ("iteration 2/40", "0:30 gone, 9:30 left", "held-out success", "25.0%", "100.0%",
+    for part in ("iteration", "2/40", "0:01:00", "0:19:00", "held-out success", "25.0%", "100.0%",
                  "explained variance", "12,346"):  # fmt: skip
         assert part in text, part
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
@@ -65,19 +67,19 @@ def test_on_a_terminal_everything_is_in_view_and_the_cursor_comes_back():
 
 def test_a_resumed_run_counts_on_and_times_only_its_own_iterations():
     progress, clock, written = shown(terminal=False)
-    progress.start(10, done=6)
-    clock.now = 5.0
-    progress.update({"iteration": 7})
-    assert written() == "iteration 7/10  0:15 left\n"
+    progress.begin(10, done=6)
+    for clock.now in (5.0, 10.0):
+        progress.show({})
+    assert written().splitlines()[1] == "iteration 8/10  0:00:10 left"
 
 
 def test_numbers_that_are_not_finite_are_shown_and_do_not_break_the_display():
     for terminal in (False, True):
         progress, _, written = shown(terminal)
-        progress.start(3)
-        progress.update({"episode/success": float("nan"), "policy/kl": float("inf")})
-        progress.update({"episode/success": 0.5})
-        progress.update({"episode/success": 0.5})
+        progress.begin(3)
+        progress.show({"episode/success": float("nan"), "policy/kl": float("inf")})
+        progress.show({"episode/success": 0.5})
+        progress.show({"episode/success": 0.5})
         progress.stop()
         assert "nan" in written()
         assert "50.0%" in written()
@@ -86,7 +88,7 @@ def test_numbers_that_are_not_finite_are_shown_and_do_not_break_the_display():
 def test_stopping_twice_or_before_the_start_is_harmless():
     progress, _, written = shown(terminal=True)
     progress.stop()
-    progress.start(1)
+    progress.begin(1)
     progress.stop()
     before = written()
     progress.stop()
@@ -98,7 +100,7 @@ def test_an_error_in_training_gives_the_terminal_back():
 
     def fail():
         with progress:
-            progress.start(3)
+            progress.begin(3)
             raise ValueError("out of memory")
 
     with pytest.raises(ValueError, match="out of memory"):

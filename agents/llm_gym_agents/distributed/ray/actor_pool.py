@@ -30,8 +30,6 @@ from llm_gym_agents.engines.base import EngineError
 
 MAX_RESTARTS = 3
 """Replacements of an actor in a row, without an episode from it, before the run ends."""
-MOST_NAMED = 16
-"""Actors with metrics of their own; of more, only the slowest and the mean are reported."""
 _log = logging.getLogger(__name__)
 
 
@@ -130,7 +128,9 @@ class ActorPool:
         wall, self._batch_since = max(now - self._batch_since, 1e-9), now
         rates = [actor.tokens / wall for actor in self.actors]
         idle = [max(0.0, 1.0 - actor.busy_s / wall) for actor in self.actors]
-        metrics: dict[str, float] = {
+        for actor in self.actors:
+            actor.tokens, actor.busy_s = 0, 0.0
+        return {
             "ray/actors": len(self.actors),
             "ray/restarts": self.restarts,
             "ray/queued": sum(len(actor.shards) for actor in self.actors),
@@ -138,12 +138,6 @@ class ActorPool:
             "time/actor_tokens_per_s_least": min(rates),
             "time/actor_idle": sum(idle) / len(idle),
         }
-        for actor, rate, share in zip(self.actors[:MOST_NAMED], rates, idle, strict=False):
-            metrics[f"time/actor_{actor.index}_tokens_per_s"] = rate
-            metrics[f"time/actor_{actor.index}_idle"] = share
-        for actor in self.actors:
-            actor.tokens, actor.busy_s = 0, 0.0
-        return metrics
 
     def close(self) -> None:
         """End every actor, and the cluster if it was started here. Safe to call twice."""

@@ -32,7 +32,7 @@ OBJECT_STORE_BYTES = 2 << 30
 """Of a cluster on this machine: room for a few buckets of weights, and as much for episodes."""
 LOG_LINES = 8
 LOG_S = 60.0
-"""Seconds that another machine gets to send the log of an actor that died there."""
+"""Seconds that a machine gets to send the log of an actor that died there."""
 _RAY_ENVIRONMENT = {
     "RAY_AUTH_MODE": "disabled",  # 2.60 asks for a token otherwise
     "RAY_DEDUP_LOGS": "1",
@@ -187,12 +187,10 @@ class RayCluster:
         lost = (self._ray.exceptions.RayError, AttributeError, KeyError, OSError)
         with suppress(*lost):
             home = self._ray._private.state.actors(actor._actor_id.hex())["Address"]["NodeID"]
-            if home == self._ray.get_runtime_context().get_node_id():
-                return _local_log_tail(pid)
             there = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
                 home, soft=False
             )
-            task = self._ray.remote(num_cpus=0, scheduling_strategy=there)(_local_log_tail)
+            task = self._ray.remote(num_cpus=0, scheduling_strategy=there)(_log_tail)
             lines: str = self._ray.get(task.remote(pid), timeout=LOG_S)
             return lines
         return ""
@@ -218,7 +216,7 @@ def import_ray() -> Any:
     return ray
 
 
-def _local_log_tail(pid: int) -> str:
+def _log_tail(pid: int) -> str:
     """Return the last lines of a worker of this machine; nothing if it wrote none."""
     logs = import_ray()._private.worker.global_worker.node.get_logs_dir_path()
     lines: list[str] = []
