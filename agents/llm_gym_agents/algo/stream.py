@@ -104,13 +104,15 @@ class TokenStream:
         return segment_sum(widen(self.reward_T), self.lengths_E)
 
     def where(self, kept_E: Tensor) -> TokenStream:
-        """The stream of some of the episodes."""
-        kept_T = self.on_tokens(kept_E)
-        fields = {
-            each.name: None if (own := getattr(self, each.name)) is None else own[kept]
-            for each in dataclasses.fields(self)
-            for kept in (kept_T if each.name.endswith("_T") else kept_E,)
-        }
+        """The stream of some of the episodes; branches from others visit no state of theirs."""
+        kept = {"T": self.on_tokens(kept_E), "E": kept_E, "K": spread(kept_E, self.turns_E)}
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        for name, each in fields.items():
+            if each is not None and name[-1] in kept:
+                fields[name] = each[kept[name[-1]]]
+        if (turn_B := self.branch_turn_B) is not None:
+            place_K = torch.where(kept["K"], kept["K"].cumsum(0) - 1, -1)
+            fields["branch_turn_B"] = torch.where(turn_B < 0, -1, place_K[turn_B])
         return TokenStream(**fields)
 
     def on_tokens(self, values_E: Tensor) -> Tensor:

@@ -148,16 +148,22 @@ def _penalty(profile: TaskProfile) -> float:
     return round(max(0.1, -profile.worst_reward / 10), 3)
 
 
+def _episodes(profile: TaskProfile, turns: int, least: int, most: int) -> int:
+    """Return a power of 2: so many turns, or 8 episodes of each environment of a mix."""
+    wanted = min(most, max(least, turns / max(profile.episode_turns, 1.0)))
+    # The largest power of 2 below 16 times something is the smallest from 8 times it on.
+    wanted = max(wanted, 16 * len(profile.members) - 1)
+    return next(size for size in (256, 128, 64, 32, 16) if size <= wanted)
+
+
 def _batch(profile: TaskProfile) -> int:
     """1,600 turns, 16 to 256 episodes; 8 of each environment of a mix."""
-    # The largest power of 2 below 16 times something is the smallest from 8 times it on.
-    wanted = max(DECISIONS / max(profile.episode_turns, 1.0), 16 * len(profile.members) - 1)
-    return next(size for size in (256, 128, 64, 32, 16) if size <= wanted or size == 16)
+    return _episodes(profile, DECISIONS, 16, 256)
 
 
 def _given_batch(profile: TaskProfile) -> int:
-    """128, or 256 for a mix of more than 16."""
-    return 256 if len(profile.members) > 16 else 128
+    """3,200 turns, 32 to 128 episodes; 8 of each environment of a mix."""
+    return _episodes(profile, 2 * DECISIONS, 32, 128)
 
 
 def _given_mini_batch(profile: TaskProfile) -> int:
@@ -233,7 +239,7 @@ RULES: tuple[Rule, ...] = (
     Rule("training.batch_size", _batch, _embedded,
          "embedded model", "short episodes tell less, so there are more of them"),
     Rule("training.batch_size", _given_batch, _given,
-         "a given model", "a 0/1 reward needs many episodes to show a difference"),
+         "a given model", "a 0/1 reward needs many episodes; a long game tells more in each"),
     Rule("inference.num_envs", _batch, _embedded,
          "embedded model", "a whole batch is played side by side"),
     Rule("inference.num_envs", _given_batch, _given,

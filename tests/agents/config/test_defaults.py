@@ -176,6 +176,16 @@ def defaults_of(env_id, **settings):
     return config
 
 
+@pytest.mark.parametrize(("model", "most"), [("embedded", 1600), ("full", 3200)])
+@pytest.mark.parametrize("turns", [1, 7, 25, 26, 50, 100])
+def test_an_iteration_plays_no_more_turns_of_a_long_game(model, most, turns):
+    config = ConfigStore()
+    apply_defaults(config, TaskProfile(model=model, env="as_text", episode_turns=turns))
+    batch = config.training.batch_size
+    assert batch * turns <= most
+    assert config.training.mini_batch_size == batch / 4
+
+
 def test_short_episodes_come_in_larger_batches_and_every_run_takes_about_as_long():
     echo, game = defaults_of("llm_gym/Echo-v0"), defaults_of("llm_gym/Game2048Easy-v0")
     assert (echo.training.batch_size, game.training.batch_size) == (256, 16)

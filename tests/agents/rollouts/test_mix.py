@@ -151,6 +151,23 @@ def test_an_environment_that_is_always_won_moves_nothing():
     assert signal == pytest.approx(0.5)  # of the mean: half the episodes tell all they can
 
 
+def test_states_and_branches_stay_with_their_episodes():
+    whole = TokenStream(
+        reward_T=torch.arange(6.0),
+        lengths_E=torch.tensor([2, 2, 2]),
+        turn_ends_T=torch.ones(6, dtype=torch.bool),
+        state_K=torch.tensor([0, 1, 2, 3, 0, 4]),
+        branch_state_B=torch.tensor([1, 2, 0, 4]),
+        branch_turn_B=torch.tensor([1, 2, -1, 5]),
+        branch_return_B=torch.tensor([1.0, 2.0, 3.0, 4.0]),
+    )
+    found = whole.where(torch.tensor([True, False, True]))
+    assert found.reward_T.tolist() == [0, 1, 4, 5]
+    assert found.state_K.tolist() == [0, 1, 0, 4]
+    assert found.branch_turn_B.tolist() == [1, -1, -1, 3]  # the second left from another's turn
+    assert found.branch_return_B.equal(whole.branch_return_B)
+
+
 def test_a_batch_of_one_environment_is_as_it_was():
     batch = data(0)
     stream = TokenStream(reward_T=batch.reward_T, lengths_E=batch.lengths_E)
