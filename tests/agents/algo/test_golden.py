@@ -119,11 +119,10 @@ def test_group_estimators(name: str, scores: list[float]) -> None:
     assert_golden(returns, [[1.0] * 4, [0.25] * 4, [0.5] * 4], MASK_B)
 
 
-def test_the_grpo_function_of_the_documents() -> None:
-    advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B)
-    assert_golden(advantages, [[0.707105] * 4, [-0.707105] * 4, [0.0] * 4], MASK_B)
-    advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B, norm_by_std=False)
-    assert_golden(advantages, [[0.375] * 4, [-0.375] * 4, [0.0] * 4], MASK_B)
+@pytest.mark.parametrize(("norm_by_std", "score"), [(True, 0.707105), (False, 0.375)])
+def test_the_grpo_function_of_the_documents(norm_by_std: bool, score: float) -> None:
+    advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B, norm_by_std=norm_by_std)
+    assert_golden(advantages, [[score] * 4, [-score] * 4, [0.0] * 4], MASK_B)
 
 
 @pytest.mark.parametrize(

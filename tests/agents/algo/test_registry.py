@@ -57,18 +57,15 @@ def test_a_stream_that_lacks_what_is_needed_is_refused(name: str) -> None:
         get_advantage(name)(STREAM)
 
 
-def test_an_unknown_name_suggests_the_closest() -> None:
-    with pytest.raises(ConfigError, match="'grpo'"):
-        get_advantage("grop")
-    with pytest.raises(ConfigError, match="'ppo'"):
-        get_policy_loss("pppo")
-
-
-def test_a_setting_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="'gamma'"):
-        get_advantage("reinforce_plus_plus")(STREAM, gama=0.9)
-    with pytest.raises(ConfigError, match="'lam'"):
-        get_advantage("grpo")(STREAM, lam=0.9)
+def test_a_name_or_setting_that_does_not_exist_suggests_the_closest() -> None:
+    for act, meant in (
+        (lambda: get_advantage("grop"), "'grpo'"),
+        (lambda: get_policy_loss("pppo"), "'ppo'"),
+        (lambda: get_advantage("reinforce_plus_plus")(STREAM, gama=0.9), "'gamma'"),
+        (lambda: get_advantage("grpo")(STREAM, lam=0.9), "'lam'"),
+    ):
+        with pytest.raises(ConfigError, match=meant):
+            act()
 
 
 def test_users_register_their_own() -> None:
@@ -171,20 +168,14 @@ def test_every_estimator_and_loss_has_a_row_with_formula_and_reason(name: str) -
     assert all(f"| `{mode}` |" in PAGE for mode in AGGREGATIONS)
 
 
-def test_turns_are_read_from_their_ends() -> None:
-    stream = TokenStream(
-        reward_T=torch.zeros(6),
-        lengths_E=torch.tensor([4, 0, 2]),
-        turn_ends_T=torch.tensor([0, 1, 0, 1, 0, 1]),
-    )
+def test_turns_are_read_from_their_ends_and_without_them_an_episode_is_one() -> None:
+    lengths_E, ends_T = torch.tensor([4, 0, 2]), torch.tensor([0, 1, 0, 1, 0, 1])
+    stream = TokenStream(reward_T=torch.zeros(6), lengths_E=lengths_E, turn_ends_T=ends_T)
     assert stream.turn_lengths_K.tolist() == [2, 2, 2]
     assert stream.turn_starts_K.tolist() == [0, 2, 4]
     assert stream.turns_E.tolist() == [2, 0, 1]
-
-
-def test_without_turn_ends_an_episode_is_one_turn() -> None:
-    stream = TokenStream(reward_T=torch.zeros(6), lengths_E=torch.tensor([4, 0, 2]))
-    assert stream.turn_lengths_K.tolist() == [4, 2]
+    whole = TokenStream(reward_T=torch.zeros(6), lengths_E=lengths_E)
+    assert whole.turn_lengths_K.tolist() == [4, 2]
 
 
 NAN, INF = float("nan"), float("inf")

@@ -212,10 +212,6 @@ def test_names_that_were_copied_to_keep_the_config_light_are_those_of_the_traine
     assert get_args(SECTIONS["inference"].model_fields["context"].annotation) == get_args(Context)
     assert set(ESTIMATORS) <= set(ADVANTAGES.names())  # other tests may have added some
     assert set(LOSSES) <= set(POLICY_LOSSES.names())
-    for name in ADVANTAGES.names():
-        ConfigStore().training.adv_estimator = name
-    for name in POLICY_LOSSES.names():
-        ConfigStore().training.policy_loss = name
 
 
 def test_the_page_of_settings_is_current_and_each_has_a_meaning_and_a_user():

@@ -8,7 +8,7 @@ import torch
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import ADVANTAGES, POLICY_LOSSES, Advantages, register_advantage
-from llm_gym_agents.config import ConfigStore, unused_settings
+from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import device_of
 
 
@@ -160,17 +160,6 @@ def test_settings_that_were_changed_and_do_nothing_are_named_with_the_cause(word
     said = config.unused_settings()
     assert [sentence.partition("=")[0] for sentence in said] == named.split()
     assert all(cause in sentence for sentence in said)
-
-
-def test_whatever_may_be_called_unused_is_a_setting():
-    off = f"{GRPO} {NEVER} checkpoint.record_every=0 environment.env_id=llm_gym/Echo-v0"
-    on = "ray.use_ray=true warm_start.player=random"
-    known = {
-        f"{section}.{name}" for section, own in ConfigStore().to_dict().items() for name in own
-    }
-    for config in (ConfigStore(), given(f"{off} {ONE_STEP} model.model_name=a"), given(on)):
-        groups = [*unused_settings._algorithm(config), *unused_settings._switches(config)]
-        assert {name for group in groups for name in group.names} <= known
 
 
 @pytest.mark.parametrize(

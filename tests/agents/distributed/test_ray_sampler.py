@@ -73,22 +73,16 @@ def test_an_actor_that_missed_a_weight_is_named_and_nothing_is_played(trainer):
         trainer.publisher.publish(1)
 
 
-def test_episodes_of_other_weights_are_refused(trainer):
+def test_episodes_of_other_weights_are_refused_and_those_that_do_not_come_back_missed(trainer):
+    assert len(trainer.sampler.play([EpisodeTask(5, 1)]).episodes) == 1
+    assert trainer.sampler.play([]).episodes == []
     with pytest.raises(EngineError, match="version 3"):
         trainer.sampler.play([EpisodeTask(0, 0)], 3)
-
-
-def test_an_episode_that_does_not_come_back_is_missed(trainer):
     host = trainer.sampler.pool.actors[0].actor
     play = host.play
     host.play = lambda tasks, *how: play(tasks[:-1], *how)
     with pytest.raises(EngineError, match="6 episodes"):
         trainer.sampler.play([EpisodeTask(id, id) for id in range(6)])
-
-
-def test_more_players_than_episodes(trainer):
-    assert len(trainer.sampler.play([EpisodeTask(5, 1)]).episodes) == 1
-    assert trainer.sampler.play([]).episodes == []
 
 
 def test_a_model_with_adapters_is_served_merged(tmp_path):
@@ -123,24 +117,21 @@ def gpus(device="cuda", learners=0, **ray):
     return gpu_assignment(RayConfig(use_ray=True, **ray), torch.device(device), learners)
 
 
-def test_the_learner_keeps_its_gpu_where_enough_are_left(four_gpus):
-    assert gpus(num_actors=3) == ["1", "2", "3"]
-    assert gpus("cuda:2", num_actors=3) == ["0", "1", "3"]
-    assert gpus(num_actors=1, num_gpus_per_actor=2.0) == ["1", "2", "3"]
-    assert gpus(num_actors=4) is None  # all of them, and the learner shares
-
-
-def test_every_process_of_a_spread_learner_keeps_its_card(four_gpus):
-    assert gpus(learners=2, num_actors=2) == ["2", "3"]
-    assert gpus(learners=2, num_actors=3) is None
-
-
-def test_gpus_go_by_the_names_that_this_process_sees(four_gpus):
+@pytest.mark.parametrize(
+    ("given", "cards"),
+    [
+        ({"num_actors": 3}, ["1", "2", "3"]),
+        ({"device": "cuda:2", "num_actors": 3}, ["0", "1", "3"]),
+        ({"num_actors": 1, "num_gpus_per_actor": 2.0}, ["1", "2", "3"]),
+        ({"num_actors": 4}, None),  # all of them, and the learner shares
+        ({"learners": 2, "num_actors": 2}, ["2", "3"]),
+        ({"learners": 2, "num_actors": 3}, None),
+        ({"num_actors": 2, "num_gpus_per_actor": 0.3}, None),
+        ({"num_actors": 2, "address": "auto"}, None),
+        ({"device": "cpu", "num_actors": 2}, None),
+    ],
+)
+def test_learners_keep_their_gpus_where_enough_are_left(four_gpus, given, cards):
+    assert gpus(**given) == cards
     four_gpus.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
-    assert gpus(num_actors=2) == ["5", "7"]
-
-
-def test_who_asks_for_a_share_or_brings_a_cluster_is_left_alone(four_gpus):
-    assert gpus(num_actors=2, num_gpus_per_actor=0.3) is None
-    assert gpus(num_actors=2, address="auto") is None
-    assert gpus("cpu", num_actors=2) is None
+    assert gpus(num_actors=2) == ["5", "7"], "by the names that this process sees"

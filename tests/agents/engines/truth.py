@@ -33,6 +33,11 @@ def worst_error(model, requests, completions):
 TOLERANCE = 1e-5
 
 
+def request(first, key=None, **sampling):
+    """Return a request whose prompt begins with ``first``."""
+    return Request([first, 5, 6], Sampling(**sampling), key=key)
+
+
 def some_requests(count, seed=0, longest=50, most=30, **sampling):
     rng = random.Random(seed)
     return [

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
+from llm_gym_agents.engines.base import EngineError, FinishReason
 from llm_gym_agents.engines.sglang import engine as sglang_engine
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.learn.publish import Publisher
 from tests.agents.engines.scripts import run_python
+from tests.agents.engines.truth import request
 from tests.agents.tiny import save_tiny, tiny_model
 
 
@@ -22,10 +23,6 @@ def impatient(monkeypatch):
     """A server that says nothing of use is waited for only briefly."""
     monkeypatch.setattr(sglang_engine, "ABORT_S", 0.5)
     monkeypatch.setattr(sglang_server, "_PAUSE_S", 0.02)
-
-
-def request(first, key=None, **sampling):
-    return Request([first, 5, 6], Sampling(**sampling), key=key)
 
 
 # --- giving up --------------------------------------------------------------------------------
@@ -138,10 +135,18 @@ def test_a_hanging_server_does_not_keep_python_from_ending(tiny_folder, fixed):
 # --- which server -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:30000", "ftp://here", "http://", "http://a:b", ""])
-def test_what_is_no_url_is_refused(tiny_folder, url):
-    with pytest.raises(ConfigError, match="url"):
-        SGLangEngine(tiny_folder, url=url)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("url", url) for url in ("127.0.0.1:30000", "ftp://here", "http://", "http://a:b", "")),
+        ("stall_s", 0),
+        ("max_rows", 0),
+        ("arguments", ["--tp-size", "2"]),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(tiny_folder, fixed, name, value):
+    with pytest.raises(ConfigError, match=name):
+        SGLangEngine(tiny_folder, **{"url": fixed.url, name: value})
 
 
 def test_a_url_where_nobody_is_is_one_sentence(tiny_folder, monkeypatch):
@@ -153,24 +158,15 @@ def test_a_url_where_nobody_is_is_one_sentence(tiny_folder, monkeypatch):
             SGLangEngine(tiny_folder, url=url)
 
 
-def test_a_server_of_another_kind_is_not_taken_for_one(tiny_folder, fixed, monkeypatch):
+def test_a_server_of_another_kind_or_that_does_not_say_what_it_serves_is_refused(
+    tiny_folder, fixed, monkeypatch
+):
     monkeypatch.setattr(sglang_server, "FIND_S", 0.1)
     with pytest.raises(EngineError, match="404"):
         SGLangEngine(tiny_folder, url=f"{fixed.url}/v1")
-
-
-def test_a_server_that_does_not_say_what_it_serves_is_refused(tiny_folder, fixed):
     fixed.refuses["/server_info"] = "not now"
     with pytest.raises(EngineError, match="not now"):
         SGLangEngine(tiny_folder, url=fixed.url)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"stall_s": 0}, {"max_rows": 0}, {"arguments": ["--tp-size", "2"]}]
-)
-def test_settings_that_cannot_be_are_refused(tiny_folder, fixed, settings):
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        SGLangEngine(tiny_folder, url=fixed.url, **settings)
 
 
 def test_the_server_says_how_long_a_context_is_and_how_precise_it_is(fixed, connect):

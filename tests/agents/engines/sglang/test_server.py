@@ -13,16 +13,13 @@ import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP
-from llm_gym_agents.engines.base import EngineError, Request, Sampling
+from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.sglang.server import Calls
 from tests.agents.engines.scripts import run_python
 from tests.agents.engines.sglang import stand_in as sglang_stand_in
-
-
-def request(first, key=None, **sampling):
-    return Request([first, 5, 6], Sampling(**sampling), key=key)
+from tests.agents.engines.truth import request
 
 
 @pytest.fixture
