@@ -17,6 +17,7 @@ from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.rollouts.test_play import Diary, tasks
 from tests.agents.scripted import ScriptedEngine
 from tests.agents.tiny import tiny_model, tiny_tokenizer
+from tests.matrix import some_of
 
 GAME, GUESS = "llm_gym/TextGameEasy-v0", "llm_gym/GuessTheNumber-v0"
 
@@ -46,8 +47,9 @@ class Held(ScriptedEngine):
         return list(action.encode())
 
 
-@pytest.mark.parametrize("sync_replies", [True, False])
-@pytest.mark.parametrize("env_id", [GAME, GUESS, "llm_gym/Echo-v0"])
+@pytest.mark.parametrize(
+    ("env_id", "sync_replies"), some_of([GAME, GUESS, "llm_gym/Echo-v0"], [True, False])
+)
 def test_each_request_has_the_pattern_of_its_environment_now(env_id, sync_replies):
     engine = Held(env_id, ready=lambda running: running[-1:])
     policy = policy_of(engine, sync_replies=sync_replies)

@@ -175,16 +175,17 @@ def test_random_actions_are_legal_moves():
     assert all(1 <= int(text) <= 20 for text in pool.texts.read(data["action"].tolist()))
 
 
-def test_the_end_of_a_collector_closes_every_environment():
+def test_the_end_of_a_collector_closes_every_environment_also_one_that_raises_at_it(caplog):
     closed = []
 
-    class Door(Tagged):
+    class Clinging(Tagged):
         def close(self):
             closed.append(self)
+            raise OSError("I stay")
 
-    pool = TextEnvPool(Door, 3)
-    EpisodeCollector(pool, LLMPolicy(None, None)).close()
+    EpisodeCollector(TextEnvPool(Clinging, 3), LLMPolicy(None, None)).close()
     assert len(closed) == 3
+    assert "I stay" in caplog.text
 
 
 class OneInfo(Tagged):
@@ -201,16 +202,6 @@ class OneInfo(Tagged):
 def test_a_record_keeps_what_each_turn_said_although_the_environment_writes_over_it():
     episode = play(TextEnvPool(OneInfo, 1), [EpisodeTask(0, 3)])[0]
     assert [info["turn"] for info in episode.infos] == [1, 2, 3, 4]
-
-
-def test_an_environment_that_raises_at_its_end_takes_nothing_back(caplog):
-    class Clinging(Tagged):
-        def close(self):
-            raise OSError("I stay")
-
-    pool = TextEnvPool(Clinging, 2)
-    pool.close()
-    assert "I stay" in caplog.text
 
 
 # --- handles ------------------------------------------------------------------------------

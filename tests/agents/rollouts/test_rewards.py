@@ -59,6 +59,9 @@ def test_what_the_environment_gave_survives_a_second_function():
     assert one.rewards == [0.0, 3.0]
     assert one.extra["env_rewards"] == [0.25, 0.5]
     assert one.extra["note"] == "mine"
+    bare = Trajectory(actions=["a", "b"])
+    apply_reward_fn(lambda trajectory: 1, [bare], mode="add")
+    assert bare.rewards == [0.0, 1.0]
 
 
 def test_named_terms_add_up_and_are_metrics():
@@ -73,11 +76,6 @@ def test_named_terms_add_up_and_are_metrics():
         "reward/right": 0.75,
         "reward/length": -0.125,
     }
-
-
-def test_an_unknown_mode_is_refused():
-    with pytest.raises(ConfigError, match="mode"):
-        apply_reward_fn(lambda trajectory: 1, batch(), mode="mul")
 
 
 # --- shapes of functions -----------------------------------------------------------------------
@@ -106,6 +104,7 @@ class Judge:
 )
 def test_a_function_is_given_the_environment_if_it_takes_one(function, expected):
     assert takes_environment(function) is expected
+    assert apply_reward_fn(Judge(), batch(1), 42) == [42.0]
 
 
 @pytest.mark.parametrize(
@@ -116,10 +115,8 @@ def test_a_function_is_given_the_environment_if_it_takes_one(function, expected)
 def test_a_function_of_another_shape_is_refused_before_any_call(function):
     with pytest.raises(ConfigError, match="reward_fn"):
         apply_reward_fn(function, batch())
-
-
-def test_the_environment_is_passed_on():
-    assert apply_reward_fn(Judge(), batch(1), 42) == [42.0]
+    with pytest.raises(ConfigError, match="mode"):
+        apply_reward_fn(lambda trajectory: 1, batch(), mode="mul")
 
 
 # --- async functions ---------------------------------------------------------------------------
@@ -213,11 +210,8 @@ def test_a_function_that_raises_is_quoted_and_its_error_kept():
     with pytest.raises(RewardError, match=r"KeyError.*episode 0") as caught:
         apply_reward_fn(judge, batch())
     assert isinstance(caught.value.__cause__, KeyError)
-
-
-def test_an_episode_without_a_name_is_named_by_its_place():
     with pytest.raises(RewardError, match="place 0"):
-        apply_reward_fn(lambda trajectory: None, [episode()])
+        apply_reward_fn(judge, [episode()])
 
 
 def test_an_episode_without_a_turn_has_no_place_for_a_reward():
@@ -309,12 +303,6 @@ def test_an_efficiency_bonus_without_a_limit_of_steps_is_refused():
         RewardManager()(PLAYED)
     with pytest.raises(ConfigError, match="max_steps"):
         RewardManager(max_steps=0)
-
-
-def test_turns_without_recorded_rewards_get_zeros():
-    one = Trajectory(actions=["a", "b"])
-    apply_reward_fn(lambda trajectory: 1, [one], mode="add")
-    assert one.rewards == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])

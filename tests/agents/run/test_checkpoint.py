@@ -95,9 +95,12 @@ def test_the_model_loads_in_plain_transformers_and_comes_back_in_place(tmp_path,
     assert (other.get_output_embeddings().weight is weights) == tied
 
 
-def test_nothing_is_pickled(place):
-    suffixes = {path.suffix for path in place.rglob("*") if path.is_file()}
-    assert suffixes == {".json", ".safetensors"}
+def test_nothing_is_pickled_and_files_are_as_open_as_the_umask_says(place):
+    mask = os.umask(0)
+    os.umask(mask)
+    files = [path for path in place.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".json", ".safetensors"}
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o666 & ~mask}
 
 
 def test_saving_leaves_bars_and_the_model_as_they_were(tmp_path, capfd):
@@ -247,13 +250,6 @@ def test_files_of_others_beside_a_checkpoint_are_left_alone(place):
     save_checkpoint(place, TrainerState(iteration=8), lm=tiny_lm())
     names = {path.name for path in place.parent.iterdir()}
     assert {".here.new", ".there.new-abc", "here.aside", ".hidden", ".here2.new-abc"} < names
-
-
-def test_the_files_are_as_open_as_the_umask_says(place):
-    mask = os.umask(0)
-    os.umask(mask)
-    modes = {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()}
-    assert modes == {0o666 & ~mask}
 
 
 def test_a_lora_model_leaves_merged_and_as_an_adapter(tmp_path):

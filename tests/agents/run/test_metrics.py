@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from llm_gym.core.errors import ConfigError, MissingExtraError
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.curve import draw_curve
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 
@@ -139,12 +139,6 @@ def test_weights_and_biases_gets_every_row_and_one_run_over_every_resume(tmp_pat
     assert sent == [(1, {"a/b": 0.5}), "end", (2, {"a/b": 0.5}), "end"]
     assert started[0] == started[1]
     assert started[0]["project"] == "games"
-
-
-def test_without_weights_and_biases_its_setting_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(MissingExtraError, match=r"checkpoint\.tracker"):
-        MetricsLog(tmp_path, tensorboard=False, tracker="wandb/games")
 
 
 # --- the curve ---------------------------------------------------------------------------
