@@ -210,11 +210,6 @@ def test_with_the_history_a_conversation_is_what_the_policy_would_have_read():
         observation, *_ = env.step(move)
 
 
-def test_with_the_history_as_many_turns_as_asked_for():
-    env = gym.make("llm_gym/Echo-v0", max_turns=4)
-    assert [len(talk) for talk in play_demonstrations(env, "random", HISTORY, 6)] == [4, 2]
-
-
 def test_a_conversation_that_the_context_does_not_hold_is_cut_at_a_turn():
     env = gym.make("llm_gym/Echo-v0", max_turns=4, rules="system")
     [whole] = play_demonstrations(env, "random", DialogueEncoder(CHAT, "history", ""), 4)
@@ -222,6 +217,7 @@ def test_a_conversation_that_the_context_does_not_hold_is_cut_at_a_turn():
     limit = sizes[0] + sizes[1] + sizes[2] - 1
     [cut] = play_demonstrations(env, "random", DialogueEncoder(CHAT, "history", "", limit), 4)
     assert cut == whole[:2]
+    assert [len(talk) for talk in play_demonstrations(env, "random", HISTORY, 6)] == [4, 2]
     with pytest.raises(ConfigError, match="3 tokens"):
         play_demonstrations(env, "random", DialogueEncoder(CHAT, "history", "", 3), 4)
 
@@ -234,16 +230,15 @@ class Unsolved(EchoEnv):
         raise NotImplementedError("nobody has thought about it")
 
 
-def test_an_oracle_stands_in_where_there_is_no_solver():
+def test_an_oracle_stands_in_for_a_solver_and_no_player_at_all_is_one_sentence():
     env = Unsolved()
     assert find_player(env, "solver")(env.reset(seed=0)[0]) == env.oracle_action()
-
-
-def test_no_player_at_all_is_one_sentence():
-    env = make_text("FrozenLake-v1", is_slippery=False)
-    observation, _ = env.reset(seed=0)
+    lake = make_text("FrozenLake-v1", is_slippery=False)
+    observation, _ = lake.reset(seed=0)
     with pytest.raises(ConfigError, match="solver"):
-        find_player(env, "solver")(observation)
+        find_player(lake, "solver")(observation)
+    with pytest.raises(ConfigError, match="random"):
+        find_player(Odd(), "random")
 
 
 def test_a_random_player_with_tools_writes_calls_that_they_take():
@@ -276,11 +271,6 @@ def test_a_game_of_tools_is_imitated_by_calls_that_can_be_used(env_id):
     assert sum(usable) >= 18
 
 
-def test_a_player_that_nobody_brings_along_is_one_sentence():
-    with pytest.raises(ConfigError, match="random"):
-        find_player(Odd(), "random")
-
-
 def test_a_file_of_conversations_gives_its_replies(tmp_path):
     messages = [
         {"role": "system", "content": "Be quick."},
@@ -300,19 +290,18 @@ def test_a_file_of_conversations_gives_its_replies(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["no json", '{"message": []}', '{"messages": [{"role": "user"}]}', '{"messages": 3}']
+    ("text", "what"),
+    [
+        ("no json\n", "line 1"),
+        ('{"message": []}\n', "line 1"),
+        ('{"messages": [{"role": "user"}]}\n', "line 1"),
+        ('{"messages": 3}\n', "line 1"),
+        ("", "no reply"),
+    ],
 )
-def test_a_line_that_is_no_conversation_is_named(tmp_path, text):
-    place = tmp_path / "talks.jsonl"
-    place.write_text(text + "\n")
-    with pytest.raises(ConfigError, match="line 1"):
-        load_demonstrations(place, HISTORY)
-
-
-def test_a_file_without_replies_is_refused(tmp_path):
-    place = tmp_path / "talks.jsonl"
-    place.write_text("")
-    with pytest.raises(ConfigError, match="no reply"):
-        load_demonstrations(place, HISTORY)
+def test_a_file_that_holds_no_conversation_is_refused(tmp_path, text, what):
+    (tmp_path / "talks.jsonl").write_text(text)
+    with pytest.raises(ConfigError, match=what):
+        load_demonstrations(tmp_path / "talks.jsonl", HISTORY)
     with pytest.raises(ConfigError, match="nowhere"):
         load_demonstrations(tmp_path / "nowhere", HISTORY)

@@ -27,7 +27,10 @@ def weights(learner):
     return {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
 
 
-@pytest.mark.parametrize("kl", [{}, {"kl": "reward"}])
+GUARDS = {"max_kl": 1e-3, "normalise_values": True, "mask_truncated_replies": True}
+
+
+@pytest.mark.parametrize("kl", [{}, {"kl": "reward"}, GUARDS])
 def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
     torch.manual_seed(0)
     one = Learner(config(learning_rate=1e-2, **kl), tiny_model())
@@ -46,6 +49,10 @@ def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
     )
     assert ours == theirs
     assert all(tensor.equal(weights(other)[name]) for name, tensor in weights(one).items())
+    kept = [each.state().get("stabilizers") for each in (one, other)]
+    assert kept[0] is None or kept[0].values == kept[1].values
+    if kl is GUARDS:
+        assert kept[0].values["value_scale"]["batches"] == 2
 
 
 def test_a_state_without_the_reference_is_refused_before_anything_changes():

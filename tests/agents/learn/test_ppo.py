@@ -230,15 +230,6 @@ def test_the_rate_scales_the_step():
         assert a.equal(b)
 
 
-@pytest.mark.parametrize("estimator", ["grpo", "reinforce_plus_plus"])
-def test_estimators_without_a_critic_train_a_model_without_one(estimator):
-    model = PolicyValueModel(tiny_model(), critic="none")
-    before = copy.deepcopy(model.state_dict())
-    metrics = make(model, adv_estimator=estimator, group_size=2).update(data())
-    assert "loss/value" not in metrics
-    assert any(not tensor.equal(before[name]) for name, tensor in model.state_dict().items())
-
-
 def test_a_kl_penalty_in_the_reward_pulls_towards_the_reference():
     model = PolicyValueModel(tiny_model())
     other = PolicyValueModel(tiny_model(seed=5), critic="none")

@@ -1,7 +1,6 @@
 """The learning rate, what is due when, and when a run ends early."""
 
 import json
-import math
 
 import pytest
 
@@ -16,17 +15,18 @@ def factors(kind, total=10, warmup=0):
     return [learning_rate_factor(kind, at, total, warmup) for at in range(total)]
 
 
-def test_a_linear_rate_falls_by_equal_steps_and_would_be_0_after_the_run():
+def test_a_rate_falls_to_0_at_the_end_and_stays_there():
     assert factors("linear", 4) == [1.0, 0.75, 0.5, 0.25]
-    assert learning_rate_factor("linear", 4, 4, 0) == 0.0
-
-
-def test_a_cosine_rate_falls_from_1_over_a_half_in_the_middle_towards_0():
     found = factors("cosine")
-    assert found[0] == 1.0
-    assert math.isclose(found[5], 0.5)
+    assert (found[0], found[5]) == (1.0, pytest.approx(0.5))
     assert found == sorted(found, reverse=True)
-    assert math.isclose(learning_rate_factor("cosine", 10, 10, 0), 0.0, abs_tol=1e-12)
+    for kind in ("linear", "cosine"):
+        for at in (10, 25):
+            assert learning_rate_factor(kind, at, 10, 0) == pytest.approx(0.0, abs=1e-12)
+    only_warm_up = [learning_rate_factor("linear", at, 2, 2) for at in range(3)]
+    assert only_warm_up == [1 / 3, 2 / 3, 1.0]
+    with pytest.raises(ConfigError, match="square"):
+        learning_rate_factor("square", 0, 10, 0)
 
 
 @pytest.mark.parametrize("kind", ["constant", "linear", "cosine"])
@@ -34,20 +34,6 @@ def test_a_warm_up_rises_by_equal_steps_and_the_schedule_begins_at_its_end(kind)
     found = factors(kind, warmup=4)
     assert found[:4] == [0.2, 0.4, 0.6, 0.8]
     assert found[4:] == factors(kind, total=6)
-
-
-@pytest.mark.parametrize("kind", ["linear", "cosine"])
-def test_a_run_that_goes_on_past_its_end_does_not_learn_backwards(kind):
-    assert learning_rate_factor(kind, 25, 10, 0) == 0.0
-
-
-def test_a_run_of_nothing_but_warm_up_is_no_division_by_zero():
-    assert [learning_rate_factor("linear", at, 2, 2) for at in range(3)] == [1 / 3, 2 / 3, 1.0]
-
-
-def test_an_unknown_schedule_is_refused():
-    with pytest.raises(ConfigError, match="square"):
-        learning_rate_factor("square", 0, 10, 0)
 
 
 def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
@@ -127,12 +113,9 @@ def due(is_due, **settings):
     return [done for done in range(1, 10) if getattr(schedule, is_due)(done)]
 
 
-def test_evaluations_come_at_their_interval_and_at_the_end_unless_there_are_none():
+def test_evaluations_and_checkpoints_come_at_their_interval_and_at_the_end():
     assert due("evaluates_after", eval_interval=4) == [4, 8, 9]
     assert due("evaluates_after", eval_interval=0) == []
-
-
-def test_checkpoints_come_after_so_many_epochs_and_always_at_the_end():
     assert due("saves_after", save_interval=2) == [6, 9]
     assert due("saves_after", save_interval=0) == [9]
 
@@ -162,23 +145,23 @@ def ends_after(results, **settings):
     return None
 
 
-def test_a_run_ends_at_the_success_that_is_asked_for():
-    assert ends_after([10, 94, 95], stop_at_success=0.88) == 3
-    assert ends_after([10, 94, 94]) is None
-
-
-def test_when_it_must_be_sure_the_whole_interval_has_to_be_above():
-    # 95 of 100 may be a player of 89 %; of 99 the lower end is 94.6 %.
-    assert ends_after([95, 98, 99], stop_at_success=0.94) == 3
-    assert ends_after([95, 98, 98], stop_at_success=0.94) is None
-
-
-def test_a_run_ends_after_three_falls_below_the_interval_of_its_best():
-    # Of 90 of 100 the lower end is 82.6 %.
-    assert ends_after([90, 82, 83, 82, 84, 82]) == 6
-    assert ends_after([90, 83, 83, 83, 83]) is None
-    assert ends_after([90, 82, 82, 91, 82, 82]) is None, "a new best forgives what was before"
-    assert ends_after([100, 0, 0, 0, 0], end_with_best=False) is None
+@pytest.mark.parametrize(
+    ("results", "settings", "end"),
+    [
+        ([10, 94, 95], {"stop_at_success": 0.88}, 3),
+        ([10, 94, 94], {}, None),
+        # 95 of 100 may be a player of 89 %; of 99 the lower end is 94.6 %.
+        ([95, 98, 99], {"stop_at_success": 0.94}, 3),
+        ([95, 98, 98], {"stop_at_success": 0.94}, None),
+        # Three falls below the interval of the best: of 90 of 100 the lower end is 82.6 %.
+        ([90, 82, 83, 82, 84, 82], {}, 6),
+        ([90, 83, 83, 83, 83], {}, None),
+        ([90, 82, 82, 91, 82, 82], {}, None),  # a new best forgives what was before
+        ([100, 0, 0, 0, 0], {"end_with_best": False}, None),
+    ],
+)
+def test_a_run_ends_at_the_success_that_is_asked_for_or_after_three_falls(results, settings, end):
+    assert ends_after(results, **settings) == end
 
 
 def test_metrics_have_the_interval():

@@ -1,18 +1,15 @@
 """Stabilizers of an update: value scale, masked episodes."""
 
 import copy
-import pickle
 
 import pytest
 import torch
 
-from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.learn.stabilizers import MIN_STD, ValueScale
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.rollout_data import PackedInputs, RolloutData
-from tests.agents.learn.test_learner import config, weights
 from tests.agents.learn.test_ppo import data, gradients, make
 from tests.agents.tiny import tiny_model
 
@@ -156,22 +153,3 @@ def test_a_batch_that_was_all_cut_teaches_nothing():
     ppo = make(mask_truncated_replies=True, entropy_coef=0.1)
     found = gradients(ppo, batch)
     assert all(not gradient.any() for gradient in found.values())
-
-
-# --- going on --------------------------------------------------------------------------------
-
-
-def test_another_learner_goes_on_with_every_guard_to_the_same_bits():
-    guards = {"max_kl": 1e-3, "normalise_values": True, "mask_truncated_replies": True,
-              "learning_rate": 1e-2}  # fmt: skip
-    torch.manual_seed(0)
-    one = Learner(config(**guards), tiny_model())
-    one.ppo.update(data(0))
-    other = Learner(config(**guards), copy.deepcopy(one.lm))
-    other.load_state(pickle.loads(pickle.dumps(one.state())))
-    for learner in (one, other):
-        torch.manual_seed(7)
-        learner.ppo.update(data(1))
-    assert one.state()["stabilizers"].values == other.state()["stabilizers"].values
-    assert one.state()["stabilizers"].values["value_scale"]["batches"] == 2
-    assert all(tensor.equal(weights(other)[name]) for name, tensor in weights(one).items())
