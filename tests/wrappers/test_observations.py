@@ -1,7 +1,6 @@
 """ChatObservation and TranscriptObservation: the episode so far, for players without a memory."""
 
 import gymnasium as gym
-import pytest
 
 from llm_gym.core.legacy import SimpleGameEnvironment, as_gym
 from llm_gym.wrappers import ChatObservation, TranscriptObservation
@@ -49,17 +48,12 @@ def test_old_turns_are_dropped_but_not_the_rules():
     assert [one["content"] for one in messages if one["role"] == "assistant"] == ["4", "5"]
 
 
-def test_messages_can_be_rendered():
+def test_messages_can_be_rendered_and_what_a_player_does_to_them_stays_outside():
     env = ChatObservation(guessing(), render=lambda messages: f"{len(messages)} messages")
-    assert env.reset(seed=0)[0] == "1 messages"
-    assert env.step("1")[0] == "3 messages"
+    assert (env.reset(seed=0)[0], env.step("1")[0]) == ("1 messages", "3 messages")
     assert "3 messages" in env.observation_space
-
-
-def test_what_a_player_does_to_the_messages_stays_outside():
     env = ChatObservation(guessing())
-    messages, _ = env.reset(seed=0)
-    messages[0]["content"] = "spoilt"
+    env.reset(seed=0)[0][0]["content"] = "spoilt"
     assert env.step("1")[0][0]["content"] != "spoilt"
 
 
@@ -94,26 +88,20 @@ def test_a_transcript_is_limited_by_turns():
     assert "> 3\n" not in shown
 
 
-@pytest.mark.parametrize("max_chars", [600, 900])
-def test_a_transcript_is_limited_by_characters(max_chars):
-    env = TranscriptObservation(guessing(), max_chars=max_chars)
-    env.reset(seed=0)
-    for move in range(1, 19):
-        shown, *_ = env.step(str(move))
-        assert len(shown) < max_chars + 60
-        assert f"> {move}\n" in shown
-    assert "earlier turns left out" in shown
-
-
-def test_a_transcript_that_just_fits_is_whole():
-    def shown(max_chars):
+def test_a_transcript_is_limited_by_characters_and_one_that_just_fits_is_whole():
+    def shown(max_chars, moves=3):
         env = TranscriptObservation(guessing(), max_chars=max_chars)
         env.reset(seed=0)
-        return [env.step(str(move))[0] for move in (1, 2, 3)][-1]
+        return [env.step(str(move))[0] for move in range(1, moves + 1)]
 
-    whole = shown(10_000)
-    assert shown(len(whole)) == whole
-    assert "[1 earlier turn left out]" in shown(len(whole) - 1)
+    whole = shown(10_000)[-1]
+    assert shown(len(whole))[-1] == whole
+    assert "[1 earlier turn left out]" in shown(len(whole) - 1)[-1]
+    for max_chars in (600, 900):
+        texts = shown(max_chars, 18)
+        assert all(len(text) < max_chars + 60 for text in texts)
+        assert all(f"> {move}\n" in text for move, text in enumerate(texts, 1))
+        assert "earlier turns left out" in texts[-1]
 
 
 def test_the_first_and_the_last_observation_always_stay():

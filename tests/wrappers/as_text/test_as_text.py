@@ -21,9 +21,6 @@ def test_names_story_and_rewards_come_from_the_docstring():
     assert "Your move is one of: go left, stay, go right." in text
     assert text.endswith("\n\n0")
     assert "system_prompt" not in info
-
-
-def test_the_limit_of_the_spec_is_told():
     assert "cut after 200 moves" in AsText(gym.make("MountainCar-v0")).reset(seed=0)[0]
 
 
@@ -90,17 +87,11 @@ def test_three_functions_replace_the_words():
 def test_a_parse_function_may_raise_or_lead_outside_the_space(text):
     env = started(parse=int)
     observation, *_, info = env.step(text)
+    assert text != "x" or "invalid literal" in observation, "what it raises is told"
     assert not info["valid_action"]
     assert observation in env.observation_space
     assert env.unwrapped.steps == []
     assert env.step("2")[4]["valid_action"]
-
-
-def test_what_parse_raises_is_told():
-    def parse(text):
-        raise RuntimeError("the door is locked")
-
-    assert "the door is locked" in started(parse=parse).step("x")[0]
 
 
 def test_with_a_parse_function_the_action_space_may_be_any():
@@ -114,11 +105,6 @@ def test_with_a_parse_function_the_action_space_may_be_any():
     assert env.action_pattern()
     with pytest.raises(NotImplementedError, match="no random move"):
         env.random_action()
-
-
-def test_a_description_that_is_no_text_is_the_authors_mistake():
-    with pytest.raises(ContractError, match="describe"):
-        AsText(Corridor(), describe=lambda room, info: room).reset()
 
 
 class Loud(Phrasebook):
@@ -187,6 +173,8 @@ def test_rules_are_told_once_wherever_they_go():
     state, info = quiet.reset(seed=0)
     assert told == f"{info['system_prompt']}\n\n{state}"
     assert AsText(Corridor()).system_prompt == ""
+    assert quiet.reset(seed=1, options={"at": 3})[0] == "3"
+    assert quiet.unwrapped.np_random_seed == 1
 
 
 @pytest.mark.parametrize("action_format", ["tag", "boxed", "json", "react"])
@@ -198,16 +186,10 @@ def test_formats_are_shown_and_read(action_format):
         env._format.render("go left") in AsText(Corridor(), action_format=action_format).reset()[0]
     )
     assert env.step(f"<think>go left</think>{example}")[4]["valid_action"]
-    assert env.step("go right")[4]["reader"] == "last line"
+    assert env.step("go right")[4]["reader"] != "format"
     assert "I found no move" in env.step("Hm.")[0]
     strict = started(action_format=action_format, strict=True)
     assert "I found no move" in strict.step("go right")[0]
-
-
-def test_seed_and_options_are_the_environments():
-    env = AsText(Corridor(), rules="system")
-    assert env.reset(seed=1, options={"at": 3})[0] == "3"
-    assert env.unwrapped.np_random_seed == 1
 
 
 def test_long_descriptions_are_cut_and_marked():
@@ -217,6 +199,8 @@ def test_long_descriptions_are_cut_and_marked():
     assert text.endswith(" ...")
     env.step("stay")
     assert all(env.step(action)[0] in env.observation_space for action in ("2", NONSENSE))
+    with pytest.raises(ContractError, match="describe"):
+        AsText(Corridor(), describe=lambda room, info: room).reset()
 
 
 def test_only_text_is_an_action_and_only_in_an_episode():

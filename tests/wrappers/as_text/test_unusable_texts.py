@@ -64,23 +64,20 @@ def test_without_a_fallback_nonsense_costs_what_the_worst_step_did():
     assert env.step(NONSENSE)[4]["reward_terms"] == {"invalid": -1.0}
 
 
-def test_the_fallback_is_legal():
-    env = started(Corridor(mask=True, raises=True))
-    assert env.step(NONSENSE)[4]["fallback"] == "go right", "to stay is masked"
-
-
-@pytest.mark.parametrize("masked", ["play", "refuse"])
-def test_a_fallback_of_ones_own_gives_way_where_it_is_not_legal(masked):
-    env = started(Corridor(mask=True, raises=True), fallback="stay", masked=masked)
-    assert env.step(NONSENSE)[4]["fallback"] == "go right"
-    env = started(fallback="go left")
-    assert env.step(NONSENSE)[4]["fallback"] == "go left"
-
-
-@pytest.mark.parametrize("fallback", ["dance", "", "\ud800"])
-def test_a_fallback_that_is_no_move_is_refused_before_it_is_needed(fallback):
-    with pytest.raises(ConfigError, match="fallback"):
-        started(fallback=fallback)
+@pytest.mark.parametrize(
+    ("env", "settings", "fallback"),
+    [
+        (Corridor(mask=True, raises=True), {}, "go right"),  # to stay is masked
+        (Corridor(mask=True, raises=True), {"fallback": "stay", "masked": "play"}, "go right"),
+        (Corridor(mask=True, raises=True), {"fallback": "stay", "masked": "refuse"}, "go right"),
+        (None, {"fallback": "go left"}, "go left"),
+    ],
+)
+def test_the_fallback_is_ones_own_where_that_is_legal(env, settings, fallback):
+    assert started(env, **settings).step(NONSENSE)[4]["fallback"] == fallback
+    for wrong in ("dance", "", "\ud800"):
+        with pytest.raises(ConfigError, match="fallback"):
+            started(fallback=wrong)
 
 
 def test_an_unusable_text_never_reaches_the_environment_where_that_is_asked_for():
@@ -91,12 +88,8 @@ def test_an_unusable_text_never_reaches_the_environment_where_that_is_asked_for(
     assert env.unwrapped.steps == []
     assert (info["valid_action"], info["invalid_actions"], info["turn"]) == (False, 1, 1)
     assert info["reward_terms"] == {}
-
-
-def test_a_penalty_is_taken_and_listed():
-    info = started(penalty=0.25, invalid="feedback").step(NONSENSE)
-    assert info[1] == -0.25
-    assert info[4]["reward_terms"] == {"invalid": -0.25}
+    _, reward, *_, info = started(penalty=0.25, invalid="feedback").step(NONSENSE)
+    assert (reward, info["reward_terms"]) == (-0.25, {"invalid": -0.25})
     assert "costs 0.25 points" in AsText(Corridor(), penalty=0.25).reset()[0]
 
 

@@ -192,9 +192,32 @@ def play(env_id, player, episodes, **settings):
     return statistics.mean(returns), wins / episodes
 
 
-def test_the_lake_is_crossed_whenever_the_ice_holds():
-    assert play("FrozenLake-v1", frozen_lake, 3, is_slippery=False) == (1.0, 1.0)
-    assert play("FrozenLake8x8-v1", frozen_lake, 1, is_slippery=False) == (1.0, 1.0)
+FIRM = {"is_slippery": False}
+
+
+@pytest.mark.parametrize(
+    ("env_id", "player", "episodes", "settings", "earned", "won", "chance"),
+    [
+        ("FrozenLake-v1", frozen_lake, 3, FIRM, 1.0, 1.0, None),
+        ("FrozenLake8x8-v1", frozen_lake, 1, FIRM, 1.0, 1.0, None),
+        (TAXI, taxi, 40, {}, 7.0, 1.0, (10, -50)),  # shortest ways give 7.9 on average
+        ("Blackjack-v1", blackjack, 1000, {}, -0.17, 0.38, (1000, -0.25)),  # four deviations
+        ("CartPole-v1", cart_pole, 3, {}, 500.0, 1.0, (10, 100)),
+        ("MountainCar-v0", mountain_car, 10, {}, -140, 1.0, (3, -199)),
+        ("Acrobot-v1", acrobot, 4, {}, -120, 1.0, (2, -300)),
+        ("LunarLander-v3", lunar_lander, 10, {}, 200, 0.7, (5, 0)),
+    ],
+)
+def test_who_reads_the_text_plays_well_and_chance_does_not(
+    env_id, player, episodes, settings, earned, won, chance
+):
+    if env_id.startswith("Lunar"):
+        pytest.importorskip("Box2D")
+    total, success = play(env_id, player, episodes, **settings)
+    assert total >= earned
+    assert success >= won
+    if chance:
+        assert play(env_id, None, chance[0])[0] < chance[1]
 
 
 def test_slippery_ice_is_crossed_about_as_often_as_can_be():
@@ -209,44 +232,3 @@ def test_the_cliff_is_passed_on_the_shortest_safe_way():
     total, success = play(CLIFF, None, 2, max_episode_steps=100)
     assert total < -100
     assert success == 0.0
-
-
-def test_every_passenger_arrives():
-    total, success = play(TAXI, taxi, 40)
-    assert success == 1.0
-    assert total > 7.0  # shortest ways give 7.9 on average
-    assert play(TAXI, None, 10)[0] < -50
-
-
-def test_basic_strategy_nearly_breaks_even():
-    total, success = play("Blackjack-v1", blackjack, 1000)
-    assert total == pytest.approx(-0.05, abs=0.12)  # four standard deviations
-    assert success > 0.38
-    assert play("Blackjack-v1", None, 1000)[0] < -0.25
-
-
-def test_the_pole_is_balanced_to_the_end():
-    assert play("CartPole-v1", cart_pole, 3) == (500.0, 1.0)
-    assert play("CartPole-v1", None, 10)[0] < 100
-
-
-def test_the_car_climbs_the_mountain():
-    total, success = play("MountainCar-v0", mountain_car, 10)
-    assert success == 1.0
-    assert total > -140
-    assert play("MountainCar-v0", None, 3) == (-200.0, 0.0)
-
-
-def test_the_acrobot_swings_up():
-    total, success = play("Acrobot-v1", acrobot, 4)
-    assert success == 1.0
-    assert total > -120
-    assert play("Acrobot-v1", None, 2)[0] < -300
-
-
-def test_the_lander_lands():
-    pytest.importorskip("Box2D")
-    total, success = play("LunarLander-v3", lunar_lander, 10)
-    assert success >= 0.7
-    assert total > 200
-    assert play("LunarLander-v3", None, 5)[0] < 0
