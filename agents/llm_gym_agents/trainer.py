@@ -118,7 +118,6 @@ class PPOTrainer:
             learner=self.learner,
             publisher=self.publisher,
             recorder=self.files.recorder,
-            folder=self.folder,
         )
 
     def _reset_progress(self) -> None:

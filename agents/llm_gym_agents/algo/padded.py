@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_gym_agents.algo.advantages.gae import Discount
 from llm_gym_agents.algo.advantages.groups import group_ids
 from llm_gym_agents.algo.losses.aggregate import Aggregation, aggregate_loss
 from llm_gym_agents.algo.losses.kl import kl_in_rewards
@@ -76,41 +75,21 @@ def compute_gae_advantage_return(
     gamma: float,
     lam: float,
     bootstrap: Tensor | None = None,
-    *,
-    discount: Discount = "token",
-    whiten: bool = True,
+    **settings: Any,
 ) -> tuple[Tensor, Tensor]:
     """GAE over the sampled tokens of padded rows: whitened advantages and returns."""
-    return compute_advantage(
-        "gae",
-        token_level_rewards,
-        response_mask,
-        values=values,
-        bootstrap=bootstrap,
-        gamma=gamma,
-        lam=lam,
-        discount=discount,
-        whiten=whiten,
-    )
+    given = {"values": values, "bootstrap": bootstrap, "gamma": gamma, "lam": lam}
+    return compute_advantage("gae", token_level_rewards, response_mask, **given, **settings)
 
 
 def compute_grpo_advantage(
     token_level_rewards: Tensor,
     response_mask: Tensor,
     index: Tensor | Iterable[Hashable],
-    *,
-    norm_by_std: bool = True,
-    epsilon: float = 1e-6,
+    **settings: Any,
 ) -> tuple[Tensor, Tensor]:
     """GRPO's advantages of padded rows, and each row's score as its return."""
-    return compute_advantage(
-        "grpo",
-        token_level_rewards,
-        response_mask,
-        index=index,
-        norm_by_std=norm_by_std,
-        epsilon=epsilon,
-    )
+    return compute_advantage("grpo", token_level_rewards, response_mask, index=index, **settings)
 
 
 def compute_policy_loss(

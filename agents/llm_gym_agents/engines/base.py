@@ -184,8 +184,8 @@ class Engine(ABC):
         """Return the type that the weight ``name`` is kept in; None for whatever is pushed."""
         return getattr(self, "dtype", None)
 
-    def weight_sums(self) -> Sequence[Mapping[str, WeightSum]] | None:
-        """Return checksums of the weights in use, one mapping for each worker; None for none."""
+    def weight_sums(self) -> Mapping[str, WeightSum] | None:
+        """Return checksums of the weights in use; None where they cannot be read."""
         return None
 
     @abstractmethod

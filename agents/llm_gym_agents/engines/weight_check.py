@@ -12,7 +12,6 @@ from SGLang, it follows every push.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,8 +23,6 @@ from llm_gym_agents.engines.transformers.causal import CausalModel, score
 from llm_gym_agents.engines.weight_sums import PendingSums, WeightSum
 
 Sums = Mapping[str, WeightSum]
-Read = Sequence[Sums]
-"""Checksums read back from an engine, see ``Engine.weight_sums``."""
 
 
 def cast_and_sum(
@@ -62,7 +59,7 @@ class WeightCheck:
             pass
         return self.compare(sums.read(), engine.weight_sums(), version)
 
-    def compare(self, ours: Sums, theirs: Read | None, version: int) -> int:
+    def compare(self, ours: Sums, theirs: Sums | None, version: int) -> int:
         """Return how many weights were compared; raise ``StaleWeightsError`` if one differs.
 
         Args:
@@ -83,31 +80,25 @@ class WeightCheck:
         self._first, self.proven = False, compared == len(ours)
         return compared
 
-    def _compare(self, ours: Sums, theirs: Read) -> int:
+    def _compare(self, ours: Sums, theirs: Sums) -> int:
         """Compare weight by weight; those without a name in common, by their total."""
         left, unnamed = dict(ours), 0
-        for name in dict.fromkeys(itertools.chain.from_iterable(theirs)):
-            shards = [shard[name] for shard in theirs if name in shard]
+        for name, found in theirs.items():
             parts = self._parts(ours, name)
             if not parts:
-                unnamed += sum(shard.content for shard in shards)
+                unnamed += found.content
                 continue
             for part in parts:
                 left.pop(part, None)
-            self._compare_one(name, [ours[part] for part in parts], shards)
-        compared = len(ours) - len(left)
-        if not (left and unnamed and len(theirs) == 1):
-            return compared
+            self._compare_one(name, [ours[part] for part in parts], found)
+        if not (left and unnamed):
+            return len(ours) - len(left)
         if (unnamed - sum(each.content for each in left.values())) % (1 << 64):
             raise _Differs(f"one of {', '.join(sorted(left)[:3])}")
         return len(ours)
 
-    def _compare_one(self, name: str, parts: list[WeightSum], shards: list[WeightSum]) -> None:
-        if len(shards) > 1:
-            if not _adds_up(parts, shards):
-                raise _Differs(name)
-            return
-        [found], wanted = shards, functools.reduce(WeightSum.followed_by, parts)
+    def _compare_one(self, name: str, parts: list[WeightSum], found: WeightSum) -> None:
+        wanted = functools.reduce(WeightSum.followed_by, parts)
         if found.content != wanted.content:
             raise _Differs(name)
         if found.order != wanted.order:
@@ -131,21 +122,6 @@ class WeightCheck:
 
 class _Differs(Exception):
     """Names a weight that differs."""
-
-
-def _adds_up(parts: Sequence[WeightSum], shards: Sequence[WeightSum]) -> bool:
-    """Whether the shards of several workers are these parts.
-
-    Each worker has its share of a part, or all of it, or shares it with some of the others.
-    """
-    workers = len(shards)
-    times = [each for each in range(1, workers + 1) if workers % each == 0]
-    total = sum(shard.content for shard in shards)
-    return any(
-        (total - sum(n * part.content for n, part in zip(some, parts, strict=True))) % (1 << 64)
-        == 0
-        for some in itertools.product(times, repeat=len(parts))
-    )
 
 
 PROMPTS, PROMPT_TOKENS, REPLY_TOKENS = 4, 8, 8

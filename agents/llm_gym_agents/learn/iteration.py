@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +26,6 @@ from llm_gym_agents.learn.ppo import estimator_settings
 from llm_gym_agents.learn.publish import WeightPublisher
 from llm_gym_agents.learn.schedule import Schedule
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
-from llm_gym_agents.learn.stabilizers import NonFiniteError
 from llm_gym_agents.rollouts.branches import all_places, play_branches, state_tensors
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.mix import ENV
@@ -53,7 +51,6 @@ class IterationRunner:
     learner: Learner
     publisher: WeightPublisher
     recorder: RolloutRecorder
-    folder: Path
 
     def train_iteration(
         self, iteration: int, elapsed_s: float, stop: SigtermListener
@@ -76,7 +73,8 @@ class IterationRunner:
         played = time.perf_counter()
         self.publisher.sleep_until_published()  # on a shared GPU the update needs the memory
         recorded = self.recorder.is_due(iteration + 1)
-        learned = self._update(iteration, data, recorded=recorded)
+        settings = self.schedule.update_settings(iteration)
+        learned = self.learner.ppo.update(data, **settings, recorded=recorded)
         updated = time.perf_counter()
         published = self.publisher.publish(iteration + 1)
         if recorded:
@@ -98,14 +96,6 @@ class IterationRunner:
             TOKENS_PER_SECOND: data.tokens / (end - start),
             ELAPSED: elapsed_s + (end - start),
         }
-
-    def _update(self, iteration: int, data: RolloutData, *, recorded: bool) -> dict[str, float]:
-        settings = self.schedule.update_settings(iteration)
-        try:
-            return self.learner.ppo.update(data, **settings, recorded=recorded)
-        except NonFiniteError as error:
-            place = self.folder / f"not-finite-{iteration:06d}.safetensors"
-            raise error.saved(place) from error
 
 
 def flat_groups(

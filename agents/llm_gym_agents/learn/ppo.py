@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -37,15 +37,13 @@ from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.learn.stabilizers import (
     NonFiniteError,
     Stabilizers,
-    check_finite,
-    check_others,
     estimate_by_env,
     masked_token_weights,
     step_share,
 )
 from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.rollouts.pack import Packer, PPOBatch, micro_batch, runs
+from llm_gym_agents.rollouts.pack import Packer, micro_batch, runs
 from llm_gym_agents.rollouts.rollout_data import RolloutData
 from llm_gym_agents.run.metrics import CRITIC_ONLY, KL
 
@@ -287,61 +285,53 @@ class PPO:
         A ``frozen`` policy gets none: its weights and the optimizer's state of them stay.
         """
         self.optimizer.zero_grad(set_to_none=True)
-        micros, losses, sums = self._backward(packer, batch, episodes)
+        sums = self._backward(packer, batch, episodes)
         if frozen:
             for parameter in self.model.lm.parameters():
                 parameter.grad = None
         norms = clip_gradients(self.optimizer, self.config.max_grad_norm)
         named = dict(zip(_NORMS, norms, strict=False))
-        numbers, totals = self._to_floats(losses, sums, named)
-        try:
-            check_finite(numbers, micros, "loss")
-            check_others(totals.pop(_BROKEN))
-            check_finite([totals[name] for name in named], micros[-1:] * len(named), "gradient")
-        except NonFiniteError:
+        totals = self._to_floats(sums, named)
+        broken = totals.pop(_BROKEN)  # of all processes, so that they stop together
+        if broken or not all(math.isfinite(totals[name]) for name in named):
             self.optimizer.zero_grad(set_to_none=True)
-            raise
+            what = "loss" if broken else "gradient"
+            raise NonFiniteError(
+                f"the {what} must be finite, got NaN or infinity; nothing was stepped. Lower the "
+                "learning rate, or look at the rewards"
+            )
         return totals
 
     def _backward(
         self, packer: Packer, batch: TensorDict, episodes: list[int]
-    ) -> tuple[list[PPOBatch], list[Tensor], dict[str, Tensor]]:
-        """Add up the gradients of ``episodes``, micro-batch by micro-batch.
-
-        Return the micro-batches, the loss of each, and the sums of their metrics.
-        """
+    ) -> dict[str, Tensor]:
+        """Add up the gradients of ``episodes``, micro-batch by micro-batch; return metrics."""
         weights_T = self._token_weights(packer.data, episodes)
         tokens = int(packer.data.lengths_E[episodes].sum())
-        sums: dict[str, Tensor] = {}
-        micros, losses = [], []
+        sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.model.device))
         packs = list(self.scorer.packs(packer, episodes))
         for at, (pack, counts) in enumerate(packs):
             micro = micro_batch(pack, batch, weights_T * counts)
             with self.ranks.gradient_sync(at == len(packs) - 1):
                 loss, terms = self.objective(micro.to_tensordict(), tokens=tokens)
                 (loss * self.ranks.loss_scale).backward()
-            micros.append(micro)
-            losses.append(loss.detach())
+            sums[_BROKEN] = sums[_BROKEN] + ~loss.isfinite()
             seen_T = terms.pop(SEEN, None)
             if counts and seen_T is not None:
                 self._seen_T[pack.index_T.to(seen_T.device, non_blocking=True)] = seen_T
             for name, value in terms.items():
-                sums[name] = sums.get(name, 0.0) + (value if counts else torch.zeros_like(value))
-        return micros, losses, sums
+                sums[name] = sums[name] + (value if counts else torch.zeros_like(value))
+        return sums
 
-    def _to_floats(
-        self, losses: Sequence[Tensor], sums: dict[str, Tensor], norms: dict[str, Tensor]
-    ) -> tuple[list[float], Metrics]:
-        """Return the losses of this process, and the metrics of the step over all processes."""
+    def _to_floats(self, sums: dict[str, Tensor], norms: dict[str, Tensor]) -> Metrics:
+        """Return the metrics of a step over all processes; the one wait for the GPU."""
 
         def stacked(each: Iterable[Tensor]) -> Tensor:
             return torch.stack([value.float().to(self.model.device) for value in each])
 
-        own = stacked(losses)
-        shared = self.ranks.all_sum(stacked([(~own.isfinite()).sum(), *sums.values()]))
-        numbers = torch.cat([own, shared, stacked(norms.values())]).tolist()
-        known = dict(zip((_BROKEN, *sums, *norms), numbers[len(losses) :], strict=True))
-        return numbers[: len(losses)], known
+        shared = self.ranks.all_sum(stacked(sums.values()))
+        numbers = torch.cat([shared, stacked(norms.values())]).tolist()
+        return dict(zip((*sums, *norms), numbers, strict=True))
 
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
         """Return the loss weight of each token of the batch; 0 outside this step."""

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
-from tensordict import TensorDict
 from torch import Tensor, nn
 
 from llm_gym.core.errors import LLMGymError
@@ -25,9 +22,7 @@ from llm_gym_agents.learn.optimizer import trained
 from llm_gym_agents.learn.scoring import Scores
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.weights import local_tensor
-from llm_gym_agents.rollouts.pack import PPOBatch
 from llm_gym_agents.rollouts.rollout_data import RolloutData
-from llm_gym_agents.run.files import write_atomically
 
 VALUE_DECAY = 0.9
 """Weight of the old statistics when a batch is added, after the first few batches."""
@@ -315,37 +310,3 @@ def masked_token_weights(
 
 class NonFiniteError(LLMGymError, ArithmeticError):
     """A loss or gradient is NaN or infinite; the weights were not changed."""
-
-    batch: TensorDict | None = None
-    """The micro-batch that showed it; None where another process has it."""
-
-    def saved(self, place: Path) -> NonFiniteError:
-        """Write the batch to ``place``; return an error that also says where it is."""
-        if self.batch is None:
-            return self
-        data = save({name: tensor.contiguous() for name, tensor in self.batch.items()})
-        write_atomically(place, data)
-        told = NonFiniteError(f"{self}; the batch is in {place}")
-        told.batch = self.batch
-        return told
-
-
-def check_finite(values: Sequence[float], micros: Sequence[PPOBatch], what: str) -> None:
-    """Raise for the first of ``values`` that is not finite, with its micro-batch."""
-    for value, micro in zip(values, micros, strict=True):
-        if not math.isfinite(value):
-            error = NonFiniteError(
-                f"the {what} must be finite, got {value}; nothing was stepped. Lower the learning "
-                "rate, or look at the batch"
-            )
-            error.batch = micro.detach().to_tensordict()
-            raise error
-
-
-def check_others(broken: float) -> None:
-    """Raise if losses of other processes are not finite, so that all stop together."""
-    if broken:
-        raise NonFiniteError(
-            "the loss must be finite, got another in a process that learns with this one, which "
-            "says more; nothing was stepped"
-        )

@@ -89,7 +89,7 @@ class ChatFormat:
         cls,
         tokenizer: PreTrainedTokenizerBase,
         *,
-        kind: Literal["auto", "chat", "plain"] = "auto",
+        plain: bool = False,
         template_options: Mapping[str, Any] | None = None,
     ) -> ChatFormat:
         """Return the format of ``tokenizer``: its chat template, or a plain transcript.
@@ -100,20 +100,12 @@ class ChatFormat:
 
         Args:
             tokenizer: Any transformers tokenizer; it is copied, not changed.
-            kind: ``chat`` needs a chat template, ``plain`` ignores it, ``auto`` uses it if any.
+            plain: Write a plain transcript even if there is a chat template.
             template_options: Variables of the chat template, as ``{"enable_thinking": False}``.
                 Whatever else the template reads, such as the date, is fixed now.
         """
-        if kind not in ("auto", "chat", "plain"):
-            raise ConfigError(f"kind must be 'auto', 'chat' or 'plain', got {kind!r}")
         template = tokenizer.chat_template
-        has_template = template is not None and not str(template).startswith(_PLAIN_MARK)
-        if kind == "chat" and not has_template:
-            raise ConfigError(
-                "kind='chat' needs a tokenizer with a chat_template, and this one has none; "
-                "pass kind='plain' for a plain transcript"
-            )
-        if kind == "plain" or not has_template:
+        if plain or template is None or str(template).startswith(_PLAIN_MARK):
             if template_options:
                 raise ConfigError(
                     f"template_options need a chat template, got {dict(template_options)} for a "
@@ -258,7 +250,7 @@ class ChatFormat:
         if end is None and not eos:
             raise ConfigError(
                 "the chat template ends a reply with no token, and the tokenizer has no eos_token; "
-                "set tokenizer.eos_token or pass kind='plain'"
+                "set tokenizer.eos_token"
             )
         anchor = end[0] if end else codec.anchor
         rest = after[end.end() :] if end else after
@@ -288,7 +280,7 @@ def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
 
     It is saved with a model that has none, so that plain transformers can talk to it.
     """
-    chat = ChatFormat.from_tokenizer(tokenizer, kind="plain")
+    chat = ChatFormat.from_tokenizer(tokenizer, plain=True)
     end = "eos_token" if chat._close == [tokenizer.eos_token_id] else "'\\n'"
     return (
         _PLAIN_MARK

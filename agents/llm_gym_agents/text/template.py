@@ -246,13 +246,13 @@ def _user_turns(render: Render) -> tuple[Piece, Piece]:
     if opening is None or second is None or third is None:
         raise ConfigError(
             "the chat template must write every user and assistant message as it is, once and in "
-            "order; pass kind='plain' or a tokenizer with another chat_template"
+            "order; pass a tokenizer with another chat_template"
         )
     after_reply = Piece(second.fixed[1:], second.trims[1:])
     if after_reply != Piece(third.fixed[1:], third.trims[1:]):
         raise ConfigError(
             "the chat template writes the third user turn unlike the second, so that a "
-            "conversation cannot grow; pass kind='plain' or a tokenizer with another chat_template"
+            "conversation cannot grow; pass a tokenizer with another chat_template"
         )
     return opening, after_reply
 

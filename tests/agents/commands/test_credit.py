@@ -55,7 +55,7 @@ def coin(request):
 
 
 def policy(**sampling):
-    chat = ChatFormat.from_tokenizer(tiny_tokenizer(chat=False), kind="plain")
+    chat = ChatFormat.from_tokenizer(tiny_tokenizer(chat=False), plain=True)
     return LLMPolicy(ScriptedEngine(say=coin), chat, sampling=Sampling(**sampling), run_seed=0)
 
 

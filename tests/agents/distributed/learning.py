@@ -139,7 +139,7 @@ def stop_where_one_breaks(rank, mode):
     try:
         made.ppo.update(batch())
     except NonFiniteError as error:
-        said = str(error), error.batch is not None
+        said = str(error)
     moved = [
         n for n, each in made.model.named_parameters() if not full_tensor(each).equal(before[n])
     ]

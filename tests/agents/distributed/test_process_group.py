@@ -54,9 +54,8 @@ def test_processes_that_trained_apart_go_on_with_the_same_weights(group):
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
 def test_what_breaks_in_one_process_stops_all_before_anything_moves(group, mode):
     (said, moved, after), (told, _, _) = group(2).run(stop_where_one_breaks, mode)
-    assert not said[1]
-    assert "nan" in told[0]
-    assert told[1]
+    assert said == told
+    assert "loss" in told
     assert moved == []
     assert after > 0
 

@@ -112,7 +112,7 @@ class Fused(Served):
                 kept["head.own_name"] = weight.t()
             elif "k_proj" not in name and "v_proj" not in name:
                 kept[name] = weight.t() if "o_proj" in name else weight
-        return [weight_sums(kept.items())]
+        return weight_sums(kept.items())
 
     swaps = False
 
@@ -150,32 +150,6 @@ def test_parts_that_changed_places_are_noticed(lm, fused):
     fused.swaps = True
     with pytest.raises(StaleWeightsError, match="qkv_proj"):
         check.push(lm.named_parameters(), 1)
-
-
-class Split(Served):
-    """Two workers: projections are split between them, the rest each has whole."""
-
-    stale = None
-
-    def weight_sums(self):
-        shards = []
-        for worker in range(2):
-            kept = {}
-            for name, weight in self.model.named_parameters():
-                mine = weight.detach().chunk(2)[worker] if "proj" in name else weight.detach()
-                kept[name] = mine + 1.0 if (worker, name) == self.stale else mine
-            shards.append(weight_sums(kept.items()))
-        return shards
-
-
-def test_shards_of_several_workers_add_up(lm):
-    engine = Split(copy.deepcopy(lm))
-    check = checked(engine)
-    assert check.push(lm.named_parameters(), 1) == len(list(lm.parameters()))
-    for stale in ((1, "model.layers.0.mlp.up_proj.weight"), (1, "model.norm.weight")):
-        engine.stale = stale
-        with pytest.raises(StaleWeightsError, match=stale[1]):
-            check.push(lm.named_parameters(), 2)
 
 
 def test_an_engine_that_cannot_be_read_back_is_not_called_proven(lm, fused):

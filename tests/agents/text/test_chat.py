@@ -379,7 +379,7 @@ def test_a_format_can_be_copied_and_sent_to_another_process(copied):
 def test_auto_takes_the_chat_template_if_there_is_one():
     assert format_of("chatml").kind == "chat"
     assert ChatFormat.from_tokenizer(base_tokenizer()).kind == "plain"
-    assert ChatFormat.from_tokenizer(tokenizer_of("chatml"), kind="plain").kind == "plain"
+    assert ChatFormat.from_tokenizer(tokenizer_of("chatml"), plain=True).kind == "plain"
 
 
 @pytest.mark.parametrize(

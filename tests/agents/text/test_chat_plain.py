@@ -19,7 +19,7 @@ def encode(tokenizer, text):
 
 
 def transcript(tokenizer, system, observations, replies):
-    chat = ChatFormat.from_tokenizer(tokenizer, kind="plain")
+    chat = ChatFormat.from_tokenizer(tokenizer, plain=True)
     ids = chat.opening(system, observations[0])
     for reply, observation in zip(replies, observations[1:], strict=True):
         ids = [*ids, *reply, *chat.following(reply, observation)]
@@ -123,9 +123,5 @@ def test_a_format_without_any_end_is_refused():
 
 
 def test_settings_that_cannot_be_honoured_are_refused():
-    with pytest.raises(ConfigError, match="kind"):
-        ChatFormat.from_tokenizer(base_tokenizer(), kind="chatty")
-    with pytest.raises(ConfigError, match="kind"):
-        ChatFormat.from_tokenizer(base_tokenizer(), kind="chat")
     with pytest.raises(ConfigError, match="template_options"):
         ChatFormat.from_tokenizer(base_tokenizer(), template_options={"a": 1})

@@ -3,7 +3,6 @@
 import gymnasium as gym
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym_agents import PPOTrainer
@@ -62,7 +61,7 @@ def test_a_reward_that_is_no_number_stops_the_run(train, tmp_path, reward):
     assert all(trainer.learner.lm.state_dict()[name].equal(before[name]) for name in before)
 
 
-def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
     config = small(tmp_path, training={"num_iters_per_epoch": 2})
     trainer = PPOTrainer(config, Odd)
 
@@ -74,9 +73,7 @@ def test_a_loss_that_is_no_number_stops_with_its_batch_saved(tmp_path):
     with pytest.raises(NonFiniteError) as caught:
         trainer.fit()
     trainer.cleanup()
-    [saved] = tmp_path.glob("not-finite-*.safetensors")
-    assert str(saved) in one_sentence(caught)
-    assert {"ids", "token", "advantage"} <= load_file(saved).keys()
+    assert "loss" in one_sentence(caught)
     assert len(read_metrics(tmp_path)) == 1
 
 

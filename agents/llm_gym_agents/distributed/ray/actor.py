@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -155,13 +155,12 @@ class SamplerActor:
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # the sender reuses its buffer when this returns
 
-    def end_weights(self, version: int) -> list[dict[str, WeightSum]] | None:
+    def end_weights(self, version: int) -> Mapping[str, WeightSum] | None:
         """Go on with the new weights; return their checksums as read back from the engine."""
         engine = self.sampler.engine
         try:
             engine.finish_loading(version)
-            sums = engine.weight_sums()
-            return None if sums is None else [dict(each) for each in sums]
+            return engine.weight_sums()
         finally:
             self.swap_lock.release()
 

@@ -209,8 +209,8 @@ class TransformersEngine(Engine):
         found = self._named().get(name)
         return None if found is None else found.dtype
 
-    def weight_sums(self) -> list[dict[str, WeightSum]]:
-        return [weight_sums(self._named().items())]
+    def weight_sums(self) -> dict[str, WeightSum]:
+        return weight_sums(self._named().items())
 
     def _named(self) -> dict[str, Tensor]:
         return dict(self.model.named_parameters())

@@ -286,11 +286,11 @@ class VLLMEngine(Engine):
         found: torch.dtype = self._dtypes.get(name, self.dtype)
         return found
 
-    def weight_sums(self) -> list[dict[str, WeightSum]]:
-        """Return the sums of the parameters in use, computed in each of vLLM's workers."""
+    def weight_sums(self) -> dict[str, WeightSum] | None:
+        """Return the sums of the parameters in use; None where workers have parts of them."""
         self._need_open()
-        said = self._vllm.ask("collective_rpc", "llm_gym_sums")
-        return [{name: WeightSum(*each) for name, each in shard.items()} for shard in said]
+        said, *others = self._vllm.ask("collective_rpc", "llm_gym_sums")
+        return None if others else {name: WeightSum(*each) for name, each in said.items()}
 
     def _forget(self) -> None:
         """Use nothing of the prefix cache any more: what is asked from now on has another salt.
