@@ -1,0 +1,131 @@
+"""How near does each estimator come to the true advantage of a turn, before and after training?
+
+    python -m benchmarks.learn.credit --lanes 10                       # ten games
+    python -m benchmarks.learn.credit --only TextGameEasy --flags " " "--model.critic separate" \
+        "--training.value-learning-rate 1e-2" "--environment.env-kwargs shaping=false"
+
+Each run is PPO with its critic as ``llm-gym train ID`` would do it. The judge of ``llm-gym eval
+--credit`` looks at it after the warm start and at the end. ``--flags`` tries settings, such as
+those of the critic. Rows are written as they come, so the script goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from time import monotonic, process_time
+from typing import Any
+
+import torch
+
+from benchmarks.learn.learning_run import settings
+from benchmarks.lib.lanes import Forks, Job, Results, work
+from benchmarks.lib.machine import RESULTS, provenance
+from benchmarks.lib.tables import TEXT, table
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.commands.credit import credit
+from llm_gym_agents.rollouts.pack import Packer
+
+RESULT = RESULTS / "credit.json"
+GAMES = (
+    "GuessTheNumberEasy", "FrozenLake", "TextGameEasy", "CoinCollectorEasy", "TowerOfHanoiEasy",
+    "FifteenPuzzleEasy", "SokobanEasy", "MinesweeperEasy", "CookingWorldEasy", "MazeEasy",
+)  # fmt: skip
+
+
+def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
+    """Return what the judge says of the policy and the critic as they are now."""
+    config, ppo = trainer.config, trainer.learner.ppo
+    return credit(
+        str(config.environment.env_id),
+        trainer.sampler.policy,
+        config.training,
+        episodes=128,
+        branches=branches,
+        turns=turns,
+        max_turns=config.inference.max_turns,
+        env_kwargs=config.environment.env_kwargs,
+        critic=lambda data: ppo.stabilizers.unscale(ppo.scorer.score(Packer(data))),
+    ).summary()
+
+
+def result(arguments: Sequence[str]) -> dict[str, Any]:
+    """Train and judge one game; return the row of it."""
+    game, seed, iterations, branches, turns, *flags = arguments
+    torch.set_num_threads(1)
+    config = settings(game, int(seed), "gae", flags)
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, int(iterations)
+    config.environment.eval_interval = 0
+    start = process_time()
+    with tempfile.TemporaryDirectory() as place:
+        config.checkpoint.output_dir = place
+        trainer = PPOTrainer(config)
+        try:
+            trainer.warm_up()
+            before = judged(trainer, int(branches), int(turns))
+            explained = [row["value/explained_variance"] for row in trainer.fit()]
+            after = judged(trainer, int(branches), int(turns))
+        finally:
+            trainer.cleanup()
+    return {
+        "game": game,
+        "seed": int(seed),
+        "before": before,
+        "after": after,
+        "explained_in_training": explained,
+        "cpu_s": round(process_time() - start, 1),
+    }
+
+
+def jobs(args: argparse.Namespace) -> Iterator[Job]:
+    for seed in args.seeds:
+        for game in args.only:
+            for flags in args.flags:
+                numbers = (seed, args.iterations, args.branches, args.turns)
+                key = f"{game}/{seed} {flags}".strip()
+                yield Job(key, [game, *map(str, numbers), *flags.split()], timeout=7200.0)
+
+
+def tables(rows: Mapping[str, Any]) -> str:
+    """Return the correlation of every estimator with the truth, and what critics explain."""
+    found, names = [], dict[str, str]()
+    for key, row in sorted(rows.items()):
+        for when in ("before", "after"):
+            if when not in row:
+                continue
+            one = row[when]
+            names |= dict.fromkeys(one["estimators"], "{:.2f}")
+            cells = {name: each["correlation"][0] for name, each in one["estimators"].items()}
+            critic = one["critic"][0] if one["critic"] else None
+            found.append((f"{key}, {when}", one["success"], critic, one["ceiling"], cells))
+    columns = {"run": TEXT, "success": "{:.0%}", "critic explains": "{:.2f}", "ceiling": "{:.2f}"}
+    lines = [(*first, *(cells.get(name) for name in names)) for *first, cells in found]
+    return table({**columns, **names}, lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lanes", type=int, default=2, help="processes at a time")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--only", nargs="+", default=list(GAMES), help="games")
+    parser.add_argument("--iterations", type=int, default=40, help="of training in between")
+    parser.add_argument("--branches", type=int, default=32, help="from each state")
+    parser.add_argument("--turns", type=int, default=64, help="that are judged")
+    parser.add_argument("--flags", nargs="+", default=[""], help="settings to try")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
+    parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
+    args = parser.parse_args()
+    about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+    results = Results(args.results, {"provenance": about})
+    deadline = monotonic() + 60 * args.minutes
+    by = Forks("benchmarks.learn.credit")
+    work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline, by=by)
+    print(tables(results.rows))
+
+
+if __name__ == "__main__":
+    main()

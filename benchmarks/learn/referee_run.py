@@ -1,0 +1,141 @@
+"""One training run of ``benchmarks/learn/referee.py``: a warm start, or an arm of a claim from it.
+
+An arm ends when it has sampled its tokens; held-out success is measured at equal steps of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from time import process_time
+from typing import Any
+
+import torch
+
+from benchmarks.learn.learning_run import settings, wait_for, warm
+from llm_gym.evaluate.result import Evaluation
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
+from llm_gym_agents.model.load import load_model, load_tokenizer
+from llm_gym_agents.rollouts.evaluation import evaluate
+from llm_gym_agents.run.metrics import SAMPLED_TOKENS
+
+POINTS, EPISODES, FRESH = 6, 100, 200
+"""Evaluations of a run, held-out episodes of each, and those of the last one."""
+PLAIN = ("--environment.env-kwargs", "shaping=false", "--training.lr-schedule", "constant")
+
+
+@register_advantage("grpo_filtered", needs_groups=True)
+def grpo_filtered(stream: TokenStream, *, keep: float = 0.5) -> Advantages:
+    """``grpo`` of those starts whose scores differ most; the others teach nothing."""
+    assert stream.group_E is not None
+    _, group_E = torch.unique(stream.group_E, return_inverse=True)
+    spread_G = torch.stack(
+        [stream.scores_E[group_E == one].std(correction=0) for one in range(int(group_E.max()) + 1)]
+    )
+    kept_G = spread_G >= torch.quantile(spread_G, 1.0 - keep)
+    made = get_advantage("grpo")(stream)
+    kept_T = stream.on_tokens(kept_G[group_E].to(made.advantages_T))
+    return made._replace(advantages_T=made.advantages_T * kept_T)
+
+
+GRPO = {"adv_estimator": "grpo"}
+REINFORCE = {"adv_estimator": "reinforce_plus_plus"}
+ARMS: Mapping[str, dict[str, Any]] = {
+    "grpo": GRPO,
+    "gigpo": {"adv_estimator": "gigpo", "gamma": 0.95},
+    "ppo_token": {"adv_estimator": "gae", "estimator_settings": {"discount": "token"}},
+    "ppo_turn": {"adv_estimator": "gae_turn"},
+    "ppo": {"adv_estimator": "gae"},
+    "vine": {"adv_estimator": "vine", "estimator_settings": {"branches": 2}},
+    "filter": {"adv_estimator": "grpo_filtered"},
+    "dapo": {
+        **GRPO,
+        "loss_settings": {"clip_ratio": [0.2, 0.28]},
+        "resample_zero_variance_groups": 3,
+    },
+    "dr_grpo": {"adv_estimator": "dr_grpo"},
+    "gspo": {**GRPO, "policy_loss": "gspo"},
+    "reinforce": {**REINFORCE, "group_size": 1, "gamma": 1.0},
+    "no_norm": {
+        **REINFORCE,
+        "group_size": 1,
+        "gamma": 1.0,
+        "estimator_settings": {"whiten": False},
+    },
+    "discounted": {**REINFORCE, "group_size": 1, "gamma": 0.9},
+}
+"""Arm → settings of ``training``; all others are what ``llm-gym train`` chooses for ``grpo``."""
+
+
+class Enough(Exception):
+    """Raised within ``fit`` when the budget is spent."""
+
+
+def arm_settings(game: str, seed: int, arm: str) -> ConfigStore:
+    """Return the settings of an arm: those for ``grpo``, and what its claim changes."""
+    config = settings(game, seed, "grpo", PLAIN)
+    config.training.estimator_settings = {}
+    for name, value in ARMS[arm].items():
+        setattr(config.training, name, value)
+    config.environment.eval_interval = 0
+    return config
+
+
+def learn(game: str, seed: int, folder: Path, arm: str, tokens: int) -> dict[str, Any]:
+    """Train until ``tokens`` are sampled; return held-out success along the way."""
+    config = arm_settings(game, seed, arm)
+    wait_for(folder)
+    config.warm_start.player = "none"
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, 1_000_000
+    start, spent, curve = process_time(), 0.0, list[dict[str, float]]()
+
+    def play(trainer: PPOTrainer, first: int, count: int) -> Evaluation:
+        tasks = trainer.schedule.held_out_tasks(first + count)[first:]
+        version = trainer.publisher.version
+        return evaluate(trainer.sampler, tasks, version=version, held_out=True)
+
+    def note(trainer: PPOTrainer, row: dict[str, float]) -> None:
+        nonlocal spent
+        spent += row[SAMPLED_TOKENS]
+        while len(curve) < POINTS and spent >= tokens * (len(curve) + 1) / POINTS:
+            curve.append({"tokens": spent, "success": play(trainer, 0, EPISODES).success})
+        if len(curve) == POINTS:
+            raise Enough
+
+    with tempfile.TemporaryDirectory() as place:
+        config.checkpoint.output_dir = place
+        model, tokenizer = load_model(str(folder)), load_tokenizer(str(folder))
+        trainer = PPOTrainer(config, model=model, tokenizer=tokenizer)
+        trainer.callbacks.append(note)
+        try:
+            before = play(trainer, 0, EPISODES).success
+            trainer.fit()
+        except Enough:
+            last = play(trainer, EPISODES, FRESH)
+        finally:
+            trainer.cleanup()
+    won = [episode.num_turns for episode in last.episodes if episode.success]
+    return {
+        "game": game,
+        "seed": seed,
+        "arm": arm,
+        "before": before,
+        "curve": curve,
+        "mean": fmean(point["success"] for point in curve),
+        "final": last.success,
+        "turns_won": fmean(won) if won else None,
+        "iterations": trainer.iteration,
+        "cpu_s": round(process_time() - start, 1),
+    }
+
+
+def result(arguments: Sequence[str]) -> dict[str, Any]:
+    """Do what the command line says; return the row of it."""
+    what, game, seed, folder, *rest = arguments
+    torch.set_num_threads(1)
+    if what == "warm":
+        return warm(game, int(seed), Path(folder), PLAIN)
+    return learn(game, int(seed), Path(folder), rest[0], int(rest[1]))
