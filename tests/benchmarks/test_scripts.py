@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks.envs import leaderboard
-from benchmarks.learn import learning_run
+from benchmarks.learn import learning_run, referee, referee_run
 from benchmarks.lib import figures
 from benchmarks.lib.machine import IMAGES
 from llm_gym.evaluate.scores import published
@@ -124,3 +124,38 @@ def test_rows_of_a_later_evaluation_are_added_to_the_leaderboard(tmp_path):
     low, high = (published()[ECHO][player].success for player in ("random", "solver"))
     middle = {"half": {"note": "", "rows": {ECHO: score(ECHO, (low + high) / 2)}}}
     assert leaderboard.table(middle).splitlines()[-1].endswith("| 0.50 | 25% |")
+
+
+@pytest.mark.parametrize(
+    ("better", "verdict"),
+    [([0.6, 0.7, 0.65], "holds"), ([0.1, 0.2, 0.15], "reversed"), ([0.4, 0.6, 0.5], "not seen"),
+     ([0.9, 0.9], "not seen")],
+)  # fmt: skip
+def test_a_claim_holds_where_its_interval_leaves_out_zero(better, verdict):
+    rows = {f"Echo/{seed}/grpo": {"mean": 0.5, "turns_won": None} for seed in range(3)}
+    rows |= {f"Echo/{seed}/gigpo": {"mean": mean} for seed, mean in enumerate(better)}
+    found = {each["claim"]: each for each in referee.verdicts(rows)}
+    assert (found["gigpo"]["verdict"], found["gigpo"]["pairs"]) == (verdict, len(better))
+    assert found["vine"]["verdict"] == "not run"
+    assert verdict in referee.shown([found["gigpo"]])
+
+
+def test_a_claim_about_length_compares_the_turns_of_won_episodes():
+    rows = {f"Echo/{seed}/reinforce": {"turns_won": 9.0} for seed in range(4)}
+    rows |= {f"Echo/{seed}/discounted": {"turns_won": 7.0} for seed in range(3)}
+    rows["Echo/3/discounted"] = {"turns_won": None}  # nothing was won
+    (found,) = [each for each in referee.verdicts(rows) if each["claim"] == "shorter"]
+    assert (found["gain"], found["pairs"], found["verdict"]) == (2.0, 3, "holds")
+
+
+def test_arms_of_a_claim_are_known_and_starts_that_differ_most_are_kept():
+    arms = {arm for claim in referee.CLAIMS.values() for arm in (claim.better, claim.worse)}
+    assert len(referee.CLAIMS) == 10
+    assert arms == set(referee_run.ARMS)
+    stream = TokenStream(
+        reward_T=torch.tensor([1.0, 0.0, 1.0, 0.9, 0.5, 0.5]),
+        lengths_E=torch.ones(6, dtype=torch.int64),
+        group_E=torch.tensor([0, 0, 1, 1, 2, 2]),
+    )
+    kept = get_advantage("grpo_filtered")(stream, keep=0.4).advantages_T
+    assert (kept != 0).tolist() == [True, True, False, False, False, False]
