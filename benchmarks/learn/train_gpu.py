@@ -12,7 +12,8 @@ sequence read whole. ``ratio`` is how much faster sharing is.
 
     python -m benchmarks.learn.train_gpu update --model FOLDER
     python -m benchmarks.learn.train_gpu fits
-    python -m benchmarks.learn.train_gpu prefix --sizes tiny   # on a CPU, too
+    python -m benchmarks.learn.train_gpu prefix
+    python -m benchmarks.learn.train_gpu prefix --sizes tiny --episodes 128 --repeats 1  # on a CPU
 
 Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for another place).
 """
@@ -42,6 +43,7 @@ from llm_gym_agents.distributed.memory_plan import GIB, MemoryPlan, plan_memory
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.model import policy_value
 from llm_gym_agents.model.load import ModelShape
+from llm_gym_agents.model.shared_prefix import Prefixes
 from llm_gym_agents.rollouts.rollout_data import RolloutData
 
 RESULT = RESULTS / "train_gpu.json"
@@ -50,6 +52,7 @@ LENGTH = TURNS * (PROMPT + REPLY)
 SIZES = {
     # hidden, layers, heads, key-value heads, MLP, vocabulary, tied
     "tiny": (128, 2, 4, 2, 256, 500, True),
+    "small": (256, 4, 4, 2, 768, 1000, True),
     "135M": (576, 30, 9, 3, 1536, 49152, True),
     "0.5B": (896, 24, 14, 2, 4864, 151936, True),
     "1.5B": (1536, 28, 12, 2, 8960, 151936, True),
@@ -196,6 +199,7 @@ def alike(vocabulary: int, episodes: int, shared: int, group: int) -> RolloutDat
     rows = data.ids_S.view(episodes, 256)
     for first in range(0, episodes, group):
         rows[first : first + group, :shared] = rows[first, :shared]
+    data.group_E = torch.arange(episodes) // group
     return data
 
 
@@ -209,7 +213,10 @@ def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             data = alike(learner.lm.config.vocab_size, args.episodes, shared, group)
             update = functools.partial(learner.ppo.update, data)
             once = measured(update, args.repeats)
-            with mock.patch.object(policy_value, "share_prefixes", return_value=None):
+            with (
+                mock.patch.object(policy_value, "share_prefixes", return_value=None),
+                mock.patch.object(Prefixes, "pay", return_value=False),
+            ):
                 whole = measured(update, args.repeats)
             del learner, update
             free()

@@ -231,7 +231,7 @@ class PPO:
             self.trust.begin(signal)
         sums: dict[str, float] = defaultdict(float)
         steps, kl = 0, 0.0
-        for episodes in self._mini_batches(len(packer.ids_E)):
+        for episodes in self._mini_batches(packer.data.group_E):
             metrics = self._gradients(packer, batch, episodes, frozen=not moves)
             for name, value in metrics.items():
                 sums[name] += value
@@ -270,10 +270,17 @@ class PPO:
         tokens = max(1, int(packer.data.lengths_E[episodes].sum()))
         return float(self.ranks.all_sum(total)) / tokens
 
-    def _mini_batches(self, episodes: int) -> Iterator[list[int]]:
-        """Yield every episode ``ppo_epochs`` times, some at a time, in random order."""
+    def _mini_batches(self, group_E: Tensor) -> Iterator[list[int]]:
+        """Yield every episode ``ppo_epochs`` times, some at a time, in random order.
+
+        Where four groups go into a mini-batch each stays whole: its prompt is then read once.
+        """
+        names_G, of_E = group_E.unique(return_inverse=True)
+        if not 1 < len(of_E) / len(names_G) <= self.config.mini_batch_size / 4:
+            names_G = of_E = torch.arange(len(of_E))
         for _ in range(self.config.ppo_epochs):
-            order = self.ranks.broadcast(torch.randperm(episodes))
+            place_G = self.ranks.broadcast(torch.randperm(len(names_G))).argsort()
+            order = place_G[of_E].argsort(stable=True)
             for some in order.split(self.config.mini_batch_size):
                 yield some.tolist()
 

@@ -102,17 +102,20 @@ class BatchScorer:
         Every call of the model is a collective of all processes. A process with fewer packs than
         others reads the shortest episode again, without counting it.
         """
-        budget, whole = self.budget, self.whole
         costs = packer.ids_E[list(episodes)].tolist()
         own = [episodes[at] for at in self.ranks.assign(costs)]
-        packs = packer.within(own, budget, whole=whole)
+        packs = self._cut(packer, own)
         # Asked before any pack is read: a process without packs would ask while others read.
         fillers = self.ranks.all_max(len(packs)) - len(packs)
         for pack in packs:
             yield pack.to(self.model.device), True
         for _ in range(fillers):
             shortest = episodes[costs.index(min(costs))]
-            yield packer.within([shortest], budget, whole=whole)[0].to(self.model.device), False
+            yield self._cut(packer, [shortest])[0].to(self.model.device), False
+
+    def _cut(self, packer: Packer, episodes: Sequence[int]) -> list[Pack]:
+        shares = not self.model.graph_caches
+        return packer.within(episodes, self.budget, whole=self.whole, shares=shares)
 
 
 def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:

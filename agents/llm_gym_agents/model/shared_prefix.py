@@ -5,11 +5,14 @@ with one prompt. Here each such prefix stays in one sequence only. Embeddings, p
 then see it once; in attention its keys serve every sequence that begins with it. Log-probs and
 gradients are those of the whole sequences, up to rounding.
 
-Shapes: S ids of all sequences, U ids that are read, Q sequences, L the longest.
+Shapes: S ids of all sequences, U ids that are read, Q sequences, L the longest, R rows of
+attention.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +23,8 @@ from llm_gym_agents.model.packed_attention import Packing, SharedKeys
 
 WORTH = 0.75
 """Share of the ids above which reading all of them is as good."""
+KEY = 1 / 16
+"""Memory of an id that is only a key, by that of one that is read, at most."""
 
 
 class SharedPrefix(NamedTuple):
@@ -31,42 +36,107 @@ class SharedPrefix(NamedTuple):
     """Index into ``ids_U`` of each id of all sequences."""
 
 
+class Prefixes:
+    """Which prefixes the sequences of a batch have in common."""
+
+    def __init__(self, ids_S: Tensor, lengths_Q: Tensor) -> None:
+        self.lengths = lengths_Q.cpu().numpy()
+        # Bytes of this type have the order of the numbers.
+        self.rows = np.split(ids_S.cpu().numpy().astype(">u4"), self.lengths.cumsum()[:-1])
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The sequences in the order in which that before has most in common with each."""
+        keys = [row.tobytes() for row in self.rows]
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__))
+
+    @cached_property
+    def rank(self) -> np.ndarray:
+        """The place of each sequence in that order."""
+        return self.order.argsort()
+
+    @cached_property
+    def common(self) -> np.ndarray:
+        """Ids that each shares with the one before, in that order."""
+        found = np.zeros(len(self.order), dtype=np.int64)
+        for at, (before, after) in enumerate(pairwise(self.order), 1):
+            most = min(self.lengths[before], self.lengths[after])
+            differs = self.rows[before][:most] != self.rows[after][:most]
+            found[at] = differs.argmax() if differs.any() else most
+        return found
+
+    def unshared(self, some: np.ndarray) -> int:
+        """Return how many ids are left of these sequences where each prefix is read once."""
+        ranks, total = np.sort(self.rank[some]), int(self.lengths[some].sum())
+        if len(ranks) < 2:
+            return total
+        # Two have in common what all between them have.
+        return total - int(np.minimum.reduceat(self.common[: ranks[-1] + 1], ranks[:-1] + 1).sum())
+
+    def pay(self, some: np.ndarray) -> bool:
+        """Whether to read each prefix of these sequences once."""
+        return self.unshared(some) <= WORTH * float(self.lengths[some].sum())
+
+    def cost(self, some: np.ndarray) -> float:
+        """Return the memory of reading these together, in ids; more of them never cost less."""
+        own, all_ids = self.unshared(some), int(self.lengths[some].sum())
+        return max(own + KEY * all_ids, min(all_ids, own / WORTH))
+
+
 def share_prefixes(
     ids_S: Tensor, lengths_Q: Tensor, device: torch.device, worth: float = WORTH
 ) -> SharedPrefix | None:
     """Return the batch with every prefix read once; None if more than ``worth`` of it is left."""
-    lengths, rows = lengths_Q.cpu().numpy(), len(lengths_Q)
+    rows = len(lengths_Q)
     if rows < 2:
         return None
-    at_L = np.arange(lengths.max())
-    there_QL = at_L < lengths[:, None]
-    ids_QL = np.full(there_QL.shape, -1, dtype=np.int64)
-    ids_QL[there_QL] = ids_S.cpu().numpy()
-    # In this order the sequence before has the longest prefix in common with each.
-    keys = [row.tobytes() for row in ids_QL.astype(">u4")]
-    order = np.array(sorted(range(rows), key=keys.__getitem__))
-    ids_QL, there_QL, lengths = ids_QL[order], there_QL[order], lengths[order]
-    same_QL = (ids_QL[1:] == ids_QL[:-1]) & there_QL[1:]
-    common_Q = np.r_[0, np.logical_and.accumulate(same_QL, axis=1).sum(axis=1)]
+    found = Prefixes(ids_S, lengths_Q)
+    order, common_Q, lengths = found.order, found.common, found.lengths[found.order]
     own_Q = lengths - common_Q
     if own_Q.sum() > worth * lengths.sum():
         return None
     # An id belongs to the last sequence, up to this one, that does not share it.
+    at_L = np.arange(lengths.max())
     is_own_QL = at_L >= common_Q[:, None]
     owner_QL = np.maximum.accumulate(np.where(is_own_QL, np.arange(rows)[:, None], 0), axis=0)
     place_QL = (own_Q.cumsum() - own_Q - common_Q)[owner_QL] + at_L
-    read_QL = is_own_QL & there_QL
-
-    def there(numbers: np.ndarray) -> Tensor:
-        return torch.from_numpy(numbers).to(device, non_blocking=True)
-
-    shared = SharedKeys(
-        index_K=there(place_QL[there_QL]),
-        padded_QL=there(np.where(there_QL, place_QL, 0).ravel()),
-        starts=there(np.r_[0, lengths.cumsum()].astype(np.int32)),
-        longest=len(at_L),
-        position_S=there(np.broadcast_to(at_L, read_QL.shape)[read_QL]),
-    )
-    packing = Packing.of(torch.from_numpy(own_Q), device).sharing(shared)
+    ids_U = np.concatenate([found.rows[at][n:] for at, n in zip(order, common_Q, strict=True)])
+    packing = _attention(place_QL, common_Q, lengths, device)
     back = order.argsort()
-    return SharedPrefix(there(ids_QL[read_QL]), packing, there(place_QL[back][there_QL[back]]))
+    there_QL = at_L < lengths[back][:, None]
+    return SharedPrefix(_to(device, ids_U), packing, _to(device, place_QL[back][there_QL]))
+
+
+def _attention(
+    place_QL: np.ndarray, common_Q: np.ndarray, lengths_Q: np.ndarray, device: torch.device
+) -> Packing:
+    """Return which ids are queries, in rows, and which are the keys of each row.
+
+    Without a kernel for rows of any length they are padded to the longest, so there a sequence
+    that owns much more than others, such as the prefix of all, is cut into several rows.
+    """
+    own_Q = lengths_Q - common_Q
+    width = own_Q.max()
+    if device.type == "cpu":
+        width = max(int(np.median(own_Q[own_Q > 0])), int(own_Q.mean()) // 2, 1)
+    parts_Q = -(-own_Q // width)
+    of_R = np.repeat(np.arange(len(own_Q)), parts_Q)
+    part_R = np.arange(len(of_R)) - np.repeat(parts_Q.cumsum() - parts_Q, parts_Q)
+    first_R = common_Q[of_R] + part_R * width
+    end_R = np.minimum(first_R + width, lengths_Q[of_R])
+    at_L = np.arange(place_QL.shape[1])
+    seen_RL, place_RL = at_L < end_R[:, None], place_QL[of_R]
+    read_RL = seen_RL & (at_L >= first_R[:, None])
+    shared = SharedKeys(
+        index_K=_to(device, place_RL[seen_RL]),
+        padded_QL=_to(device, np.where(seen_RL, place_RL, 0).ravel()),
+        starts=_to(device, np.r_[0, end_R.cumsum()].astype(np.int32)),
+        longest=len(at_L),
+        position_S=_to(device, np.broadcast_to(at_L, read_RL.shape)[read_RL]),
+    )
+    return Packing.of(torch.from_numpy(end_R - first_R), device).sharing(shared)
+
+
+def _to(device: torch.device, numbers: np.ndarray) -> Tensor:
+    wide = numbers if numbers.dtype == np.int32 else numbers.astype(np.int64)
+    return torch.from_numpy(wide).to(device, non_blocking=True)

@@ -6,9 +6,13 @@ in a pack.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from tensordict import TensorClass, TensorDict
@@ -16,6 +20,7 @@ from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.tensor_ops import segment_starts, segment_sum, spread
+from llm_gym_agents.model.shared_prefix import Prefixes
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 
 
@@ -50,6 +55,13 @@ class _Piece(NamedTuple):
     """Sequence of the whole batch."""
     sequences: int
 
+    @property
+    def indices(self) -> np.ndarray:
+        return np.arange(self.first, self.first + self.sequences)
+
+
+Cost = Callable[[int, int], float]
+
 
 class Packer:
     """Packs episodes of a batch."""
@@ -67,47 +79,70 @@ class Packer:
         )
         self._first_sequence_E = segment_starts(data.sequences_E)
 
-    def within(self, episodes: Sequence[int], budget: int, *, whole: bool = False) -> list[Pack]:
+    def within(
+        self, episodes: Sequence[int], budget: int, *, whole: bool = False, shares: bool = False
+    ) -> list[Pack]:
         """Return packs of at most ``budget`` ids, of about the same size.
 
         A longer episode is split between its sequences. A longer sequence, or with ``whole`` a
         longer episode, is a pack of its own: what was played is never lost to a budget.
+
+        If the model ``shares`` prefixes, only ids that it reads count, and sequences that begin
+        alike go together.
         """
         if budget < 1:
             raise ConfigError(f"a token budget must be at least 1, got {budget}")
-        pieces = [piece for each in episodes for piece in self._pieces(each, budget, whole)]
-        costs = [self._cost(piece) for piece in pieces]
-        packs = _dealt(costs, budget)
+        everything = [self._whole(each) for each in episodes]
+        if shares and everything:
+            shares = self._prefixes.pay(np.concatenate([each.indices for each in everything]))
+        pieces = [part for each in everything for part in self._parts(each, budget, whole, shares)]
+        if shares:
+            pieces.sort(key=lambda piece: int(self._prefixes.rank[piece.first]))
+        cost = self._costs(pieces, shares)
+        packs = _dealt(len(pieces), cost, budget)
         # As many packs, but of equal size: the smallest budget that gives no more of them.
-        low, high = max(costs, default=1), budget
+        low, high = 1, budget
+        if pieces:
+            low = max(math.ceil(cost(at, at + 1)) for at in range(len(pieces)))
         while low < high:
             middle = (low + high) // 2
-            if len(_dealt(costs, middle)) > len(packs):
+            if len(_dealt(len(pieces), cost, middle)) > len(packs):
                 low = middle + 1
             else:
                 high = middle
-        return [self._take([pieces[at] for at in pack]) for pack in _dealt(costs, high)]
+        return [self._take(pieces[a:b]) for a, b in _dealt(len(pieces), cost, high)]
+
+    @cached_property
+    def _prefixes(self) -> Prefixes:
+        return Prefixes(self.data.ids_S, self.data.sequence_lengths_Q)
 
     def _whole(self, episode: int) -> _Piece:
         first, count = self._first_sequence_E[episode], self.data.sequences_E[episode]
         return _Piece(episode, int(first), int(count))
 
-    def _cost(self, piece: _Piece) -> int:
-        first, last = piece.first, piece.first + piece.sequences
-        return int(self._ids_before[last] - self._ids_before[first])
+    def _costs(self, pieces: Sequence[_Piece], shares: bool) -> Cost:
+        """Return what gives the cost of the pieces from one to before another."""
+        if not pieces:
+            return lambda first, last: 0
+        if not shares:
+            ends = torch.tensor([[piece.first, piece.first + piece.sequences] for piece in pieces])
+            before = F.pad(self._ids_before[ends].diff().cumsum(0).squeeze(1), (1, 0)).tolist()
+            return lambda first, last: before[last] - before[first]
+        sequences = np.concatenate([piece.indices for piece in pieces])
+        begin = np.cumsum([0, *(piece.sequences for piece in pieces)])
+        prefixes = self._prefixes
+        return lambda first, last: prefixes.cost(sequences[begin[first] : begin[last]])
 
-    def _pieces(self, episode: int, budget: int, whole: bool) -> list[_Piece]:
-        piece = self._whole(episode)
-        if whole or self._cost(piece) <= budget:
+    def _parts(self, piece: _Piece, budget: int, whole: bool, shares: bool) -> list[_Piece]:
+        if whole or self._costs([piece], shares)(0, 1) <= budget:
             return [piece]
-        alone = [_Piece(episode, piece.first + at, 1) for at in range(piece.sequences)]
-        costs = [self._cost(each) for each in alone]
-        dealt, before = _dealt(costs, budget), self._tokens_before
-        last = piece.first + dealt[-1][0]
-        if len(dealt) > 1 and before[last] == before[piece.first + piece.sequences]:
-            prompt = dealt.pop()  # to bootstrap from: it has no token to learn
-            dealt[-1] += prompt
-        return [_Piece(episode, piece.first + run[0], len(run)) for run in dealt]
+        alone = [_Piece(piece.episode, at, 1) for at in piece.indices.tolist()]
+        dealt = _dealt(len(alone), self._costs(alone, shares), budget)
+        before, (last, end) = self._tokens_before, dealt[-1]
+        if len(dealt) > 1 and before[piece.first + last] == before[piece.first + end]:
+            dealt.pop()  # a prompt to bootstrap from: it has no token to learn
+            dealt[-1] = dealt[-1][0], end
+        return [_Piece(piece.episode, piece.first + a, b - a) for a, b in dealt]
 
     def _take(self, pieces: Sequence[_Piece]) -> Pack:
         data = self.data
@@ -133,20 +168,18 @@ class Packer:
         )
 
 
-def _dealt(costs: Sequence[int], budget: int) -> list[list[int]]:
-    """Return runs of items whose costs are at most ``budget`` together.
+def _dealt(count: int, cost: Cost, budget: int) -> list[tuple[int, int]]:
+    """Return runs of ``count`` items, first and end of each, that cost at most ``budget`` together.
 
-    >>> _dealt([3, 3, 3, 1], 6)
-    [[0, 1], [2, 3]]
+    >>> _dealt(4, lambda first, last: sum([3, 3, 3, 1][first:last]), 6)
+    [(0, 2), (2, 4)]
     """
-    runs: list[list[int]] = []
-    room = 0
-    for at, cost in enumerate(costs):
-        if not runs or cost > room:
-            runs.append([])
-            room = budget
-        runs[-1].append(at)
-        room -= cost
+    runs, first = [], 0
+    while first < count:
+        more = range(first + 2, count + 1)
+        end = first + 1 + bisect_right(more, budget, key=partial(cost, first))
+        runs.append((first, end))
+        first = end
     return runs
 
 

@@ -93,6 +93,19 @@ def test_packs_are_about_the_same_size():
     assert max(sizes) < budget - min(costs)
 
 
+def test_groups_stay_whole_where_a_mini_batch_has_room_for_four():
+    group_E = torch.tensor([3, 1, 2, 0, 7, 5, 4, 6] * 2)
+    for size, whole in ((8, True), (6, False)):
+        settings = training(mini_batch_size=size, ppo_epochs=3)
+        found = list(PPO(PolicyValueModel(tiny_model()), settings)._mini_batches(group_E))
+        steps = len(found) // 3
+        for epoch in range(3):
+            own = found[epoch * steps :][:steps]
+            assert sorted(at for some in own for at in some) == list(range(16))
+        torn = [some for some in found if len(set(group_E[some].tolist())) > len(some) // 2]
+        assert bool(torn) != whole
+
+
 def test_an_episode_that_is_too_long_is_read_in_pieces_with_the_same_gradient():
     lm = tiny_model()
     whole = gradients(make(copy.deepcopy(lm), loss_agg="seq-mean-token-mean"), data(history=False))

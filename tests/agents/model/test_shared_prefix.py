@@ -8,7 +8,7 @@ import torch
 from llm_gym_agents.model import policy_value as model_module
 from llm_gym_agents.model.lean_layers import recompute_contexts
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.model.shared_prefix import share_prefixes
+from llm_gym_agents.model.shared_prefix import Prefixes, share_prefixes
 from tests.agents.tiny import tiny_model
 from tests.agents.work import TensorWork
 
@@ -40,10 +40,25 @@ def test_each_prefix_is_read_once_and_every_id_has_its_place():
     found = share_prefixes(ids, lengths, CPU)
     assert whole(found) == ids.tolist()
     assert len(found.ids_U) == 20 + 2 + 2 + 1 + 1 + 4  # rules, 30 31, 33 34, 32, 40, the other
-    ends = found.packing.shared.starts.tolist()
-    keys = found.ids_U[found.packing.shared.index_K].tolist()
-    read = [keys[a:b] for a, b in itertools.pairwise(ends)]
-    assert sorted(read) == sorted(map(list, TREE))
+    longest = {tuple(TREE[0]), tuple(TREE[1]), tuple(TREE[2]), tuple(TREE[4])}
+    assert whole_rows(found.packing, found.ids_U) == longest, "all but a copy and a prefix"
+
+
+def whole_rows(packing, ids_U):
+    """What the last query of each sequence sees, as both ways of attention are told."""
+    shared, rows = packing.shared, packing.rows
+    own = packing.starts.diff().tolist()
+    keys = [
+        ids_U[shared.index_K[a:b]].tolist() for a, b in itertools.pairwise(shared.starts.tolist())
+    ]
+    padded = ids_U[shared.padded_QL].view(rows, -1).tolist()
+    position = iter(shared.position_S.tolist())
+    for row, number, table in zip(keys, own, padded, strict=True):
+        assert number > 0
+        assert [next(position) for _ in range(number)] == [*range(len(row))][-number:]
+        assert table[: len(row)] == row
+    ends = [tuple(row) for row in keys]
+    return {row for row in ends if not any(row == each[: len(row)] for each in ends if each != row)}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -60,8 +75,36 @@ def test_random_trees_keep_every_sequence(seed):
     ids, lengths = packed(rows)
     found = share_prefixes(ids, lengths, CPU, worth=1.0)
     assert whole(found) == ids.tolist()
+    whole_rows(found.packing, found.ids_U)
     tree = {tuple(row[: at + 1]) for row in rows for at in range(len(row))}
     assert len(found.ids_U) == len(tree), "as many ids as a tree of all prefixes has nodes"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_some_of_the_sequences_cost_grows_with_them(seed):
+    random = torch.Generator().manual_seed(seed)
+    rows = [
+        torch.randint(2, (int(n),), generator=random).tolist()
+        for n in torch.randint(1, 9, (12,), generator=random)
+    ]
+    prefixes, before = Prefixes(*packed(rows)), 0.0
+    order = torch.randperm(12, generator=random).numpy()
+    for count in range(1, 13):
+        some = [rows[at] for at in order[:count]]
+        tree = {tuple(row[: at + 1]) for row in some for at in range(len(row))}
+        assert prefixes.unshared(order[:count]) == len(tree)
+        read = share_prefixes(*packed(some), CPU)
+        cost = prefixes.cost(order[:count])
+        assert cost >= (sum(map(len, some)) if read is None else len(tree))
+        assert cost >= before, "a run of sequences can be cut by halving"
+        before = cost
+
+
+def test_a_prefix_of_all_is_cut_into_rows_as_long_as_the_others():
+    rows = [[*range(20), 20 + at, 7, 8, 9] for at in range(16)]
+    packing = share_prefixes(*packed(rows), CPU).packing
+    assert packing.longest == 4
+    assert packing.rows == 15 + 6  # 24 ids of the first in rows of four
 
 
 def test_nothing_is_shared_where_it_would_not_pay():

@@ -111,7 +111,7 @@ def updated_by_the_trainer(lm, data):
     ppo = PPO(model, config)
     ppo.objective.policy_settings["dual_clip"] = None  # the loop has none
     # In the order of the loop.
-    ppo._mini_batches = lambda episodes: [list(range(episodes))] * rl_loop.PASSES
+    ppo._mini_batches = lambda group_E: [list(range(len(group_E)))] * rl_loop.PASSES
     seen = []
     ppo.objective.register_forward_pre_hook(
         lambda module, args: seen.append(args[0]["advantage"].flatten())

@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_gym.episodes import Trajectory
+from llm_gym_agents.model.shared_prefix import share_prefixes
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData, assemble
 from llm_gym_agents.rollouts.turns import Rollout, Turn
 from tests.agents.rollouts.made_rollouts import rollouts
+
+CPU = torch.device("cpu")
 
 
 def assert_same(one, other):
@@ -40,6 +43,27 @@ def test_what_a_sampler_sends_and_a_learner_gets_can_be_pickled(rollout):
     assert_same(pickle.loads(pickle.dumps(assemble(again))), assemble(rollout))
 
 
+@pytest.mark.parametrize("context", ["rules before each turn", "groups"])
+def test_what_is_shared_does_not_fill_a_pack(context):
+    prompts = {"rules before each turn": (range(40), 1, 8), "groups": (range(40), 8, 1)}
+    prompt, episodes, turns = prompts[context]
+    played = [
+        [Turn(0, at, [*prompt, 50 + at], [60 + own], [-1.0], "stop", 0) for at in range(turns)]
+        for own in range(episodes)
+    ]
+    data = assemble(
+        Rollout(
+            [Trajectory(episode_id=at, actions=["a"] * turns, rewards=[0.0] * turns)
+             for at in range(episodes)],
+            played, [None] * episodes, [], [],
+        )
+    )  # fmt: skip
+    assert len(data.ids_S) == 8 * 42
+    packer, everything = Packer(data), list(range(episodes))
+    assert len(packer.within(everything, 100)) == 4
+    assert len(packer.within(everything, 100, shares=True)) == 1
+
+
 @pytest.mark.parametrize("cut", [(), (0,), (1,), (0, 1)])
 def test_an_episode_is_cut_if_any_of_its_replies_is(cut):
     turns = [Turn(0, at, [1], [2], [-1.0], "length" if at in cut else "stop", 0) for at in range(2)]
@@ -49,9 +73,11 @@ def test_an_episode_is_cut_if_any_of_its_replies_is(cut):
 
 
 @settings(max_examples=60, deadline=None)
-@given(rollouts(), st.integers(0, 12), st.booleans(), st.randoms(use_true_random=False))
+@given(
+    rollouts(), st.integers(0, 12), st.booleans(), st.booleans(), st.randoms(use_true_random=False)
+)
 def test_packs_hold_every_token_and_every_place_to_bootstrap_from_once(
-    rollout, room, whole, random
+    rollout, room, whole, shares, random
 ):
     data = assemble(rollout)
     packer = Packer(data)
@@ -59,13 +85,15 @@ def test_packs_hold_every_token_and_every_place_to_bootstrap_from_once(
     budget = int(longest.max()) + room
     order = list(range(len(data.lengths_E)))
     random.shuffle(order)
-    packs = packer.within(order, budget, whole=whole)
+    packs = packer.within(order, budget, whole=whole, shares=shares)
     seen_T = torch.cat([pack.index_T for pack in packs])
     assert sorted(seen_T.tolist()) == list(range(data.tokens))
     closed = []
     for pack in packs:
         # A prompt to bootstrap from joins the pack before it, and may exceed the budget.
-        assert len(pack.ids_S) == int(pack.sequence_lengths_Q.sum()) <= budget + int(longest.max())
+        assert len(pack.ids_S) == int(pack.sequence_lengths_Q.sum())
+        read = share_prefixes(pack.ids_S, pack.sequence_lengths_Q, CPU) if shares else None
+        assert len(read.ids_U if read else pack.ids_S) <= budget + int(longest.max())
         assert pack.lengths_M.sum() == len(pack.index_T) == len(pack.token_T)
         assert torch.equal(pack.token_T, data.token_T[pack.index_T])
         assert torch.equal(pack.ids_S[pack.position_T + 1], pack.token_T)
