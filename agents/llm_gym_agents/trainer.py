@@ -35,6 +35,7 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import EarlyStop, Schedule
 from llm_gym_agents.learn.warm_start import MEASURED, WarmStart, warm_start_success
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
+from llm_gym_agents.rollouts.mix import follow_success
 from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoints import TrainerState, number, restore_lm
@@ -104,6 +105,7 @@ class PPOTrainer:
             self.sampler.has_splits,
             self._solver_imitated_at,
             lambda: self.last_rate,
+            lambda: self.mix_success,
         )
         play_ahead(self.sampler, self.schedule.tasks_ahead)
         self._reset_progress()
@@ -127,6 +129,8 @@ class PPOTrainer:
         """Seconds of training so far, summed over every resume."""
         self.last_rate = 1.0
         """Factor on the learning rates in the last iteration."""
+        self.mix_success: dict[str, float] = {}
+        """Running mean of the training success of each environment of a mix."""
         self.early_stop = EarlyStop(self.config)
         """Held-out success of the current weights, and whether it is enough."""
         self.warm_start: dict[str, float] | None = None
@@ -216,6 +220,7 @@ class PPOTrainer:
         warnings = self.diagnostics.update(row)
         row |= self.diagnostics.metrics
         self.iteration += 1
+        self.mix_success = follow_success(self.mix_success, row)
         log.log(self.iteration, row)
         self.metrics_history.append(self._named(log.rows[-1]))
         for callback in self.callbacks:
@@ -363,6 +368,7 @@ class PPOTrainer:
         state = self._load_learner(path)
         run = state.parts["run"].values
         self.elapsed_s, self.last_rate = run["elapsed_s"], run["last_rate"]
+        self.mix_success = run["mix_success"]
         self.warm_start = run["warm_start"]
         self.early_stop.load_state(run["early_stop"])
         self.iteration, self.ended_with_best = state.iteration, False
@@ -383,6 +389,7 @@ class PPOTrainer:
         run = {
             "elapsed_s": self.elapsed_s,
             "last_rate": self.last_rate,
+            "mix_success": self.mix_success,
             "unsaved_args": self.unsaved_args,
             "warm_start": self.warm_start,
             "early_stop": self.early_stop.state(),

@@ -322,6 +322,9 @@ class EnvConfig(Section):
     """Registered id, such as llm_gym/TextGameEasy-v0."""
     mix: Mix = {}
     """Several environments in place of env_id, each with its weight: the share of its episodes."""
+    mix_by: Literal["weight", "signal"] = "weight"
+    """signal plays an environment of the mix less the further its success is from a half, down to a
+    tenth of its weight: a curriculum over levels."""
     env_kwargs: JSONDict = {}
     """Settings of the environment; with mix those of all, and under an id those of that one."""
     max_steps: PositiveInt = 10

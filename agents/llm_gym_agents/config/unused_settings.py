@@ -86,6 +86,8 @@ def _switches(config: ConfigStore) -> Iterator[_Unused]:
         yield _Unused(("inference.bootstrap_at_turn_limit",), "inference.max_turns=None")
     if environment.env_ids:
         yield _Unused(("environment.max_steps",), "an environment that has rules of its own")
+    if not environment.mix:
+        yield _Unused(("environment.mix_by",), "environment.mix={}")
     if not environment.eval_interval:
         every = ("eval_episodes", "eval_split", "stop_at_success")
         evaluation = tuple(f"environment.{name}" for name in every)

@@ -6,13 +6,14 @@ All of it depends on the iteration and a few numbers only, so a resumed run goes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.rollouts.mix import by_signal
 from llm_gym_agents.rollouts.tasks import (
     EpisodeSelection,
     EpisodeTask,
@@ -55,12 +56,14 @@ class Schedule:
         has_splits: Whether the environments have training and held-out instances.
         solver_at: Iteration before which a solver was imitated; None if none was.
         last_rate: Factor on the rates in the iteration before.
+        success: Of each environment of a mix, as far as it is known.
     """
 
     config: ConfigStore
     has_splits: bool
     solver_at: Callable[[], int | None] = lambda: None
     last_rate: Callable[[], float] = lambda: 1.0
+    success: Callable[[], Mapping[str, float]] = dict
 
     @property
     def iterations(self) -> int:
@@ -75,14 +78,17 @@ class Schedule:
         return settings.max_turns
 
     def tasks(self, iteration: int) -> list[EpisodeTask]:
-        settings = self.config.training
+        settings, environment = self.config.training, self.config.environment
+        mix = environment.mix
+        if environment.mix_by == "signal":
+            mix = by_signal(mix, self.success())
         return training_tasks(
             settings.seed,
             iteration,
             batch_size=settings.batch_size,
             group_size=settings.group_size,
-            options=self._options(self.config.environment.train_split),
-            mix=self.config.environment.mix,
+            options=self._options(environment.train_split),
+            mix=mix,
         )
 
     def tasks_ahead(self, iteration: int) -> list[EpisodeTask]:

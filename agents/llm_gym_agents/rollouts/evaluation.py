@@ -146,7 +146,7 @@ def episode_metrics(rollout: Rollout) -> dict[str, float]:
     }
     if usable:
         row["episode/invalid"] = usable.count(False) / len(usable)
-    return row | dict(terms) | env_metrics(episodes, "env")
+    return row | dict(terms) | env_metrics(episodes, "env", rollout.env_id)
 
 
 def evaluation_metrics(result: Evaluation) -> dict[str, float]:
@@ -155,5 +155,5 @@ def evaluation_metrics(result: Evaluation) -> dict[str, float]:
         metrics.EVAL_RETURN: result.mean_return,
         "eval/turns": result.mean_turns,
         "eval/invalid": result.invalid,
-        **env_metrics(result.episodes, "eval"),
+        **env_metrics(result.episodes, "eval", result.env_id),
     }

@@ -27,6 +27,12 @@ ENV = "env"
 """The option of ``reset`` that names the environment."""
 
 
+LEAST_SHARE = 0.1
+"""Of its weight, for an environment that is always won or never."""
+NEW = 0.3
+"""Weight of a batch in the running mean of success."""
+
+
 class MixedEnv(gym.Env[str, str]):
     """Several text environments as one; each is built when it is first played.
 
@@ -97,6 +103,32 @@ def draw_envs(mix: Mapping[str, float], run: int, iteration: int, groups: int) -
     return [ids[at] for at in rng.permutation(drawn)]
 
 
+def by_signal(mix: Mapping[str, float], success: Mapping[str, float]) -> dict[str, float]:
+    """Return weights that follow success: an outcome that is certain teaches nothing.
+
+    ``p (1 - p)`` is the variance of winning; an environment that was not played yet has the most.
+
+    >>> by_signal({"easy": 1.0, "hard": 1.0, "new": 2.0}, {"easy": 0.9, "hard": 0.0})
+    {'easy': 0.36, 'hard': 0.1, 'new': 2.0}
+    """
+    chance = {env_id: success.get(env_id, 0.5) for env_id in mix}
+    return {
+        env_id: round(weight * max(LEAST_SHARE, 4 * chance[env_id] * (1 - chance[env_id])), 6)
+        for env_id, weight in mix.items()
+    }
+
+
+def follow_success(success: Mapping[str, float], row: Mapping[str, float]) -> dict[str, float]:
+    """Return a running mean of the success of each environment, with the metrics of a batch."""
+    new = {
+        name.removeprefix("env/").removesuffix("/success"): value
+        for name, value in row.items()
+        if name.startswith("env/") and name.endswith("/success")
+    }
+    moved = {each: NEW * now + (1 - NEW) * success.get(each, now) for each, now in new.items()}
+    return {**success, **moved}
+
+
 def in_env(options: Mapping[str, Any] | None, env_id: str) -> dict[str, Any]:
     """Return the options of ``reset`` for an episode of ``env_id``."""
     return {**(options or {}), ENV: env_id}
@@ -115,12 +147,17 @@ def by_env(episodes: Iterable[Trajectory]) -> dict[str, list[Trajectory]]:
     return dict(sorted(found.items()))
 
 
-def env_metrics(episodes: Iterable[Trajectory], group: str) -> dict[str, float]:
-    """Return success, return and share of usable replies of each environment of a mix."""
+def env_metrics(
+    episodes: Iterable[Trajectory], group: str, played: str | None = None
+) -> dict[str, float]:
+    """Return success, return, usable replies and share of each environment of a mix.
+
+    Nothing where only ``played`` is played.
+    """
     found = by_env(episodes)
-    results = {each: Evaluation(each, own, 0, 0.0) for each, own in found.items()}
-    if len(results) < 2:
+    if len(found) < 2 and (played is None or played in found):
         return {}
+    results = {each: Evaluation(each, own, 0, 0.0) for each, own in found.items()}
     return {
         f"{group}/{env_id}/{name}": number
         for env_id, result in results.items()
@@ -128,5 +165,6 @@ def env_metrics(episodes: Iterable[Trajectory], group: str) -> dict[str, float]:
             ("success", result.success),
             ("return", result.mean_return),
             ("usable", 1.0 - result.invalid),
+            ("share", len(result.episodes) / sum(map(len, found.values()))),
         )
     }

@@ -13,6 +13,7 @@ from tests.agents.config import test_model_settings as model
 from tests.agents.config import test_run_settings as run
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import GAME, WARM, Outcome, differs, play, settings
+from tests.agents.rollouts import test_mix as mix
 
 
 class Effect(NamedTuple):
@@ -165,6 +166,7 @@ ELSEWHERE = {
         "checkpoint.resume",
     ],
     run.test_a_project_without_wandb_is_an_error: ["checkpoint.tracker"],
+    mix.test_a_run_by_signal_plays_less_of_what_is_always_lost: ["environment.mix_by"],
     run.test_a_base_environment_reads_its_limit_in_the_config: ["environment.max_steps"],
     run.test_workers_play_in_processes_that_may_be_given_up: [
         "environment.workers",

@@ -20,7 +20,14 @@ from llm_gym_agents.distributed.build import build_one_env
 from llm_gym_agents.learn.schedule import Schedule
 from llm_gym_agents.learn.stabilizers import estimate_by_env
 from llm_gym_agents.learn.warm_start import Decision, WarmStart
-from llm_gym_agents.rollouts.mix import ENV, MixedEnv, draw_envs, env_metrics
+from llm_gym_agents.rollouts.mix import (
+    ENV,
+    MixedEnv,
+    by_signal,
+    draw_envs,
+    env_metrics,
+    follow_success,
+)
 from llm_gym_agents.rollouts.tasks import training_tasks
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import byte_tokenizer
@@ -73,6 +80,38 @@ def test_as_many_held_out_episodes_of_each_environment(asked):
     fresh = schedule.held_out_tasks(schedule.reported)
     assert Counter(task.options[ENV] for task in fresh) == {ECHO: 3, NUMBER: 3}
     assert not {task.seed for task in found} & {task.seed for task in fresh}
+
+
+def test_success_is_followed():
+    rows = [{"env/x/a/success": 1.0, "env/x/a/return": 9.0}, {"env/x/a/success": 0.0}, {"kl": 1.0}]
+    success = {}
+    for row in rows:
+        success = follow_success(success, row)
+    assert success == {"x/a": pytest.approx(0.7)}  # the first batch whole, three tenths of the next
+
+
+def test_a_curriculum_keeps_success_in_the_middle():
+    """Levels as a skill wins them; the learner gets better, and the levels played get harder."""
+    levels = {"easy": 1.0, "plain": 1.0, "hard": 1.0}
+    for skill, favourite in ((0.0, "easy"), (0.5, "plain"), (1.0, "hard")):
+        reach = {each: 0.5 + skill - at / 2 for at, each in enumerate(levels)}
+        chance = {each: min(0.95, max(0.05, share)) for each, share in reach.items()}
+        shares = by_signal(levels, chance)
+        assert max(shares, key=shares.get) == favourite
+        drawn = draw_envs(shares, 0, 0, 100)
+        assert 0.3 < sum(chance[each] for each in drawn) / 100 < 0.7
+        assert set(drawn) == set(levels), "each is still measured"
+
+
+def test_a_run_by_signal_plays_less_of_what_is_always_lost():
+    config = ConfigStore()
+    config.environment.mix, config.training.batch_size = {ECHO: 1.0, NUMBER: 1.0}, 22
+    played = {}
+    for how in ("weight", "signal"):
+        config.environment.mix_by = how
+        schedule = Schedule(config, has_splits=False, success=lambda: {ECHO: 0.0, NUMBER: 0.5})
+        played[how] = Counter(task.options[ENV] for task in schedule.tasks(3))
+    assert played == {"weight": {ECHO: 11, NUMBER: 11}, "signal": {ECHO: 2, NUMBER: 20}}
 
 
 # --- one environment of several --------------------------------------------------------------
@@ -186,10 +225,11 @@ def test_metrics_of_each_environment():
         episode((5.0,), env_id="b", infos=won),
     ]
     assert env_metrics(played, "env") == {
-        "env/a/success": 0.5, "env/a/return": 0.5, "env/a/usable": 0.5,
-        "env/b/success": 1.0, "env/b/return": 5.0, "env/b/usable": 1.0,
+        "env/a/success": 0.5, "env/a/return": 0.5, "env/a/usable": 0.5, "env/a/share": 2 / 3,
+        "env/b/success": 1.0, "env/b/return": 5.0, "env/b/usable": 1.0, "env/b/share": 1 / 3,
     }  # fmt: skip
-    assert env_metrics(played[:2], "env") == {}
+    assert env_metrics(played[:2], "env", "a") == env_metrics(played[:2], "env") == {}
+    assert env_metrics(played[2:], "env", "2 environments")["env/b/share"] == 1.0
 
 
 # --- settings --------------------------------------------------------------------------------
@@ -305,7 +345,7 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
 def run(folder, **sections):
     config = small(
         folder,
-        environment={"mix": MIX, "eval_interval": 1, "eval_episodes": 2, "train_split": "train"},
+        environment={"mix": MIX, "mix_by": "signal", "eval_interval": 1, "eval_episodes": 2},
         training={"num_iters_per_epoch": 3, "batch_size": 8},
         inference={"num_envs": 3, "max_turns": 3, "max_tokens": 3},
         warm_start={"player": "random", "turns": 20, "steps": 2},
@@ -334,8 +374,10 @@ def test_a_run_says_how_each_environment_goes(whole):
     trainer, folder = whole
     rows = trainer.metrics_history
     for env_id in MIX:
-        assert all(f"env/{env_id}/{name}" in row for row in rows for name in ("success", "usable"))
-        assert f"eval/{env_id}/success" in rows[1]
+        assert all(f"env/{env_id}/{name}" in rows[0] for name in ("success", "usable"))
+        assert all(f"eval/{env_id}/success" in row for row in rows)
+    assert (rows[0][f"env/{ECHO}/share"], rows[0][f"env/{NUMBER}/share"]) == (0.25, 0.75)
+    assert all(sum(row.get(f"env/{each}/share", 0) for each in MIX) == 1 for row in rows)
     recorded = list(read_episodes(folder / "episodes/train-000001.jsonl"))
     assert {each.env_id for each in recorded} <= set(MIX)
     assert all(each.options in (None, {"split": "train"}) for each in recorded)
