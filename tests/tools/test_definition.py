@@ -108,85 +108,38 @@ def test_function_tools_can_be_pickled_and_copied(one):
     assert list(registry.tools) == [one.name]
 
 
-def no_docstring(text: str) -> str:
-    return text
+UNUSABLE = {
+    "def f(text: str): return text": "needs a docstring",
+    "def f(text): 'Say it.'": "parameter text of the tool f needs a type",
+    "def f(text: bytes): 'Say it.'": "must be made of str",
+    "def f(*texts: str): 'Say it.'": "given by name",
+    "def f(**texts: str): 'Say it.'": "given by name",
+    "def f(text: str, /): 'Say it.'": "given by name",
+    "def f(text: str): 'Say it.\\n\\nArgs:\\n    words: What to say.'": r"describes \['words'\]",
+    "async def f(text: str): 'Say it.'": "must be a plain function",
+}
 
 
-def no_type(text) -> str:
-    """Say it."""
-    return text
-
-
-def odd_type(text: bytes) -> str:
-    """Say it."""
-    return ""
-
-
-def starred(*texts: str) -> str:
-    """Say it."""
-    return ""
-
-
-def keywords(**texts: str) -> str:
-    """Say it."""
-    return ""
-
-
-def positional(text: str, /) -> str:
-    """Say it."""
-    return ""
-
-
-def drifted(text: str) -> str:
-    """Say it.
-
-    Args:
-        words: What to say.
-    """
-    return text
-
-
-async def later(text: str) -> str:
-    """Say it."""
-    return text
-
-
-@pytest.mark.parametrize(
-    ("function", "why"),
-    [
-        (no_docstring, "needs a docstring"),
-        (no_type, "parameter text of the tool no_type needs a type"),
-        (odd_type, "must be made of str"),
-        (starred, "given by name"),
-        (keywords, "given by name"),
-        (positional, "given by name"),
-        (drifted, r"describes \['words'\]"),
-        (later, "must be a plain function"),
-    ],
-)
-def test_what_a_model_could_not_use_is_refused(function, why):
+@pytest.mark.parametrize(("source", "why"), UNUSABLE.items())
+def test_what_a_model_could_not_use_is_refused(source, why):
+    made = {}
+    exec(source, made)
     with pytest.raises(ConfigError, match=why):
-        tool(function)
+        tool(made["f"])
 
 
 @pytest.mark.parametrize("name", ["", "a b", "1st", "é", "a" * 65, None, "a\n"])
 def test_a_name_is_one_that_every_format_can_write(name):
     with pytest.raises(ConfigError, match="name"):
         ToolDefinition(name, "Something.")
-
-
-def test_parameters_are_a_schema_of_an_object():
     with pytest.raises(ConfigError, match="JSON schema"):
         ToolDefinition("f", "Something.", {"a": {"type": "string"}})
     assert ToolDefinition("f", "Something.", NOTHING).required == ()
+    with pytest.raises(TypeError, match="abstract"):
+        Tool()
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "1"])
 def test_a_timeout_is_a_number_of_seconds(timeout):
     with pytest.raises(ConfigError, match="timeout must be"):
         tool(timeout=timeout)(undecorated)
-
-
-def test_a_tool_is_a_definition_and_a_function():
-    with pytest.raises(TypeError, match="abstract"):
-        Tool()

@@ -77,13 +77,6 @@ def test_a_call_that_cannot_be_read_is_answered_with_the_reason():
     assert one.episode_summary()["unreadable_replies"] == 1
 
 
-def test_finish_is_the_answer():
-    one = manager(FinishTool())
-    turn = one.step(call("finish", answer="8"))
-    assert (turn.answer, turn.done) == ("8", True)
-    assert one.episode_summary()["answer"] == "8"
-
-
 def test_moves_are_played_where_there_is_an_environment():
     env = gym.make(GAME)
     first, _ = env.reset(seed=0)
@@ -122,6 +115,11 @@ def test_the_environment_can_be_a_tool():
     turn = one.step(call("environment_step", action=env.unwrapped.oracle_action()))
     assert (turn.reward, turn.done) == (1.0, True)
     assert one.episode_summary()["total_reward"] == 1.0
+    other = gym.make(GAME)
+    other.reset(seed=0)
+    one.reset(other)
+    assert one.step(call("environment_step", action="1")).step is not None
+    assert one.env is other
     step = EnvironmentStepTool(env, name="play", description="Play on.")
     assert step.definition.schema()["function"]["description"] == "Play on."
 
@@ -136,15 +134,6 @@ def test_a_step_tool_says_when_the_episode_is_over():
     env.reset(seed=1)
     registry.reset()
     assert registry.execute_tool("environment_step", action="1")[0]
-
-
-def test_the_step_tool_follows_the_manager_to_another_environment():
-    first, second = gym.make(GAME), gym.make(GAME)
-    one = manager(EnvironmentStepTool(first), env=first)
-    second.reset(seed=0)
-    one.reset(second)
-    assert one.step(call("environment_step", action="1")).step is not None
-    assert one.env is second
 
 
 def test_a_react_action_that_names_no_tool_is_a_move():
@@ -183,7 +172,8 @@ def test_calls_are_limited():
     assert "no tool calls left" in turn.tool_calls[1].result
     assert "no tool calls left" in one.step(call("double", number=1)).tool_call.result
     assert "no tool calls left" in one.step("{'tool': 'double'}").tool_call.result
-    assert one.step(call("finish", answer="4")).answer == "4"
+    turn = one.step(call("finish", answer="4"))
+    assert (turn.answer, turn.done, one.episode_summary()["answer"]) == ("4", True, "4")
     one.reset()
     assert one.step(call("double", number=1)).tool_call.success
 
@@ -197,18 +187,12 @@ def test_turns_are_limited(max_turns):
     assert one.done
     summary = one.episode_summary()
     assert (summary["truncated"], summary["num_turns"]) == (True, max_turns)
+    one.reset()
+    assert one.episode_summary()["num_turns"] == 0
+    for _ in range(max_turns):
+        one.step("It is 4." if len(one.history) == max_turns - 1 else call("double", number=1))
+    assert (one.done, one.episode_summary()["truncated"]) == (True, False), "an end, and no cut"
     with pytest.raises(ConfigError, match="max_turns"):
         manager(max_turns=0)
     with pytest.raises(ConfigError, match="max_calls"):
         manager(max_calls=-1)
-
-
-def test_an_answer_with_the_last_turn_is_an_end_and_no_cut():
-    one = manager(max_turns=1)
-    one.step("It is 4.")
-    summary = one.episode_summary()
-    assert (summary["done"], summary["truncated"]) == (True, False)
-
-
-def test_the_summary_of_nothing_is_zeros():
-    assert manager().episode_summary()["num_turns"] == 0

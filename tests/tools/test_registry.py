@@ -60,11 +60,14 @@ def test_a_tool_is_run_by_name():
     assert "add" in registry
     assert len(registry) == 1
     assert registry.schemas()[0]["function"]["name"] == "add"
-
-
-def test_parameters_may_have_any_name():
-    registry = ToolRegistry([parrot])
-    assert registry.execute_tool("parrot", name="Polly", self="!") == (True, "Polly!")
+    assert as_registry(registry) is registry
+    registry.reset()
+    registry.close()
+    assert (registry.tools["add"].resets, registry.tools["add"].closes) == (1, 1)
+    any_name = as_registry(parrot)
+    assert any_name.execute_tool("parrot", name="Polly", self="!") == (True, "Polly!")
+    assert isinstance(get_tool("finish"), FinishTool)
+    assert as_registry("finish").execute_tool("finish", answer="42") == (True, "42")
 
 
 @pytest.mark.parametrize(
@@ -175,23 +178,12 @@ def test_calls_are_counted_by_tool():
     assert "nothing" not in registry.counts
 
 
-def test_tools_are_reset_and_closed_together():
-    adder = Adder()
-    registry = ToolRegistry([adder])
-    registry.reset()
-    registry.close()
-    assert (adder.resets, adder.closes) == (1, 1)
-
-
 @pytest.mark.parametrize("wrong", [Adder, 3, "add"])
 def test_only_tools_and_functions_are_registered(wrong):
     with pytest.raises(ConfigError, match="register"):
         ToolRegistry().register(wrong)
-
-
-def test_two_tools_of_one_name_are_refused():
     with pytest.raises(ConfigError, match="add"):
-        ToolRegistry([Adder(), Adder()])
+        ToolRegistry([Adder(), Adder()])  # two of one name
 
 
 JSON = st.recursive(
@@ -211,11 +203,6 @@ def test_any_call_is_answered(name, params):
 
 
 # --- tools by name ------------------------------------------------------------------------
-
-
-def test_built_in_tools_have_names():
-    assert isinstance(get_tool("finish"), FinishTool)
-    assert as_registry("finish").execute_tool("finish", answer="42") == (True, "42")
 
 
 def test_tools_of_ones_own_are_found_by_path(monkeypatch, tmp_path):
@@ -250,9 +237,3 @@ def test_tools_of_ones_own_are_found_by_path(monkeypatch, tmp_path):
 def test_a_tool_that_is_not_there_is_named(source, why):
     with pytest.raises(ConfigError, match=why):
         as_registry([source])
-
-
-def test_a_registry_is_used_as_it_is():
-    registry = ToolRegistry([parrot])
-    assert as_registry(registry) is registry
-    assert list(as_registry(parrot).tools) == ["parrot"]

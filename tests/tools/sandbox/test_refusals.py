@@ -6,7 +6,7 @@ import pytest
 
 from llm_gym.cli import main
 from llm_gym.core.errors import ConfigError
-from llm_gym.tools.sandbox import Sandbox, SandboxError, check, sandbox, shared
+from llm_gym.tools.sandbox import Sandbox, SandboxError, check, sandbox
 from llm_gym.tools.sandbox.check import PROBES, Finding
 from llm_gym.tools.sandbox.process import describe_exit
 from tests.tools.sandbox.sandboxes import ISOLATED, refusal
@@ -48,10 +48,6 @@ def test_elsewhere_than_on_linux_it_refuses_in_one_sentence(monkeypatch):
     for isolation in ("auto", "none"):
         with pytest.raises(SandboxError, match="Linux"):
             Sandbox(isolation=isolation).run("print(1)")
-
-
-def test_one_sandbox_is_shared_by_a_process():
-    assert shared() is shared()
 
 
 def test_words_for_an_unusual_end():
