@@ -48,9 +48,6 @@ def test_list_says_when_nothing_fits(capsys):
     assert "'MountainCar'; --all looks beyond the suite" in said
     assert main(["list", "Chess", "--all"]) == 2
     assert "'Chess'" in capsys.readouterr().err
-
-
-def test_the_columns_are_apart_even_where_ids_are_short(capsys):
     assert main(["list", "taxi-", "--all"]) == 0
     assert capsys.readouterr().out.split()[:3] == ["environment", "from", "limit"]
 
@@ -167,13 +164,6 @@ def test_an_unknown_command_is_answered_with_all_there_are(capsys):
     said = capsys.readouterr().err
     for name in ("list", "play", "check", "eval", "train"):
         assert f" {name}" in said
-
-
-def test_an_empty_file_does_not_pass(tmp_path, capsys):
-    empty = tmp_path / "empty.jsonl"
-    empty.touch()
-    assert main(["replay", str(empty)]) == 2
-    assert "holds no episodes" in capsys.readouterr().err
 
 
 def test_help_is_what_one_gets_without_a_command(capsys):

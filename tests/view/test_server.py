@@ -47,7 +47,8 @@ def told(server, path, **how):
     return answer.status, json.loads(data)
 
 
-def test_the_page_and_its_modules_are_served_with_a_strict_policy(server):
+def test_the_page_and_its_modules_are_served_on_loopback_with_a_strict_policy(server):
+    assert server.server_address[0] == "127.0.0.1"
     for name in ("", "index.html", "app.js", "style.css", "icon.svg"):
         answer, data = ask(server, name)
         assert answer.status == 200
@@ -58,10 +59,6 @@ def test_the_page_and_its_modules_are_served_with_a_strict_policy(server):
         assert "http:" not in policy
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert "Access-Control-Allow-Origin" not in answer.headers
-
-
-def test_it_listens_on_loopback_alone(server):
-    assert server.server_address[0] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,9 @@ def test_only_as_many_as_asked_for(path, capsys):
     assert main(["replay", str(path), "--limit", "2"]) == 0
     assert capsys.readouterr().out.startswith("2 the same")
     assert main(["replay", str(path) + ".nothing"]) == 2
+    path.write_text("")
+    assert main(["replay", str(path)]) == 2
+    assert "holds no episodes" in capsys.readouterr().err
 
 
 def test_a_trusted_file_may_name_environments_of_ones_own(path, monkeypatch, tmp_path, capsys):

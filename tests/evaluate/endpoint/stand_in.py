@@ -11,12 +11,16 @@ or returns False to have the request answered well.
 import json
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
+
+EVAL = [sys.executable, "-m", "tests.evaluate.endpoint.run_cli", "eval"]
+"""The command, where nothing of the trainer can be imported."""
 
 
 class StandIn(ThreadingHTTPServer):

@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym import cli, read_episodes
-from tests.evaluate.endpoint.stand_in import StandIn, says, solver
+from tests.evaluate.endpoint.stand_in import EVAL, StandIn, says, solver
 
 ROOT = Path(__file__).parents[3]
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -128,32 +128,13 @@ def test_a_server_that_fails_is_one_sentence_after_the_figures(server, here, cap
     assert said.err.splitlines()[-1].endswith("answered 400: no more")
 
 
-def core_alone(*arguments):
-    """Run ``llm-gym`` where nothing of the trainer can be imported."""
-    command = [sys.executable, "-m", "tests.evaluate.endpoint.run_cli", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-
-
 def test_the_core_alone_is_enough():
     with StandIn(solver) as server:
-        done = core_alone("eval", GUESS, f"--endpoint={server.url}", "--model", "m", "--json")
+        command = [*EVAL, GUESS, f"--endpoint={server.url}", "--model", "m", "--json"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     [result] = json.loads(done.stdout)
     assert result["success"] > 0.5
-
-
-def test_without_the_trainer_the_other_way_is_one_sentence():
-    done = core_alone("eval", GUESS, "--model", "m")
-    assert done.returncode == 2
-    assert '[train]"' in done.stderr
-    assert "a served model plays without it: --endpoint URL" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_help_says_where_the_key_comes_from(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["eval", "--endpoint=", "--help"])
-    assert "LLM_GYM_API_KEY" in capsys.readouterr().out
 
 
 def test_without_httpx_one_sentence_names_the_extra(monkeypatch, capsys):

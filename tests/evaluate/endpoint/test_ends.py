@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from llm_gym import read_episodes
 from llm_gym.evaluate.endpoint import Backoff, ChatClient, EndpointError, Interrupted, play
-from tests.evaluate.endpoint.stand_in import StandIn, says
+from tests.evaluate.endpoint.stand_in import EVAL, StandIn, says
 
 ROOT = Path(__file__).parents[3]
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -95,15 +94,8 @@ def test_ctrl_c_in_the_terminal_shows_what_was_played(tmp_path):
         return "3"
 
     with StandIn(model) as server:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.evaluate.endpoint.run_cli",
-            "eval",
-            GUESS,
-            "--endpoint",
-        ]
-        command += [server.url, "--model", "m", "--num-envs", "1", "--out", str(tmp_path)]
+        command = [*EVAL, GUESS, "--endpoint", server.url, "--model", "m"]
+        command += ["--num-envs", "1", "--out", str(tmp_path)]
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

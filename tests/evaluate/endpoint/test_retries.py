@@ -79,6 +79,9 @@ def test_waits_double_with_jitter_that_depends_on_the_place_alone(server):
     assert all(s / 2 <= wait <= s for wait, s in zip(patient.waits, whole, strict=True))
     assert len(server.asked) == 6
     assert len({jitter(seed, 1) for seed in range(100)}) == 100
+    for wrong in ({"tries": 0}, {"first_s": -1.0}, {"first_s": 9.0, "longest_s": 1.0}):
+        with pytest.raises(ConfigError, match="tries"):
+            Backoff(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +159,7 @@ def test_only_the_first_wait_is_told(server, caplog):
         (says(400, {"detail": [{"loc": 1}]}), "answered 400: .*loc"),
         (says(422, "[" * 100_000), r"answered 422: \[\["),
         (says(400, ""), "answered 400: and nothing else"),
+        (says(400, {"error": {"message": "max_tokens=8 > max_model_len=4"}}), "max_tokens=8 >"),
         (says(401), "answered 401: it wants a key; set LLM_GYM_API_KEY"),
         (says(403), "answered 403: it wants a key"),
         (says(404, {"error": {"message": "no m"}}), "404: it has no model 'm', or no API.*no m"),
@@ -189,13 +193,6 @@ def test_what_will_not_pass_is_one_sentence_at_once(server, manner, told):
 def test_a_full_context_is_known_by_the_words_of_many_servers(server, said):
     server.manners.append(says(400, {"error": said}))
     with pytest.raises(ContextFullError):
-        Patient(server.url).ask()
-
-
-def test_too_many_tokens_asked_for_is_a_mistake_and_no_full_context(server):
-    said = "max_tokens=8000 cannot be greater than max_model_len=1024."
-    server.manners.append(says(400, {"error": {"message": said}}))
-    with pytest.raises(EndpointError, match="max_tokens=8000"):
         Patient(server.url).ask()
 
 
@@ -248,9 +245,3 @@ def test_stopping_ends_a_wait(server):
     threading.Timer(0.2, client.stop).start()
     with pytest.raises(StoppedError):
         client.reply(HELLO)
-
-
-def test_tries_and_waits_are_checked():
-    for wrong in ({"tries": 0}, {"first_s": -1.0}, {"first_s": 9.0, "longest_s": 1.0}):
-        with pytest.raises(ConfigError, match="tries"):
-            Backoff(**wrong)
