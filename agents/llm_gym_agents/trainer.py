@@ -131,7 +131,7 @@ class PPOTrainer:
         """Factor on the learning rates in the last iteration."""
         self.mix_success: dict[str, float] = {}
         """Running mean of the training success of each environment of a mix."""
-        self.early_stop = EarlyStop(self.config)
+        self.early_stop = EarlyStop(self.config.checkpoint, self.config.environment)
         """Held-out success of the current weights, and whether it is enough."""
         self.warm_start: dict[str, float] | None = None
         """Metrics of the warm start, empty if there was none to do; None before it."""

@@ -38,12 +38,12 @@ def main(argv: list[str]) -> int:
     if path != options.model or config != ConfigStore():  # of a run: as it was trained
         of_suite = options.suite is not None or bool(config.environment.mix)
         env = None if of_suite else config.environment.env_id
-        parser.set_defaults(env=env, **as_trained(config))
+        parser.set_defaults(env=env, **as_trained(config.inference))
         options = parser.parse_args(argv)
     mix = [] if options.env or options.suite is not None else list(config.environment.mix)
     names = mix or chosen(options)
     import_modules(options)
-    given = {name: played_with(config, name) | settings(options.set) for name in names}
+    given = {name: played_with(config.environment, name) | settings(options.set) for name in names}
     for name in names:  # known to be there before a model is loaded
         close_user_env(build(name, {"rules": "system", **given[name]}))
     if options.constrained and options.engine == "transformers":

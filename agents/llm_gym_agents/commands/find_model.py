@@ -12,7 +12,7 @@ from typing import Any
 
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import ConfigStore, EnvConfig, InferenceConfig
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.distributed.run_folder import FINAL
 from llm_gym_agents.run.checkpoints import Checkpoints
@@ -37,7 +37,7 @@ def find_model(
         raise ConfigError(f"{folder} holds a run without a checkpoint yet; wait for the first one")
     config = ConfigStore.load(folder / "config.json")
     model = str(ended_with if ended_with.exists() or found is None else found / "model")
-    if why := _chosen_by_folder(config, env, modules):
+    if why := _chosen_by_folder(config.environment, env, modules):
         raise ConfigError(
             f"{why}, which the folder of a run may not choose; name the module with --import, or "
             f"pass the model itself, {model}"
@@ -57,7 +57,7 @@ def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> Conf
         return ConfigStore()
     try:
         config = ConfigStore.load(folder / "config.json")
-        why = _chosen_by_folder(config, env, modules)
+        why = _chosen_by_folder(config.environment, env, modules)
     except ConfigError as error:
         why = str(error)
     if not why:
@@ -67,21 +67,19 @@ def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> Conf
     return ConfigStore()
 
 
-def _chosen_by_folder(config: ConfigStore, env: str | None, modules: Sequence[str]) -> str:
+def _chosen_by_folder(settings: EnvConfig, env: str | None, modules: Sequence[str]) -> str:
     """Return what code the folder would have run by its environment, or nothing."""
-    if env not in (None, *config.environment.env_ids):
+    if env not in (None, *settings.env_ids):
         return ""  # nothing of the folder's environment is used
     used = ConfigStore()  # of its model and its engine only the weights are
-    settings = config.environment
     used.environment.env_kwargs = settings.env_kwargs if env is None else settings.kwargs_of(env)
     used.environment.mix = settings.mix if env is None else {}
     used.environment.env_id = env or settings.env_id
     return untrusted(used, modules, env)
 
 
-def as_trained(config: ConfigStore) -> dict[str, Any]:
+def as_trained(inference: InferenceConfig) -> dict[str, Any]:
     """Return how a model was asked for replies, by the names of ``llm-gym eval``'s options."""
-    inference = config.inference
     return {
         "context": inference.context,
         "max_tokens": inference.max_tokens,
@@ -93,9 +91,9 @@ def as_trained(config: ConfigStore) -> dict[str, Any]:
     }
 
 
-def played_with(config: ConfigStore, env: str | None) -> dict[str, Any]:
+def played_with(environment: EnvConfig, env: str | None) -> dict[str, Any]:
     """Return the settings that ``env`` was trained with, rewards apart; none for another."""
-    if env is None or env not in config.environment.env_ids:
+    if env is None or env not in environment.env_ids:
         return {}
-    kwargs = config.environment.kwargs_of(env)
+    kwargs = environment.kwargs_of(env)
     return {name: kwargs[name] for name in kwargs if name not in REWARDED}

@@ -69,7 +69,7 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
         )
     config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
     console = Console(quiet=not is_main(config))
-    early = EarlyStop(config)
+    early = EarlyStop(config.checkpoint, config.environment)
     early.load_state(state.parts["run"].values["early_stop"])
     if (folder / FINAL).is_dir() and early.is_enough:
         say(console, f"{early.why}\n{finished(config, folder, state.iteration)}")

@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import torch
@@ -207,10 +207,7 @@ class Engine(ABC):
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion per request, in their order. Nothing else may be running."""
         _need(self.running == 0, f"generate needs an idle engine, got {self.running} running")
-        tagged = [
-            Request(request.prompt, request.sampling, request.seed, at)
-            for at, request in enumerate(requests)
-        ]
+        tagged = [replace(request, key=at) for at, request in enumerate(requests)]
         found: dict[object, Completion] = {}
         try:
             self.submit(tagged)
@@ -219,12 +216,7 @@ class Engine(ABC):
         except BaseException:  # also an interrupt must leave an engine that can be used again
             self.cancel()
             raise
-        return [
-            Completion(done.ids, done.log_probs, done.finish, done.version, request.key)
-            for request, done in zip(
-                requests, (found[at] for at in range(len(tagged))), strict=True
-            )
-        ]
+        return [replace(found[at], key=request.key) for at, request in enumerate(requests)]
 
 
 @contextmanager

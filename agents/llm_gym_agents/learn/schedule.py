@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import CheckpointConfig, ConfigStore, EnvConfig
 from llm_gym_agents.rollouts.mix import by_signal
 from llm_gym_agents.rollouts.tasks import (
     EpisodeSelection,
@@ -176,11 +176,12 @@ class EarlyStop:
     a target, and only what is below the interval of the best is a fall.
 
     Args:
-        config: Read at every call: a later ``fit`` may ask for more.
+        checkpoint: Whether the run ends with its best weights.
+        environment: The success to stop at. Read at every call: a later ``fit`` may ask for more.
     """
 
-    def __init__(self, config: ConfigStore) -> None:
-        self._config = config
+    def __init__(self, checkpoint: CheckpointConfig, environment: EnvConfig) -> None:
+        self._checkpoint, self._environment = checkpoint, environment
         self.now: HeldOutSuccess | None = None
         """Of the current weights; None if they were not evaluated."""
         self.best: HeldOutSuccess | None = None
@@ -208,7 +209,7 @@ class EarlyStop:
     @property
     def has_fallen(self) -> bool:
         """Whether the current weights are surely worse than the best."""
-        if self.now is None or self.best is None or not self._config.checkpoint.end_with_best:
+        if self.now is None or self.best is None or not self._checkpoint.end_with_best:
             return False
         return self.now.success < self.best.low
 
@@ -219,7 +220,7 @@ class EarlyStop:
     @property
     def why(self) -> str | None:
         """Why the run may end here; None if it goes on."""
-        target = self._config.environment.stop_at_success
+        target = self._environment.stop_at_success
         if self.falls >= MOST_FALLS:
             return f"held-out success fell {self.falls} times from its best"
         if target is not None and self.now is not None and self.now.low >= target:

@@ -57,10 +57,10 @@ def test_the_evaluation_after_a_run_plays_what_was_trained(tmp_path):
     config.environment.env_kwargs = {"is_slippery": False, "rules": "system", "penalty": 0.1}
     config.inference.max_turns = 30
     config.checkpoint.output_dir = str(tmp_path)
-    asked = as_trained(config)
+    asked = as_trained(config.inference)
     assert (asked["max_turns"], asked["temperature"]) == (30, 1.0), "as training played"
-    assert played_with(config, "FrozenLake-v1") == {"is_slippery": False}
-    assert played_with(config, "CartPole-v1") == {}, "which has no such setting"
+    assert played_with(config.environment, "FrozenLake-v1") == {"is_slippery": False}
+    assert played_with(config.environment, "CartPole-v1") == {}, "which has no such setting"
 
 
 def test_what_comes_next_can_be_pasted_into_a_shell():

@@ -6,7 +6,7 @@ import torch
 from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
 from llm_gym_agents.distributed.ray import weight_transport
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError
-from llm_gym_agents.distributed.ray.main_rank import HEARTBEAT_S, MainRank
+from llm_gym_agents.distributed.ray.sampler import HEARTBEAT_S, MainRank
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.model.weights import full_tensor
 from llm_gym_agents.rollouts.tasks import EpisodeTask

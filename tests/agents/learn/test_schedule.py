@@ -6,7 +6,7 @@ import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import CheckpointConfig, ConfigStore, EnvConfig
 from llm_gym_agents.learn.schedule import EarlyStop, Schedule, learning_rate_factor
 from llm_gym_agents.rollouts.evaluation import Evaluation
 
@@ -135,7 +135,7 @@ def ends_after(results, **settings):
     config = ConfigStore()
     config.checkpoint.end_with_best = settings.pop("end_with_best", True)
     config.update({"environment": settings})
-    stop = EarlyStop(config)
+    stop = EarlyStop(config.checkpoint, config.environment)
     for at, wins in enumerate(results, 1):
         stop.update(won(wins))
         if stop.is_enough:
@@ -165,7 +165,7 @@ def test_a_run_ends_at_the_success_that_is_asked_for_or_after_three_falls(result
 
 
 def test_metrics_have_the_interval():
-    stop = EarlyStop(ConfigStore())
+    stop = EarlyStop(CheckpointConfig(), EnvConfig())
     row = stop.update(won(90))
     assert row["eval/success_low"] == pytest.approx(0.826, abs=1e-3)
     assert row["eval/success_high"] == pytest.approx(0.945, abs=1e-3)
@@ -173,7 +173,7 @@ def test_metrics_have_the_interval():
 
 
 def test_it_goes_on_from_its_state():
-    one, other = EarlyStop(ConfigStore()), EarlyStop(ConfigStore())
+    one, other = (EarlyStop(CheckpointConfig(), EnvConfig()) for _ in range(2))
     for wins in (50, 20, 20):
         one.update(won(wins))
     other.load_state(json.loads(json.dumps(one.state())))
@@ -186,7 +186,7 @@ def test_it_goes_on_from_its_state():
 def test_it_says_why_even_after_other_weights_were_loaded():
     config = ConfigStore()
     config.update({"environment": {"stop_at_success": 0.94}})
-    stop = EarlyStop(config)
+    stop = EarlyStop(config.checkpoint, config.environment)
     stop.update(won(98))
     before = stop.state()
     assert stop.ended is None
