@@ -1,117 +1,65 @@
-"""Rows of objects in memory and of files.
+"""Rows of objects and of files, held in memory.
 
-A place in a JSONL file is a byte offset, so a file of any size costs one number per row. What
-cannot be read from the middle (CSV, Parquet, gzip) is read once and held in memory as JSON.
-
-A row that cannot be read raises ``RecordError`` with the file, the line and the reason.
+A file is held as lines of JSON, and a row is decoded when it is asked for. A row that cannot be
+read raises ``RecordError`` with the file, the line and the reason.
 """
 
 import csv
 import gzip
 import importlib
-import io
 import json
 import os
 import zlib
-from abc import ABC, abstractmethod
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.datasets.rows import SPLIT_NAMES
 
 
-class LocatedRow(NamedTuple):
-    """A row that was read."""
-
-    place: int
-    """Where ``fetch`` finds it again."""
-    number: int
-    """What ``where`` calls it: a line of a file, or a row of an object."""
-    data: Any
-
-
-class Source(ABC):
-    """Rows that can be read in order, and again one by one."""
-
-    name: str
-    """For messages."""
-    origin: Any
-    """What ``open_source`` was given, or something that opens again to the same rows."""
-
-    @abstractmethod
-    def scan(self) -> Iterator[LocatedRow]:
-        """Yield every row in order."""
-
-    def first(self, limit: int | None) -> Iterator[LocatedRow]:
-        """Yield the first ``limit`` rows in order; None is all of them."""
-        return islice(self.scan(), limit)
-
-    @abstractmethod
-    def fetch(self, place: int) -> Any:
-        """Return the row at ``place``."""
-
-    def number(self, place: int) -> int:
-        """Return the number of the row at ``place``; slow, for messages."""
-        return place
-
-    def where(self, number: int) -> str:
-        """Return the words that name a row in a message."""
-        return f"{self.name}, row {number}"
-
-
-class InMemorySource(Source):
+class Source:
     """Rows of an object with a length and an index: a list, or a ``datasets.Dataset``."""
 
-    def __init__(self, rows: Any, name: str = "the data set") -> None:
-        self.name, self.origin, self._rows = name, rows, rows
+    def __init__(self, rows: Any, name: str = "the data set", limit: int | None = None) -> None:
+        self.name = name
+        """For messages."""
+        self.origin = rows
+        """What ``open_source`` was given, or something that opens again to the same rows."""
+        self._rows, self._limit = rows, limit
 
-    def scan(self) -> Iterator[LocatedRow]:
-        rows = self._rows
-        every = rows if hasattr(rows, "__iter__") else map(rows.__getitem__, range(len(rows)))
-        for number, row in enumerate(every):
-            yield LocatedRow(number, number, row)
+    def __len__(self) -> int:
+        return len(self._rows) if self._limit is None else min(len(self._rows), self._limit)
 
-    def fetch(self, place: int) -> Any:
-        return self._rows[place]
+    def data(self, at: int) -> Any:
+        """Return the row at a place."""
+        return self._rows[at]
+
+    def where(self, at: int) -> str:
+        """Return the words that name a row in a message."""
+        return f"{self.name}, row {at}"
 
 
 class SplitSources(Source):
     """Several sources one after another, each of them a split."""
 
     def __init__(self, parts: Mapping[str, Source], column: str) -> None:
-        self.name = ", ".join(source.name for source in parts.values())
-        self.origin = {split: source.origin for split, source in parts.items()}
-        self._parts, self._column = list(parts.items()), column
+        places = [(part, at, split) for split, part in parts.items() for at in range(len(part))]
+        super().__init__(places, ", ".join(part.name for part in parts.values()))
+        self.origin = {split: part.origin for split, part in parts.items()}
+        self._column = column
 
-    # Places and numbers of all the parts, told apart by their remainder.
-
-    def scan(self) -> Iterator[LocatedRow]:
-        return self.first(None)
-
-    def first(self, limit: int | None) -> Iterator[LocatedRow]:
-        """Yield the first ``limit`` rows of every split."""
-        count = len(self._parts)
-        for at, (split, source) in enumerate(self._parts):
-            for place, number, data in source.first(limit):
-                yield LocatedRow(place * count + at, number * count + at, self._label(data, split))
-
-    def fetch(self, place: int) -> Any:
-        place, (split, source) = place // len(self._parts), self._parts[place % len(self._parts)]
-        return self._label(source.fetch(place), split)
-
-    def number(self, place: int) -> int:
-        count = len(self._parts)
-        return self._parts[place % count][1].number(place // count) * count + place % count
-
-    def where(self, number: int) -> str:
-        return self._parts[number % len(self._parts)][1].where(number // len(self._parts))
-
-    def _label(self, data: Any, split: str) -> Any:
+    def data(self, at: int) -> Any:
+        part, place, split = self._rows[at]
+        data = part.data(place)
         return {**data, self._column: split} if isinstance(data, Mapping) else data
+
+    def where(self, at: int) -> str:
+        part, place, _ = self._rows[at]
+        return str(part.where(place))
 
 
 MAX_LINE_BYTES = 16 << 20
@@ -121,74 +69,40 @@ FREE_BYTES, MAX_RATIO = 64 << 20, 50
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".csv", ".tsv", ".parquet")
 
 
-class JsonLinesFile(Source):
-    """A file with one JSON object per line; blank lines are passed over."""
+class FileSource(Source):
+    """Rows of a file: ``lines`` of JSON, each with the number that the file has it under."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.name = path.absolute(), str(path)
-        self.origin = str(self.path)
-
-    def scan(self) -> Iterator[LocatedRow]:
-        place = 0
-        with self._open() as file:
-            for number, line in enumerate(_lines(file, self.name), start=1):
-                if line.strip():
-                    yield LocatedRow(place, number, self._decode(line, number))
-                place += len(line)
-
-    def fetch(self, place: int) -> Any:
-        with self._open() as file:
-            file.seek(place)
-            line = file.readline(MAX_LINE_BYTES)
-        return self._decode(line, None, place)
-
-    def number(self, place: int) -> int:
-        with self._open() as file:
-            return _line_number(file, place)
-
-    def _open(self) -> BinaryIO:
-        return self.path.open("rb")
-
-    def where(self, number: int) -> str:
-        return f"{self.name}, line {number}"
-
-    def _decode(self, line: bytes, number: int | None, place: int = 0) -> Any:
-        try:
-            # A byte-order mark is what some editors begin a file with.
-            return json.loads(line.decode("utf-8-sig"))
-        except json.JSONDecodeError as error:
-            reason = f"this is not JSON: {error.msg} at character {error.pos + 1}"
-        except (ValueError, RecursionError) as error:  # not UTF-8, or endless digits or brackets
-            reason = f"this is not JSON: {error}"
-        number = self.number(place) if number is None else number
-        raise RecordError(f"{self.where(number)}: {reason}")
-
-
-class UnpackedFile(JsonLinesFile):
-    """Rows of a file that cannot be read from the middle, held in memory as lines of JSON."""
-
-    def __init__(self, path: Path, rows: Iterable[bytes], unit: str, first: int) -> None:
-        super().__init__(path)
-        self._unit, self._first = unit, first
-        most, lines = FREE_BYTES + MAX_RATIO * path.stat().st_size, bytearray()
-        for block in rows:
-            lines += block
-            if len(lines) > most:
+    def __init__(self, path: Path, lines: Iterable[tuple[int, bytes]], unit: str) -> None:
+        super().__init__([], str(path))
+        self.origin, self._unit = str(path.absolute()), unit
+        self._numbers = array("q")
+        most, size = FREE_BYTES + MAX_RATIO * path.stat().st_size, 0
+        for number, line in lines:
+            self._rows.append(line)
+            self._numbers.append(number)
+            size += len(line)
+            if size > most:
                 raise RecordError(
                     f"{path}: it unpacks to more than {most >> 20} MiB, {MAX_RATIO} times its "
                     "size; unpack it yourself if that is meant to be"
                 )
-        self._lines = bytes(lines)
 
-    def _open(self) -> BinaryIO:
-        return io.BytesIO(self._lines)
+    def data(self, at: int) -> Any:
+        try:
+            # A byte-order mark is what some editors begin a file with.
+            return json.loads(self._rows[at].decode("utf-8-sig"))
+        except json.JSONDecodeError as error:
+            reason = f"this is not JSON: {error.msg} at character {error.pos + 1}"
+        except (ValueError, RecursionError) as error:  # not UTF-8, or endless digits or brackets
+            reason = f"this is not JSON: {error}"
+        raise RecordError(f"{self.where(at)}: {reason}")
 
-    def where(self, number: int) -> str:
-        return f"{self.name}, {self._unit} {number - 1 + self._first}"
+    def where(self, at: int) -> str:
+        return f"{self.name}, {self._unit} {self._numbers[at]}"
 
 
-def open_file(path: Path) -> Source:
-    """Return the rows of a file, by its ending."""
+def open_file(path: Path, limit: int | None = None) -> Source:
+    """Return the first ``limit`` rows of a file, by its ending; None is all of them."""
     name = path.name.lower()
     if not name.endswith(SUFFIXES):
         raise ConfigError(
@@ -198,17 +112,28 @@ def open_file(path: Path) -> Source:
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
     if name.endswith((".csv", ".tsv")):
-        return _from_rows(path, csv_rows(path, "," if name.endswith(".csv") else "\t"), first=1)
+        rows = csv_rows(path, "," if name.endswith(".csv") else "\t")
+        return FileSource(path, islice(_written(rows, 1), limit), "row")
     if name.endswith(".parquet"):
-        return _from_rows(path, parquet_rows(path), first=0)
-    if name.endswith(".gz"):
-        return UnpackedFile(path, _unzip(path), "line", first=1)
-    return JsonLinesFile(path)
+        return FileSource(path, islice(_written(parquet_rows(path), 0), limit), "row")
+    return FileSource(path, islice(json_lines(path), limit), "line")
 
 
-def _from_rows(path: Path, rows: Iterable[Any], first: int) -> Source:
-    lines = (json.dumps(row, default=str).encode() + b"\n" for row in rows)
-    return UnpackedFile(path, lines, "row", first)
+def _written(rows: Iterable[Any], first: int) -> Iterator[tuple[int, bytes]]:
+    for number, row in enumerate(rows, first):
+        yield number, json.dumps(row, default=str).encode()
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file that are not blank, with their numbers."""
+    is_gzip = path.name.lower().endswith(".gz")
+    try:
+        with gzip.open(path, "rb") if is_gzip else path.open("rb") as file:
+            for number, line in enumerate(_lines(file, str(path)), start=1):
+                if line.strip():
+                    yield number, line
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise RecordError(f"{path}: the gzip data is damaged: {error}") from error
 
 
 def csv_rows(path: Path, delimiter: str) -> Iterator[dict[str, str]]:
@@ -246,15 +171,6 @@ def _header(names: list[str], where: str) -> list[str]:
     return names
 
 
-def _unzip(path: Path) -> Iterator[bytes]:
-    try:
-        with gzip.open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                yield block
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise RecordError(f"{path}: the gzip data is damaged: {error}") from error
-
-
 def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
     """Yield the lines of ``file``; none may be so long that it fills the memory."""
     number = 0
@@ -265,14 +181,6 @@ def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
                 f"{name}, line {number}: a line must have at most {MAX_LINE_BYTES >> 20} MiB"
             )
         yield line
-
-
-def _line_number(file: BinaryIO, place: int) -> int:
-    number, left = 1, place
-    while left > 0 and (block := file.read(min(left, 1 << 20))):
-        number += block.count(b"\n")
-        left -= len(block)
-    return number
 
 
 _BATCH = 1024
@@ -306,11 +214,11 @@ def open_source(
         dataset: A path; an object with ``len`` and ``[]``; any other iterable, which is read once
             and kept; or a dictionary from split to one of these.
         split_column: The column that a dictionary's splits are put into.
-        limit: Rows that are kept of an iterable, which may never end.
+        limit: Rows that are read, of each part of a dictionary.
         name: What messages call a data set that is no file.
     """
     if isinstance(dataset, (str, os.PathLike)):
-        return open_file(Path(dataset))
+        return open_file(Path(dataset), limit)
     if isinstance(dataset, Mapping):
         strange = [key for key in dataset if key not in SPLIT_NAMES]
         if strange or not dataset:
@@ -325,9 +233,9 @@ def open_source(
         }
         return SplitSources(parts, split_column)
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
-        return InMemorySource(dataset, name)
+        return Source(dataset, name, limit)
     if isinstance(dataset, Iterable):
-        return InMemorySource(list(islice(dataset, limit)), name)
+        return Source(list(islice(dataset, limit)), name)
     raise ConfigError(
         f"dataset must be a path, rows, or a dictionary of splits, got {type(dataset).__name__}"
     )

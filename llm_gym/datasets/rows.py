@@ -45,13 +45,13 @@ class DatasetRow(NamedTuple):
         """Return 16 hex digits that name the question, apart from white space."""
         return splits.digest(" ".join(f"{self.system} {self.prompt}".split()))
 
-    def row_id(self, question_id: str | None = None) -> str:
+    def row_id(self) -> str:
         """Return 16 hex digits that name question and answers.
 
         The first eight, which decide the split, come from the question alone: the same question
         with another answer is never in another split.
         """
-        question_id = question_id or self.question_id()
+        question_id = self.question_id()
         return question_id[:8] + splits.digest(f"{question_id} {self.answers!r}")[:8]
 
 

@@ -1,8 +1,7 @@
 """``Table``: a data set, checked once from end to end and then read row by row.
 
 Opening reads every row: whether it can be used, whether its own answer is graded right in the
-format that players write, and which split it is in. A row that fails is named at once. In memory
-stay 17 bytes per row (25 once splits are asked for), so a file may be larger than memory. Tables of
+format that players write, and which split it is in. A row that fails is named at once. Tables of
 files are shared: ``n`` environments of a process read them once.
 
 ``shuffled`` computes the order of the rows instead of storing it, with a small Feistel network. So
@@ -92,7 +91,7 @@ class Table:
         return self._source.name
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._codes)
 
     def count(self, split: str | None) -> int:
         """Return how many rows are in ``split``; None is all of them."""
@@ -109,20 +108,10 @@ class Table:
         return at if split is None else int(self._of(split)[at])
 
     def fetch(self, number: int) -> DatasetRow:
-        data = self.data(number)
-        try:
-            row = self._read(data)
-        except ValueError as error:
-            raise RecordError(f"{self._where(number)}: {error}") from error
-        if int(row.row_id(), 16) != self._ids[number]:
-            raise RecordError(
-                f"{self._where(number)}: the row has changed since the data set was opened; build "
-                "the environment again"
-            )
-        return row
+        return self._read(self.data(number))
 
     def data(self, number: int) -> Any:
-        return self._source.fetch(self._places[number])
+        return self._source.data(number)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Table:
         return self  # nothing in it ever changes
@@ -133,11 +122,12 @@ class Table:
     # --- opening ---------------------------------------------------------------------------
 
     def _index(self) -> None:
-        places, ids, questions, codes = array("q"), array("Q"), array("Q"), bytearray()
+        questions, codes = array("Q"), bytearray()
         declared: bool | None = None
-        for found in self._source.first(self.plan.limit):
+        for number in range(len(self._source)):
+            data = self.data(number)
             try:
-                row = self._read(found.data)
+                row = self._read(data)
                 self._check_answers(row)
                 if declared is not None and declared is not (row.split is not None):
                     raise ValueError(
@@ -145,18 +135,14 @@ class Table:
                         "split_column=None to split by content"
                     )
             except ValueError as error:
-                raise RecordError(f"{self._source.where(found.number)}: {error}") from error
+                raise RecordError(f"{self._source.where(number)}: {error}") from error
             declared = row.split is not None
-            places.append(found.place)
             question = row.question_id()
             questions.append(int(question, 16))
-            ids.append(int(row.row_id(question), 16))
-            # A row's id begins with its question's, and the beginning decides the split.
             codes.append(splits.SPLITS.index(row.split or splits.split_of(question)))
             self.longest = max(self.longest, len(row.prompt) + len(row.system))
-        if not places:
+        if not codes:
             raise ConfigError(f"{self.name} has no rows")
-        self._places, self._ids = places, ids
         self._codes = np.frombuffer(bytes(codes), dtype=np.uint8)
         if declared:
             self._refuse_leaks(np.frombuffer(questions, dtype=np.uint64))
@@ -195,9 +181,9 @@ class Table:
             first, second = (int(order[leaks[0] + at]) for at in (0, 1))
             told = (splits.SPLITS[self._codes[number]] for number in (first, second))
             raise RecordError(
-                f"{self._where(second)}: the question is in two splits ({' and '.join(told)}), "
-                f"also at {self._where(first)}; remove one, or pass split_column=None to split "
-                "by content"
+                f"{self._source.where(second)}: the question is in two splits "
+                f"({' and '.join(told)}), also at {self._source.where(first)}; remove one, or pass "
+                "split_column=None to split by content"
             )
 
     # --- rows ------------------------------------------------------------------------------
@@ -214,9 +200,6 @@ class Table:
                 )
             self._numbers[split] = numbers
         return self._numbers[split]
-
-    def _where(self, number: int) -> str:
-        return self._source.where(self._source.number(self._places[number]))
 
 
 _tables: dict[Hashable, Table] = {}

@@ -20,8 +20,4 @@ def as_jsonl(path, rows=ROWS):
 
 
 def everything(source):
-    return [found.data for found in source.scan()]
-
-
-def fetched(source):
-    return [source.fetch(found.place) for found in source.scan()]
+    return [source.data(at) for at in range(len(source))]

@@ -9,7 +9,7 @@ import pytest
 from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.datasets.files import open_source
 from llm_gym.datasets.table import open_table
-from tests.datasets.rows import PLAN, ROWS, as_jsonl, fetched
+from tests.datasets.rows import PLAN, ROWS, as_jsonl, everything
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
@@ -50,7 +50,7 @@ def fake_pyarrow(monkeypatch):
 def test_parquet_rows_come_in_batches_and_are_named_from_zero(tmp_path, fake_pyarrow):
     path = as_jsonl(tmp_path / "a.parquet", [*ROWS, {"prompt": "", "answer": "x"}])
     source = open_source(path)
-    assert fetched(source)[:-1] == ROWS
+    assert everything(source)[:-1] == ROWS
     with pytest.raises(RecordError, match=r"a\.parquet, row 7: 'prompt'"):
         open_table(path, PLAN)
 
@@ -60,7 +60,7 @@ def test_real_parquet_is_read(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = [{"prompt": [{"role": "user", "content": row["prompt"]}], **row} for row in ROWS]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=3)
-    assert fetched(open_source(tmp_path / "a.parquet")) == rows
+    assert everything(open_source(tmp_path / "a.parquet")) == rows
     (tmp_path / "b.parquet").write_bytes(b"no")
     with pytest.raises(RecordError, match=r"b\.parquet"):
         open_source(tmp_path / "b.parquet")

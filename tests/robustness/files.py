@@ -119,7 +119,7 @@ def hostile_files(folder: Path) -> list[tuple[Path, Reader]]:
             made.append((place / name, reader))
 
     add("records", _records(str(folder)), _replay)
-    add("tables", _tables(), lambda path: [found.data for found in open_source(path).scan()])
+    add("tables", _tables(), _rows)
     add("configs", _configs(), ConfigStore.load)
     add("corpora", iter([("a.json", b"[" * 10**5), ("b.json", b"7"), ("c.json", b'{"a": 1}')]),
         lambda path: SearchTool(str(path)).execute(query="x"))  # fmt: skip
@@ -146,7 +146,12 @@ def _by_suffix(path: Path) -> object:
         return ConfigStore.load(path)
     if path.suffix == ".db":
         return SqlTool(str(path)).execute(query="SELECT * FROM sqlite_master")
-    return [found.data for found in open_source(path).scan()]
+    return _rows(path)
+
+
+def _rows(path: Path) -> list[object]:
+    source = open_source(path)
+    return [source.data(at) for at in range(len(source))]
 
 
 def read(path: Path, reader: Reader) -> str:

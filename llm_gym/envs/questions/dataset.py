@@ -34,8 +34,8 @@ class DatasetEnv(TextEnv):
         order, seeds n to 2n - 1 visit each once more in another order, and so on, in every
         process alike. Resets without a seed go through passes of their own. Rows are in the
         split that their ``split_column`` names, or else in one that their question decides; no
-        question is in two splits. The file is checked from end to end when the environment is
-        built, and rows are then read from it one by one.
+        question is in two splits. The file is read and checked from end to end when the
+        environment is built.
 
         Without ``dataset``, the questions are 500 that come with llm_gym.
 
@@ -333,4 +333,5 @@ def as_dataset_env(
 def _collate(dataset: Any, collate_fn: Callable[[Any], Any]) -> Any:
     if isinstance(dataset, Mapping):
         return {split: _collate(part, collate_fn) for split, part in dataset.items()}
-    return [collate_fn(found.data) for found in open_source(dataset).scan()]
+    source = open_source(dataset)
+    return [collate_fn(source.data(at)) for at in range(len(source))]
