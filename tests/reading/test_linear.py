@@ -33,11 +33,11 @@ class Counted:
     def __getattr__(self, name):
         method = getattr(self.pattern, name)
 
-        def call(*args):
+        def call(*args, **kwargs):
             at = 1 if name == "sub" else 0
             start = args[1] if len(args) > 1 and isinstance(args[1], int) else 0
             Counted.given += len(args[at]) - (start if name != "split" else 0)
-            return method(*args)
+            return method(*args, **kwargs)
 
         return call if callable(method) else method
 
