@@ -151,7 +151,7 @@ def test_a_nested_action_is_json_and_its_mistakes_are_placed():
     assert env.unwrapped.got[0]["robot"]["grip"] == 2
     action["robot"]["grip"] = 3
     answer = env.step(json.dumps(action))[0]
-    assert 'In "robot": In "grip": A choice must be a whole number from 0 to 2.' in answer
+    assert 'In "robot": In "grip": Your move must be a whole number from 0 to 2.' in answer
     del action["robot"]
     assert "a JSON object with" in env.step(json.dumps(action))[0]
 

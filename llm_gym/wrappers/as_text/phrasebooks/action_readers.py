@@ -80,16 +80,6 @@ class ChoiceReader(Reader):
     def write(self, action: Any) -> str:
         return str(int(action)) if self.names is None else self.names[int(action) - self.low]
 
-    def from_json(self, data: Any) -> Any:
-        if isinstance(data, str):
-            return self.read(data)
-        if isinstance(data, (int, float)) and data == data // 1 and self._holds(int(data)):
-            return self._type(int(data))
-        raise Unusable(f"A choice must be {self.how()}.")
-
-    def to_json(self, action: Any) -> str | int:
-        return self.write(action) if self.named else int(action)
-
     def draw(self, rng: np.random.Generator) -> Any:
         return self._type(int(rng.integers(self.low, self.high, endpoint=True)))
 
@@ -102,9 +92,6 @@ class ChoiceReader(Reader):
         if self.names is not None:
             return "|".join(map(re.escape, self.names))
         return rf"{'-?' * (self.low < 0)}[0-9]{{1,{max(len(str(self.low)), len(str(self.high)))}}}"
-
-    def json_pattern(self) -> str:
-        return f'"(?:{self.pattern()})"' if self.named else f"(?:{self.pattern()})"
 
     def moves(self) -> Sequence[str] | None:
         return self.names
@@ -144,12 +131,6 @@ class WordsReader(Reader):
     def write(self, action: Any) -> str:
         return str(action)
 
-    def from_json(self, data: Any) -> str:
-        return self.read(data if isinstance(data, str) else json.dumps(data))
-
-    def to_json(self, action: Any) -> str:
-        return str(action)
-
     def draw(self, rng: np.random.Generator) -> str:
         space = self.space
         if isinstance(space, AnyText) and space.examples:
@@ -174,9 +155,6 @@ class WordsReader(Reader):
         letters = "".join(map(re.escape, self.space.character_list))
         return f"[{letters}]{{{least},{most}}}"
 
-    def json_pattern(self) -> str:
-        return r'"(?:[^"\\\n]|\\.)*"'
-
 
 class PartsReader(Reader):
     """Reads a Dict as a JSON object and a Tuple as a JSON list.
@@ -196,32 +174,31 @@ class PartsReader(Reader):
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):
-            raise Unusable(f"Your move must be {self._kind()}.") from None
-        return self.from_json(data)
-
-    def from_json(self, data: Any) -> Any:
-        if isinstance(data, str):
-            return self.read(data)
-        if self.is_dict:
-            if not isinstance(data, dict) or data.keys() != self.parts.keys():
-                raise Unusable(f"Your move must be {self._kind()}.")
-            return {self.keys[name]: self._part(name, data[name]) for name in self.parts}
-        if not isinstance(data, list) or len(data) != len(self.parts):
+            data = None
+        if isinstance(data, list) is self.is_dict:
+            data = None
+        elif isinstance(data, list):
+            data = {str(at): part for at, part in enumerate(data)}
+        if not isinstance(data, dict) or data.keys() != self.parts.keys():
             raise Unusable(f"Your move must be {self._kind()}.")
-        return tuple(self._part(name, data[int(name)]) for name in self.parts)
+        found = {self.keys[name]: self._part(name, data[name]) for name in self.parts}
+        return found if self.is_dict else tuple(found.values())
 
     def _part(self, name: str, data: Any) -> Any:
         try:
-            return self.parts[name].from_json(data)
-        except Unusable as error:
+            if isinstance(data, float) and data.is_integer():
+                data = int(data)
+            return self.parts[name].read(data if isinstance(data, str) else json.dumps(data))
+        except (Unusable, RecursionError) as error:
             raise Unusable(f"In {self._title(name)}: {error}") from None
-
-    def to_json(self, action: Any) -> Any:
-        written = {n: part.to_json(action[self.keys[n]]) for n, part in self.parts.items()}
-        return written if self.is_dict else list(written.values())
 
     def write(self, action: Any) -> str:
         return json.dumps(self.to_json(action), ensure_ascii=False)
+
+    def to_json(self, action: Any) -> Any:
+        """Return ``action`` as a JSON value."""
+        written = {n: _to_json(part, action[self.keys[n]]) for n, part in self.parts.items()}
+        return written if self.is_dict else list(written.values())
 
     def draw(self, rng: np.random.Generator) -> Any:
         drawn = {self.keys[name]: part.draw(rng) for name, part in self.parts.items()}
@@ -246,14 +223,31 @@ class PartsReader(Reader):
         return json.dumps(name) if self.is_dict else f"part {int(name) + 1}"
 
     def pattern(self) -> str:
-        parts = [part.json_pattern() for part in self.parts.values()]
+        parts = [_json_pattern(part) for part in self.parts.values()]
         if self.is_dict:
             keys = [re.escape(json.dumps(name, ensure_ascii=False)) for name in self.parts]
             pairs = [f"{key}: {part}" for key, part in zip(keys, parts, strict=True)]
             return rf"\{{{', '.join(pairs)}\}}"
         return rf"\[{', '.join(parts)}\]"
 
-    json_pattern = pattern
+
+def _to_json(part: Reader, action: Any) -> Any:
+    if isinstance(part, PartsReader):
+        return part.to_json(action)
+    written = part.write(action)
+    if isinstance(part, NumberReader):
+        return json.loads(f"[{written.replace(' ', ', ')}]")
+    return int(action) if isinstance(part, ChoiceReader) and not part.named else written
+
+
+def _json_pattern(part: Reader) -> str:
+    """Return a regex that ``_to_json`` matches when it is written as JSON."""
+    if isinstance(part, WordsReader):
+        return r'"(?:[^"\\\n]|\\.)*"'
+    if isinstance(part, NumberReader):
+        return rf"\[{part.pattern(', ')}\]"
+    is_named = isinstance(part, ChoiceReader) and part.named
+    return f'"(?:{part.pattern()})"' if is_named else f"(?:{part.pattern()})"
 
 
 def make_reader(

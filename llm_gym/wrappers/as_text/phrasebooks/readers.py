@@ -39,14 +39,6 @@ class Reader(ABC):
         """Return the text that ``read`` reads as ``action``."""
 
     @abstractmethod
-    def from_json(self, data: Any) -> Any:
-        """Return the action that a JSON value means; raise ``Unusable`` if it means none."""
-
-    @abstractmethod
-    def to_json(self, action: Any) -> Any:
-        """Return ``action`` as a JSON value."""
-
-    @abstractmethod
     def draw(self, rng: np.random.Generator) -> Any:
         """Return a random action."""
 
@@ -57,10 +49,6 @@ class Reader(ABC):
     @abstractmethod
     def pattern(self) -> str:
         """Return a regex that every text of ``write`` matches in full."""
-
-    @abstractmethod
-    def json_pattern(self) -> str:
-        """Return a regex that ``to_json`` matches when it is written as JSON."""
 
     def moves(self) -> Sequence[str] | None:
         """Return every action as text, or None where they are too many."""
@@ -131,24 +119,6 @@ class NumberReader(Reader):
     def read(self, text: str) -> _Array:
         return self._checked(parse_numbers(text, self.size))
 
-    def from_json(self, data: Any) -> _Array:
-        if isinstance(data, str):
-            return self.read(data)
-        flat: list[Any] = []
-        todo = [data]
-        while todo:
-            item = todo.pop()
-            if isinstance(item, list):
-                todo.extend(reversed(item))
-            else:
-                flat.append(item)
-        if not all(isinstance(item, (int, float)) for item in flat):
-            raise Unusable("An array must be a JSON list of numbers.")
-        try:
-            return self._checked([float(item) for item in flat])
-        except OverflowError:
-            raise Unusable("A number must not be that large.") from None
-
     def _checked(self, numbers: list[float]) -> _Array:
         if len(numbers) != self.size:
             raise Unusable(f"Your move must have {_count(self.size)}, yours has {len(numbers)}.")
@@ -166,12 +136,6 @@ class NumberReader(Reader):
 
     def write(self, action: Any) -> str:
         return " ".join(map(self._digits, np.asarray(action).ravel().tolist()))
-
-    def to_json(self, action: Any) -> list[float]:
-        return [
-            int(x) if self.whole else float(self._digits(x))
-            for x in np.asarray(action).ravel().tolist()
-        ]
 
     def _digits(self, value: float) -> str:
         if self.whole:
@@ -249,13 +213,9 @@ class NumberReader(Reader):
             return f"of at least {_bound(low)}"
         return f"of at most {_bound(high)}" if math.isfinite(high) else "of any size"
 
-    def pattern(self) -> str:
+    def pattern(self, gap: str = " ") -> str:
         one = _WHOLE if self.whole else _NUMBER
-        return f"{one}(?: {one}){{{self.size - 1}}}" if self.size else ""
-
-    def json_pattern(self) -> str:
-        one = _WHOLE if self.whole else _NUMBER
-        return rf"\[{one}(?:, {one}){{{self.size - 1}}}\]" if self.size else r"\[\]"
+        return f"{one}(?:{gap}{one}){{{self.size - 1}}}" if self.size else ""
 
 
 def _bounds(space: Any, kind: Callable[[Any], Any]) -> tuple[list[Any], list[Any]]:
