@@ -118,10 +118,6 @@ def parse_react(text: str) -> str | None:
     return (found[-1].strip() or None) if found else None
 
 
-def _as_is(move: str) -> str:
-    return move
-
-
 def _json_escape(move: str) -> str:
     return json.dumps(move)[1:-1]
 
@@ -138,7 +134,7 @@ class ActionFormat(NamedTuple):
     suffix: str = ""
     prefix_pattern: str = ""
     """Regex of the prefix where it is not literal."""
-    escape: Callable[[str], str] = _as_is
+    escape: Callable[[str], str] = str
     mark: str = ""
     """What every action in this format has, and once; empty where it has nothing of the kind."""
 

@@ -5,15 +5,14 @@ many. ``session`` is a random name that the client has chosen, and the server ha
 begins one. ``number`` counts the operations of a session from 1 on: a row that is sent again,
 because an answer was lost on the way, is not played again but answered again. An answer is a list,
 whose form depends on the operation, or an object with ``error`` (one of ``ERRORS``) and
-``message``.
+``message``. Infos and numbers are written as ``llm_gym.episodes.encoding`` does.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from llm_gym.core.outcome import StopReason
-from llm_gym.episodes.encoding import decode, encode
+from llm_gym.episodes.encoding import decode
 
 PROTOCOL = 1
 ROWS, ABOUT = "/v1/rows", "/v1/about"
@@ -46,9 +45,6 @@ the environment refuses what it is given, raises, or takes too long. After the f
 operation has not taken place and its number is free."""
 NOT_PLAYED = frozenset({LOST, BUSY, ORDER, FULL})
 
-_TAG = "$encoded"
-_PLAIN = {str, bool, type(None), StopReason}
-_BIG = 1 << 62
 _REASONS: Mapping[str, StopReason] = {str(reason): reason for reason in StopReason}
 
 
@@ -57,57 +53,24 @@ def error(kind: str, message: str) -> dict[str, str]:
     return {"error": kind, "message": message[:2000]}
 
 
-def pack_info(info: Mapping[str, Any]) -> Any:
-    """Return ``info`` as JSON; most are JSON already.
-
-    >>> pack_info({"turn": 1}), pack_info({"at": float("nan")})
-    ({'turn': 1}, {'$encoded': {'at': {'$float': 'NaN'}}})
-    """
-    return info if _is_plain(info) else {_TAG: encode(info)}
-
-
-def _is_plain(info: Mapping[Any, Any]) -> bool:
-    for key, value in info.items():
-        if type(key) is not str or key[:1] == "$":
-            return False
-        kind = type(value)
-        if kind in _PLAIN or (kind is int and -_BIG < value < _BIG):
-            continue
-        if kind is float and math.isfinite(value):
-            continue
-        if kind is dict and _is_plain(value):
-            continue
-        return False
-    return True
-
-
 def unpack_info(info: Any) -> dict[str, Any]:
-    """Return what ``pack_info`` was given, up to what JSON can tell apart.
+    """Return the info that ``encode`` was given, up to what JSON can tell apart.
 
     >>> unpack_info({"stop_reason": "won"})
     {'stop_reason': <StopReason.WON: 'won'>}
     """
+    info = decode(info)
     if not isinstance(info, dict):
         raise TypeError("info must be an object")
-    if _TAG in info:
-        info = decode(info[_TAG])
-        if not isinstance(info, dict):
-            raise TypeError("info must be an object")
     reason = info.get("stop_reason")
     if isinstance(reason, str) and reason in _REASONS:
         info["stop_reason"] = _REASONS[reason]
     return info
 
 
-def pack_number(number: Any) -> Any:
-    """Return a reward as JSON."""
-    value = float(number)
-    return value if math.isfinite(value) else encode(value)
-
-
 def unpack_number(number: Any) -> float:
-    """Return what ``pack_number`` was given."""
-    number = decode(number) if isinstance(number, dict) else number
+    """Return the number that ``encode`` was given."""
+    number = decode(number)
     if type(number) not in (int, float):
         raise TypeError(f"expected a number, got {number!r:.80}")
     return float(number)

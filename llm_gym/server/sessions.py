@@ -23,6 +23,7 @@ import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.outcome import StopReason
+from llm_gym.episodes.encoding import encode
 from llm_gym.episodes.play import begin
 from llm_gym.server import protocol
 
@@ -231,8 +232,8 @@ class Sessions:
             session.env = self._make()
         beginning = begin(session.env, seed, options)
         session.turns, session.episode = 0, session.episode + 1
-        info, observation = protocol.pack_info(beginning.info), protocol.text(beginning.observation)
-        return [observation, info, beginning.instance_id, beginning.system_prompt]
+        observation, info, *more = beginning
+        return [protocol.text(observation), encode(info), *more]
 
     def _step(self, session: EnvSession, action: str) -> Answer:
         observation, reward, terminated, truncated, info = _begun(session).step(action)
@@ -241,10 +242,10 @@ class Sessions:
             truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
         return [
             protocol.text(observation),
-            protocol.pack_number(reward),
+            encode(float(reward)),
             bool(terminated),
             bool(truncated),
-            protocol.pack_info(info),
+            encode(info),
         ]
 
     def _call(self, session: EnvSession, name: str) -> Answer:
@@ -252,8 +253,7 @@ class Sessions:
         if player not in self.players:
             raise gym.error.Error(f"this server does not let players ask for {name}")
         value = _begun(session).get_wrapper_attr(name)()
-        pack = protocol.pack_number if name == protocol.VALUE else protocol.texts
-        return [pack(value)]
+        return [encode(float(value)) if name == protocol.VALUE else protocol.texts(value)]
 
     def _closed(self, session: EnvSession, _: Any) -> Answer:
         return []

@@ -197,12 +197,14 @@ class MultiTurnManager:
         if is_call(parsed, self.registry):
             left = None if self.max_calls is None else self.max_calls - self._spent
             steppers = self._steppers()
-            before = [tool.last_step for tool in steppers]
+            for tool in steppers:
+                tool.last_step = None
             ran = run_calls(self.registry, parsed, left)
             self._spent += ran.spent
             turn.tool_calls, turn.answer = ran.results, ran.answer
             turn.tool_call = self._joined(ran.results)
-            turn.step = _latest(steppers, before)
+            steps = [tool.last_step for tool in steppers if tool.last_step is not None]
+            turn.step = steps[-1] if steps else None
         else:
             turn.answer = parsed.answer or ""
         if turn.answer is not None and self.env is not None:
@@ -261,11 +263,3 @@ class MultiTurnManager:
         if last.step is not None and last.step.truncated:
             return True
         return self.max_turns == len(self.history) and (last.answer is None or self.env is not None)
-
-
-def _latest(tools: list[EnvironmentStepTool], before: list[Step | None]) -> Step | None:
-    """Return the step that the calls of a turn took, if they took one."""
-    steps = [
-        tool.last_step for tool, old in zip(tools, before, strict=True) if tool.last_step is not old
-    ]
-    return steps[-1] if steps else None

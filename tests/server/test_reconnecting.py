@@ -136,7 +136,7 @@ NONSENSE = {
     "a reward that no float holds": {"rows": [["text", 10**400, False, False, {}]]},
     "a flag that is a number": {"rows": [["text", 0.0, 0, False, {}]]},
     "an info that is a list": {"rows": [["text", 0.0, False, False, []]]},
-    "an odd code": {"rows": [["text", 0.0, False, False, {"$encoded": {"$exec": "x"}}]]},
+    "an odd code": {"rows": [["text", 0.0, False, False, {"$exec": "x"}]]},
     "deep": b'{"rows": [["text", 0.0, false, false, ' + b'{"a":' * 50_000 + b"]}",
     "lost for ever": {"rows": [{"error": "lost", "message": "x"}]},
 }

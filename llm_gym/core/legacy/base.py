@@ -32,8 +32,9 @@ class EnvironmentConfig:
     """Seed of ``np_random``; None draws one from the operating system."""
 
     def __post_init__(self) -> None:
-        _check_max_steps(self.max_steps)
-        _check_seed(self.seed)
+        _whole("max_steps", self.max_steps, 1)
+        if self.seed is not None:
+            _whole("seed", self.seed, 0)
 
 
 class BaseEnvironment(ABC):
@@ -61,8 +62,9 @@ class BaseEnvironment(ABC):
 
     def __init__(self, config: object | Mapping[str, Any] | None = None) -> None:
         self.config = config
-        self.max_steps = _check_max_steps(setting(config, "max_steps", DEFAULT_MAX_STEPS))
-        self.np_random = np.random.default_rng(_check_seed(setting(config, "seed", None)))
+        self.max_steps = _whole("max_steps", setting(config, "max_steps", DEFAULT_MAX_STEPS), 1)
+        seed = setting(config, "seed", None)
+        self.np_random = np.random.default_rng(None if seed is None else _whole("seed", seed, 0))
         self.state = None
         self.done = False
         self.step_count = 0
@@ -110,19 +112,10 @@ def setting(config: object | Mapping[str, Any] | None, name: str, default: Any) 
     return getattr(config, name, default)
 
 
-def _check_max_steps(steps: Any) -> int:
+def _whole(name: str, value: Any, least: int) -> int:
     try:
-        if not isinstance(steps, bool) and operator.index(steps) >= 1:
-            return operator.index(steps)
+        if not isinstance(value, bool) and operator.index(value) >= least:
+            return operator.index(value)
     except TypeError:
         pass
-    raise ConfigError(f"max_steps must be a whole number of at least 1, got {steps!r}")
-
-
-def _check_seed(seed: Any) -> int | None:
-    try:
-        if seed is None or (not isinstance(seed, bool) and operator.index(seed) >= 0):
-            return None if seed is None else operator.index(seed)
-    except TypeError:
-        pass
-    raise ConfigError(f"seed must be a whole number of at least 0 or None, got {seed!r}")
+    raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")

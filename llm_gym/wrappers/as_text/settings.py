@@ -65,44 +65,34 @@ def write_rules(
     return f"{' '.join(filter(None, parts))}\n{instruction}".rstrip("\n")
 
 
-_RESET = "observation, info"
-_STEP = "observation, reward, terminated, truncated, info"
-
-
 def of_reset(env: gym.Env[Any, Any], given: Any) -> tuple[Any, dict[str, Any]]:
     """Return the two values of ``reset``."""
-    if type(given) is not tuple or len(given) != 2:
-        raise _misshapen(env, "reset", _RESET, given)
-    _check_info(env, "reset", given[1])
-    return given
+    observation, info = _shaped(env, "reset", "observation, info", given)
+    return observation, info
 
 
 def of_step(env: gym.Env[Any, Any], given: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
     """Return the five values of ``step``."""
-    if type(given) is not tuple or len(given) != 5:
-        raise _misshapen(env, "step", _STEP, given)
-    if getattr(given[1], "size", 1) > 1:
+    names = "observation, reward, terminated, truncated, info"
+    observation, reward, terminated, truncated, info = _shaped(env, "step", names, given)
+    if getattr(reward, "size", 1) > 1:
         raise ContractError(
-            f"{type(env.unwrapped).__name__} pays a vector of {given[1].size} rewards; wrap it in "
+            f"{type(env.unwrapped).__name__} pays a vector of {reward.size} rewards; wrap it in "
             "one that pays a single number, such as mo_gymnasium.wrappers.LinearReward"
         )
-    _check_info(env, "step", given[4])
-    return given
+    return observation, reward, terminated, truncated, info
 
 
-def _check_info(env: gym.Env[Any, Any], method: str, info: Any) -> None:
-    if not isinstance(info, dict):
-        raise ContractError(
-            f"{type(env.unwrapped).__name__}.{method} must return a dictionary as info, got "
-            f"{info!r:.100}"
-        )
-
-
-def _misshapen(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> ContractError:
+def _shaped(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> tuple[Any, ...]:
+    """Return ``given`` if it is a tuple of these values with a dictionary at its end."""
     count = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
-    return ContractError(
-        f"{type(env.unwrapped).__name__}.{method} must return ({names}), got {count}"
-    )
+    if type(given) is not tuple or len(given) != len(names.split(", ")):
+        told = f"({names}), got {count}"
+    elif not isinstance(given[-1], dict):
+        told = f"a dictionary as info, got {given[-1]!r:.100}"
+    else:
+        return given
+    raise ContractError(f"{type(env.unwrapped).__name__}.{method} must return {told}")
 
 
 Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
