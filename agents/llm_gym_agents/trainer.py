@@ -330,7 +330,8 @@ class PPOTrainer:
     def _make_envs(self) -> dict[str, Callable[[], gym.Env[str, str]]]:
         """Return what makes each environment of the run, by id; one that is not a mix has ""."""
         mix = self.config.environment.mix
-        each = {env_id: env_id for env_id in mix} or {"": self.environment}
+        each: dict[str, EnvSource] = {env_id: env_id for env_id in mix}
+        each = each or {"": self.environment}
         return {env_id: partial(build_one_env, self.config, env) for env_id, env in each.items()}
 
     # --- evaluation ----------------------------------------------------------------------

@@ -25,7 +25,7 @@ def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
     """Set what the user did not set, and return what every such setting became."""
     # Of a dictionary, the command line names it, and not what is in it.
     own = named(config.diff())
-    with explain_failures(str(config.environment.label)):
+    with explain_failures(str(config.environment.env_label)):
         seen = profile_task(config)
     return apply_defaults(config, seen, chosen | own)
 
@@ -94,7 +94,7 @@ def _takes(config: ConfigStore) -> str:
     if config.model.is_embedded:
         model = "no model, it makes a small one"
     episodes = training.iterations * training.batch_size
-    return f"{model}; at most {episodes:,} episodes of {config.environment.label}"
+    return f"{model}; at most {episodes:,} episodes of {config.environment.env_label}"
 
 
 def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:

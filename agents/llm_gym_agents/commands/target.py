@@ -33,7 +33,7 @@ def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
     """Return what trains on a part of the suite, and which settings it chose."""
     config, name = ConfigStore(), "-".join(["suite", *parts]).lower()
     config.environment.mix = suite_mix(parts)
-    about = f"Training on {config.environment.label}."
+    about = f"Training on {config.environment.env_label}."
     return Recipe(name=name, about=about, config=config), {"environment.mix"}
 
 
@@ -49,7 +49,7 @@ def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | Non
     else:
         config, name = ConfigStore(), re.split("[/:]", target)[-1]
         config.environment.env_id = _with_module(target, modules)
-    about = f"Training on {config.environment.label or target}."
+    about = f"Training on {config.environment.env_label or target}."
     return Recipe(name=name, about=about, config=config), chosen
 
 

@@ -130,7 +130,7 @@ def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskP
     each, kinds = list(found.values()), {one.env for one in found.values()}
     turns = [one.turns for one in each]
     share = {env_id: weight / sum(mix.values()) for env_id, weight in mix.items()}
-    kind = next(one for one in ("other", "as_text", "suite") if one in kinds)
+    kind: Any = next(one for one in ("other", "as_text", "suite") if one in kinds)
     return replace(
         each[0],
         env=kind,

@@ -351,7 +351,7 @@ class EnvConfig(Section):
         return list(self.mix) or [self.env_id] * (self.env_id is not None)
 
     @property
-    def label(self) -> str | None:
+    def env_label(self) -> str | None:
         """What is played, in words."""
         named = next(iter(self.env_ids), None)
         return f"{len(self.mix)} environments" if len(self.mix) > 1 else named

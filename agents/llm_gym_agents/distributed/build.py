@@ -74,7 +74,7 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
         **settings,
     )
     if config.environment.mix:
-        pool.env_id = config.environment.label
+        pool.env_id = config.environment.env_label
     return pool
 
 

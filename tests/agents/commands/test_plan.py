@@ -5,6 +5,8 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pytest
+
 from llm_gym import cli
 from llm_gym_agents.commands.find_model import as_trained, played_with
 from llm_gym_agents.commands.target import next_commands
@@ -88,3 +90,30 @@ def test_a_run_without_a_checkpoint_cannot_be_watched(tmp_path, capsys):
     ConfigStore().save(tmp_path / "config.json")
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(tmp_path)]) == 2
     assert "checkpoint" in capsys.readouterr().err
+
+
+def test_a_suite_is_a_mix_in_equal_shares(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "--suite", "echo", "GuessTheNumberEasy", "--dry-run"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "environment 50.0% llm_gym/GuessTheNumberEasy-v0, 50.0% llm_gym/Echo-v0" in text
+    assert "runs/suite-echo-guessthenumbereasy" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["llm_gym/Echo-v0", "--suite", "easy"], "--suite"),
+        (["--suite", "nothing-like-it"], "nothing-like-it"),
+        (["mix.json"], "environment.mix"),
+        (["llm_gym/Echo-v0", "--environment.mix", "llm_gym/Echo-v0=-1"], "environment.mix"),
+    ],
+)
+def test_a_mix_that_cannot_be_is_one_sentence(words, named, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mix.json").write_text('{"environment": {"mix": {"llm_gym/Echo-v0": 0}}}')
+    assert cli.main(["train", *words, "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert named in said
+    assert said.count("\n") == 1

@@ -8,6 +8,7 @@ from llm_gym_agents.distributed.ray import weight_transport
 from llm_gym_agents.distributed.ray.actor_pool import gpu_assignment
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from tests.agents.config.effect_run import ECHO
 from tests.agents.distributed.echo_run import echo_rows, echo_trainer
 
 
@@ -37,6 +38,22 @@ def test_without_lots_one_actor_is_the_process_and_more_differ_in_last_bits_only
     three = echo_rows(tmp_path / "three", whole, in_process=True, num_actors=3)
     for ours, theirs in zip(three, alone, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
+
+
+MIX = {
+    "environment.mix": {ECHO: 1, "llm_gym/Count-v0": 2},
+    "environment.env_kwargs": {"rules": "system", ECHO: {"words": 4, "max_turns": 2}},
+    "environment.mix_by": "signal",
+}
+
+
+def test_actors_play_a_mix_as_one_process_does_and_ahead_of_it(tmp_path):
+    alone = echo_rows(tmp_path / "alone", MIX)
+    assert echo_rows(tmp_path / "two", MIX, in_process=True, num_actors=2) == alone
+    assert alone[0]["env/llm_gym/Count-v0/share"] == pytest.approx(2 / 3)
+    ahead = echo_rows(tmp_path / "ahead", MIX, in_process=True, num_actors=2, staleness=1)
+    shares = [name for name in ahead[-1] if name.startswith("env/") and name.endswith("/share")]
+    assert sum(ahead[-1][name] for name in shares) == pytest.approx(1.0)
 
 
 def test_weights_travel_in_buckets_each_of_which_is_stored_once(tmp_path, monkeypatch):
