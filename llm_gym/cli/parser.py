@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import gymnasium as gym
 
@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         return [name for each in (self, *commands) for name in each._option_string_actions]
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
     """Return what reads a whole number of at least ``least``.
 
     >>> whole(1)("0")
@@ -56,20 +56,7 @@ def whole(least: int, most: int | None = None) -> Callable[[str], int]:
         ...
     argparse.ArgumentTypeError: must be a whole number of at least 1, got '0'
     """
-
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if value < least or (most is not None and value > most):
-            end = "" if most is None else f" and at most {most}"
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number of at least {least}{end}, got {text!r}"
-            )
-        return value
-
-    return read
+    return _reader(int, "a whole number", least, most)
 
 
 def number(least: float, most: float = math.inf) -> Callable[[str], float]:
@@ -78,16 +65,21 @@ def number(least: float, most: float = math.inf) -> Callable[[str], float]:
     >>> number(0.0)("0.5")
     0.5
     """
+    return _reader(float, "a number", least, most)
 
-    def read(text: str) -> float:
+
+def _reader(
+    kind: Callable[[str], Any], what: str, least: float, most: float
+) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
         try:
-            value = float(text)
+            value = kind(text)
         except ValueError:
             value = math.nan
-        if not (math.isfinite(value) and least <= value <= most):
+        if not (least <= value <= most and math.isfinite(value)):
             end = "" if most == math.inf else f" and at most {most:g}"
             raise argparse.ArgumentTypeError(
-                f"must be a number of at least {least:g}{end}, got {text!r}"
+                f"must be {what} of at least {least:g}{end}, got {text!r}"
             )
         return value
 

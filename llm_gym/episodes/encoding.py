@@ -18,7 +18,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any
 
 from llm_gym.core.errors import RecordError
 from llm_gym.core.text import closest
@@ -135,16 +135,6 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
 _ERRORS = (TypeError, ValueError, OverflowError, AttributeError, LookupError, RecursionError)
 
 
-class FieldType(Protocol):
-    """Writes and reads one field; ``name`` is for the error message."""
-
-    def write(self, name: str, value: Any) -> Any:
-        """Return the JSON form of ``value``."""
-
-    def read(self, name: str, value: Any) -> Any:
-        """Return the Python form of ``value``."""
-
-
 @dataclass(frozen=True)
 class SingleField:
     """A single value."""
@@ -199,19 +189,6 @@ class ListField:
 
     def _refuse(self, name: str, value: Any) -> RecordError:
         return RecordError(f"{name} must be a list of {self.plural}, got {shorten(value)}")
-
-
-@dataclass(frozen=True)
-class OptionalField:
-    """A field that may be None, which is written as ``null``."""
-
-    field: FieldType
-
-    def write(self, name: str, value: Any) -> Any:
-        return None if value is None else self.field.write(name, value)
-
-    def read(self, name: str, value: Any) -> Any:
-        return None if value is None else self.field.read(name, value)
 
 
 def shorten(value: object) -> str:
@@ -315,17 +292,18 @@ MESSAGES = ListField(
 
 # --- records -------------------------------------------------------------------------------
 
-Fields = Mapping[str, FieldType]
+Fields = Mapping[str, tuple[SingleField | ListField, bool]]
+"""The type of each field, and whether it may be None, which is written as ``null``."""
 
 
-def column(kind: FieldType) -> Any:
+def column(kind: ListField) -> Any:
     """Return a field of a record that is a list of its own."""
-    return field(default_factory=list, metadata={"kind": kind})
+    return field(default_factory=list, metadata={"kind": (kind, False)})
 
 
-def optional(kind: FieldType) -> Any:
+def optional(kind: SingleField | ListField) -> Any:
     """Return a field of a record that may be None."""
-    return field(default=None, metadata={"kind": OptionalField(kind)})
+    return field(default=None, metadata={"kind": (kind, True)})
 
 
 def fields_of(record: type) -> Fields:
@@ -335,7 +313,12 @@ def fields_of(record: type) -> Fields:
 
 def write_fields(record: object, fields: Fields, prefix: str = "") -> dict[str, Any]:
     """Return the fields of ``record`` as JSON values."""
-    return {name: kind.write(prefix + name, getattr(record, name)) for name, kind in fields.items()}
+    written = {}
+    for name, (kind, may_be_none) in fields.items():
+        value = getattr(record, name)
+        is_null = value is None and may_be_none
+        written[name] = None if is_null else kind.write(prefix + name, value)
+    return written
 
 
 def read_fields(data: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
@@ -344,4 +327,9 @@ def read_fields(data: Mapping[str, Any], fields: Fields, prefix: str = "") -> di
         meant = closest(name, fields)
         hint = f"; did you mean {prefix}{meant}?" if meant else ""
         raise RecordError(f"{prefix}{name} is not a field of a record{hint}")
-    return {name: fields[name].read(prefix + name, value) for name, value in data.items()}
+    found = {}
+    for name, value in data.items():
+        kind, may_be_none = fields[name]
+        is_null = value is None and may_be_none
+        found[name] = None if is_null else kind.read(prefix + name, value)
+    return found

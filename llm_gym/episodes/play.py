@@ -213,11 +213,6 @@ def play_episode(
     policy: Callable[[str], str],
     seed: int | None = None,
     options: dict[str, Any] | None = None,
-    *,
-    episode_id: str | int | None = None,
-    group: str | int | None = None,
-    policy_name: str | None = None,
-    weights_version: int | None = None,
 ) -> Trajectory:
     """Play one episode and return its record.
 
@@ -229,10 +224,6 @@ def play_episode(
         policy: Given an observation, returns the action. It is not given ``system_prompt``.
         seed: Passed to ``reset``.
         options: Passed to ``reset``.
-        episode_id: Goes into the record.
-        group: Goes into the record; episodes of one group are compared with each other.
-        policy_name: Goes into the record as ``policy``.
-        weights_version: Goes into the record.
 
     >>> import llm_gym
     >>> env = gym.make("llm_gym/GuessTheNumber-v0")
@@ -242,8 +233,6 @@ def play_episode(
     """
     env = as_gym(env)
     episode = open_record(begin(env, seed, options), describe_env(env), seed, options)
-    episode.episode_id, episode.group = episode_id, group
-    episode.policy, episode.weights_version = policy_name, weights_version
     while not (episode.dones and episode.dones[-1]):
         action = policy(episode.states[-1])
         if not isinstance(action, str):

@@ -265,7 +265,6 @@ def _problem(row: Any) -> str:
 
 def describe(env: gym.Env[str, str], env_id: str, sessions: Sessions) -> dict[str, Any]:
     """Return what a player has to know of ``env`` before the first episode."""
-    limits = sessions.limits
     has = {name for name in protocol.PLAYERS if env.has_wrapper_attr(f"{name}_action")}
     return {
         "protocol": protocol.PROTOCOL,
@@ -276,13 +275,6 @@ def describe(env: gym.Env[str, str], env_id: str, sessions: Sessions) -> dict[st
         "system_prompt": find_system_prompt(env),
         "has_splits": find_attribute(env, "has_splits") is True,
         "players": sorted(sessions.players & has),
-        "limits": {
-            "rows": limits.rows,
-            "body_bytes": limits.body_bytes,
-            "sessions": limits.sessions,
-            "episode_turns": limits.episode_turns,
-            "idle_s": limits.idle_s,
-        },
     }
 
 

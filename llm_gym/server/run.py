@@ -14,7 +14,7 @@ from typing import Any, Self
 import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError, install_command
-from llm_gym.server.sessions import OPTIONS, ServerLimits, SessionRunner, Sessions
+from llm_gym.server.sessions import ServerLimits, SessionRunner, Sessions
 
 THREADS = 32
 _KEEP_ALIVE_S, _GRACE_S, _BACKLOG = 120, 5, 1024
@@ -33,7 +33,6 @@ class EnvServer:
         token: What every request must know.
         limits: How much one player may use.
         players: Those of oracle, solver and random that may be asked for advice.
-        options: Options of ``reset`` that a request may give.
         threads: Threads that play; 0 plays in the event loop. By default the suite's own games
             without tools are played in the loop and everything else in threads.
         tls: Paths of a certificate and its key.
@@ -49,13 +48,12 @@ class EnvServer:
         token: str | None = None,
         limits: ServerLimits | None = None,
         players: Sequence[str] = (),
-        options: Sequence[str] = OPTIONS,
         threads: int | None = None,
         tls: tuple[str, str] | None = None,
     ) -> None:
         http = _need("llm_gym.server.app")
         self.limits = limits or ServerLimits()
-        self.sessions = Sessions(make, self.limits, players, options)
+        self.sessions = Sessions(make, self.limits, players)
         env = make()
         try:
             light = threads == 0 if threads is not None else is_light(env)

@@ -63,7 +63,7 @@ class ServerLimits:
 Job = tuple[str, int, str, Any]
 """EnvSession, number, operation, argument: a row of ``protocol``."""
 Answer = list[Any] | dict[str, str]
-OPTIONS = ("split", "difficulty")
+OPTIONS = frozenset({"split", "difficulty"})
 """Options of ``reset`` that a request may give."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
@@ -96,7 +96,6 @@ class Sessions:
         make: Builds the environment that is served.
         limits: How many there may be, and for how long.
         players: Those of ``protocol.PLAYERS`` that may be asked for advice.
-        options: Options of ``reset`` that may be given.
     """
 
     def __init__(
@@ -104,9 +103,8 @@ class Sessions:
         make: Callable[[], gym.Env[str, str]],
         limits: ServerLimits,
         players: Sequence[str] = (),
-        options: Sequence[str] = OPTIONS,
     ) -> None:
-        self.limits, self.players, self.options = limits, frozenset(players), frozenset(options)
+        self.limits, self.players = limits, frozenset(players)
         self.counts: Counter[str] = Counter()
         """What has happened, for ``/health``."""
         self._make = make
@@ -225,8 +223,8 @@ class Sessions:
 
     def _reset(self, session: EnvSession, argument: Any) -> Answer:
         seed, options = argument
-        if unknown := (options or {}).keys() - self.options:
-            known = ", ".join(sorted(self.options)) or "nothing"
+        if unknown := (options or {}).keys() - OPTIONS:
+            known = ", ".join(sorted(OPTIONS))
             raise gym.error.Error(f"options may hold {known} here, got {sorted(unknown)}")
         if session.env is None:
             session.env = self._make()

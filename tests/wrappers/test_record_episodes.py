@@ -32,7 +32,8 @@ def path(tmp_path):
 def test_a_record_is_the_one_that_play_episode_makes(path):
     env = RecordEpisodes(gym.make(GAME), path, policy="counter")
     moves = iter("123456")
-    expected = play_episode(gym.make(GAME), lambda _: next(moves), seed=3, policy_name="counter")
+    expected = play_episode(gym.make(GAME), lambda _: next(moves), seed=3)
+    expected.policy = "counter"
     play(env, 3)
     env.close()
     assert list(read_episodes(path)) == [expected]

@@ -59,7 +59,8 @@ def test_the_pool_writes_the_record_that_one_player_alone_writes(env_id, rules):
     played = play_pool(pool, tasks, steps=120)
     env = pool._rows.envs[0]
     for at in range(3):
-        alone = play_episode(env, lambda text: f"reply to {text}", at, episode_id=at, group=at)
+        alone = play_episode(env, lambda text: f"reply to {text}", at)
+        alone.episode_id = alone.group = at
         assert isinstance(played[at], Trajectory)
         for name in FIELDS:
             assert getattr(played[at], name) == getattr(alone, name), name
