@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import hashlib
 import logging
 import os
 import signal
@@ -15,9 +16,10 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from llm_gym.core.errors import require_package
@@ -63,7 +65,8 @@ def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings:
         logging.getLogger("vllm").setLevel(told["VLLM_LOGGING_LEVEL"].upper())
         settings |= _by_platform(cache_gb, eager=settings.get("enforce_eager", False))
         try:
-            llm = _make(path, settings)
+            with _lasting_name(path) as name:
+                llm = _make(name, settings)
         except BaseException as error:
             if not separate:
                 free()
@@ -73,6 +76,33 @@ def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings:
         if not separate:
             _inside.add(llm)
         return llm
+
+
+@contextmanager
+def _lasting_name(path: str) -> Iterator[str]:
+    """Give a model folder a name by which vLLM finds what it has compiled in an earlier run.
+
+    vLLM compiles anew for every path, and a trainer's folder is a temporary one. What is compiled
+    depends on ``config.json`` alone, so a link in vLLM's cache is named after its content. The
+    link stays, for what vLLM reads late. While another engine of this shape starts, ``path`` does.
+    """
+    shape, name = Path(path) / "config.json", path
+    with ExitStack() as stack:
+        with suppress(OSError):  # no such folder (a hub's name), no place to write, a lock
+            found = hashlib.sha256(shape.read_bytes()).hexdigest()[:16]
+            import fcntl
+
+            from vllm import envs
+
+            link = Path(envs.VLLM_CACHE_ROOT) / "llm-gym" / found
+            link.parent.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(link.with_suffix(".lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # processes of vLLM may hold it, too
+            link.unlink(missing_ok=True)
+            link.symlink_to(Path(path).absolute(), target_is_directory=True)
+            name = str(link)
+        yield name
 
 
 def _by_platform(cache_gb: int | None, *, eager: bool) -> dict[str, Any]:

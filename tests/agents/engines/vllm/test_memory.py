@@ -1,5 +1,6 @@
-"""What vLLM is told of memory."""
+"""What vLLM is told of memory, and where the model lies."""
 
+import fcntl
 import importlib.machinery
 import os
 import sys
@@ -13,18 +14,19 @@ from llm_gym_agents.engines.vllm import runtime
 class LLM:
     def __init__(self, path, **settings):
         self.settings, self.cpu_cache = settings, os.environ["VLLM_CPU_KVCACHE_SPACE"]
+        self.path, self.lies_in = path, os.path.realpath(path)
 
 
 @pytest.fixture
-def started(monkeypatch):
-    def start(is_cpu=False, **settings):
+def started(monkeypatch, tmp_path):
+    def start(path="model", is_cpu=False, **settings):
         vllm, platforms = types.ModuleType("vllm"), types.ModuleType("vllm.platforms")
         vllm.__spec__ = importlib.machinery.ModuleSpec("vllm", None)
-        vllm.LLM = LLM
+        vllm.LLM, vllm.envs = LLM, types.SimpleNamespace(VLLM_CACHE_ROOT=str(tmp_path / "cache"))
         platforms.current_platform = types.SimpleNamespace(is_cpu=lambda: is_cpu)
         monkeypatch.setitem(sys.modules, "vllm", vllm)
         monkeypatch.setitem(sys.modules, "vllm.platforms", platforms)
-        return runtime.start("model", separate=True, gpu_memory_utilization=0.7, **settings)
+        return runtime.start(str(path), separate=True, gpu_memory_utilization=0.7, **settings)
 
     return start
 
@@ -54,3 +56,16 @@ def test_on_a_cpu_a_size_is_told_as_it_always_was(started):
     llm = started(is_cpu=True, cache_gb=3)
     assert llm.cpu_cache == "3"
     assert "kv_cache_memory_bytes" not in llm.settings
+
+
+def test_a_model_of_the_same_shape_has_the_same_name_in_the_next_run(started, tmp_path):
+    for name, shape in (("first", "{}"), ("second", "{}"), ("other", '{"layers": 2}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(shape)
+    first, second, other = (started(tmp_path / name) for name in ("first", "second", "other"))
+    assert first.path == second.path != other.path
+    assert (first.lies_in, second.lies_in) == (str(tmp_path / "first"), str(tmp_path / "second"))
+    assert started("a-hub/model").path == "a-hub/model"
+    with open(f"{first.path}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert started(tmp_path / "first").path == str(tmp_path / "first"), "another one starts"
