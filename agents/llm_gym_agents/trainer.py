@@ -158,12 +158,14 @@ class PPOTrainer:
         """
         self._set_length(num_epochs, num_iters_per_epoch)
         self.lock_folder()
-        self._resume()
+        wanted = self.config.checkpoint.resume or self.ended_with_best
+        if wanted and (latest := self.checkpoints.latest()):
+            self.load_checkpoint(latest)
         self.warm_up()
         with self.files.open(self.iteration) as log, self.ranks.stop() as self._stop:
             self.metrics_history = [self._named(row) for row in log.rows]
             self.diagnostics.catch_up(log.rows)
-            while not self._is_done():
+            while self.iteration < self.schedule.iterations and not self.early_stop.is_enough:
                 rng_before = rng_state()
                 try:
                     row = self._train_iteration()
@@ -195,15 +197,6 @@ class PPOTrainer:
         if num_iters_per_epoch is not None:
             settings.num_iters_per_epoch = num_iters_per_epoch
         self.config.check()
-
-    def _resume(self) -> None:
-        """Load the newest checkpoint if the config asks for it, or if ``fit`` loaded the best."""
-        wanted = self.config.checkpoint.resume or self.ended_with_best
-        if wanted and (latest := self.checkpoints.latest()):
-            self.load_checkpoint(latest)
-
-    def _is_done(self) -> bool:
-        return self.iteration >= self.schedule.iterations or self.early_stop.is_enough
 
     def _train_iteration(self) -> dict[str, float]:
         """Collect a batch, update the model, publish its weights; return metrics."""

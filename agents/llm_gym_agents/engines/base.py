@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -115,6 +116,8 @@ class Engine(ABC):
     """Most tokens that a prompt and its reply may have together."""
     end_ids: frozenset[int]
     """The ids that end a reply by themselves."""
+    tokenizer: Any = None
+    """For stop strings only."""
     version: int = 0
     """Version of the weights, as told by ``update_weights``."""
     shares_model: bool = False

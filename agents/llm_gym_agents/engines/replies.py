@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.engines.base import Completion, FinishReason, Request
+from llm_gym_agents.engines.base import Completion, Engine, FinishReason, Request
 
 _ESCAPED_FOR_RE = " #&~\t\n\r\v\f"
 
@@ -89,6 +89,19 @@ class Row:
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     finish: FinishReason = FinishReason.CANCELLED
+
+    @classmethod
+    def of(cls, request: Request, engine: Engine, vocabulary: int) -> Row:
+        """Check a request to ``engine`` and return the beginning of its reply."""
+        sampling, strings = request.sampling, None
+        room = check_prompt(request.prompt, engine.context_length, vocabulary)
+        if sampling.stop_strings:
+            if engine.tokenizer is None:
+                name = type(engine).__name__
+                raise ConfigError(f"stop_strings need a tokenizer; pass one to {name}")
+            strings = StopStrings(engine.tokenizer, sampling.stop_strings)
+        ends, limit = engine.end_ids.union(sampling.stop_ids), min(sampling.max_tokens, room)
+        return cls(request, list(request.prompt), limit, ends, strings, engine.version)
 
     def take(self, token: int, log_prob: float) -> bool:
         """Append a token; return whether the reply is complete."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -29,7 +28,9 @@ def bytes_of_state(optimizer: str, *, lora_rank: int = 0) -> float:
 
 def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.optim.Optimizer:
     """Return the optimizer, with policy and critic as separate parameter groups."""
-    policy, critic = trained(model.lm), list(critic_parameters(model))
+    policy = trained(model.lm)
+    own = {id(parameter) for parameter in model.lm.parameters()}
+    critic = [parameter for parameter in trained(model) if id(parameter) not in own]
     value_rate = config.value_learning_rate or config.learning_rate
     groups: list[dict[str, Any]] = [
         {"params": policy, "lr": config.learning_rate, "base_lr": config.learning_rate}
@@ -49,12 +50,6 @@ def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.opt
 def trained(module: nn.Module) -> list[nn.Parameter]:
     """Return the trainable parameters of ``module``."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
-
-
-def critic_parameters(model: PolicyValueModel) -> Iterator[nn.Parameter]:
-    """Yield the trainable parameters of the critic that are not the policy's."""
-    own = {id(parameter) for parameter in model.lm.parameters()}
-    return (parameter for parameter in trained(model) if id(parameter) not in own)
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, largest: float) -> list[Tensor]:

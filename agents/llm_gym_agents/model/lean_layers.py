@@ -44,11 +44,6 @@ def lean_layers(trunk: nn.Module) -> AbstractContextManager[None]:
     return _instead(_known[trunk])
 
 
-def recompute_lean() -> AbstractContextManager[None]:
-    """For gradient checkpointing: use the same layers in the recomputation."""
-    return _instead(_current.get())
-
-
 def is_lean(model: nn.Module) -> bool:
     """Whether the layers of ``model`` will be lean; works on the meta device."""
     norms = [each for each in model.modules() if type(each).__name__.endswith("RMSNorm")]
@@ -173,7 +168,7 @@ Block = AbstractContextManager[None]
 
 def recompute_contexts() -> tuple[Block, Block]:
     """Return the contexts of a checkpointed layer's forward and of its recomputation."""
-    return nullcontext(), _both(recompute_packed(), recompute_lean())
+    return nullcontext(), _both(recompute_packed(), _instead(_current.get()))
 
 
 @contextmanager

@@ -112,12 +112,18 @@ def set_optimizer_state(optimizer: Optimizer, model: nn.Module, part: Part) -> N
         for key, value in saved.items():
             if key != "params":
                 group[key] = tuple(value) if isinstance(group.get(key), tuple) else value
+    counted_on_device = {
+        parameter
+        for group in optimizer.param_groups
+        if group.get("capturable") or group.get("fused")
+        for parameter in group["params"]
+    }
     optimizer.state.clear()
     for full_name, tensor in part.tensors.items():
         name, _, key = full_name.rpartition(".")
         parameter = parameters[name]
         # AdamW counts its steps on the CPU unless it is told to compile or fuse them.
-        on_cpu = tensor.ndim == 0 and not _counts_on_device(optimizer, parameter)
+        on_cpu = tensor.ndim == 0 and parameter not in counted_on_device
         device = torch.device("cpu") if on_cpu else parameter.device
         optimizer.state[parameter][key] = tensor.to(device, copy=True)
     for name, state in part.values["scalars"].items():
@@ -152,14 +158,6 @@ def _check_same(optimizer: Optimizer, part: Part, names: dict[Tensor, str]) -> N
                 f"the optimizer's {name!r} must have shape {tuple(parameter.shape)}, got {shape}; "
                 "was the model built with other settings?"
             )
-
-
-def _counts_on_device(optimizer: Optimizer, parameter: Tensor) -> bool:
-    return any(
-        group.get("capturable") or group.get("fused")
-        for group in optimizer.param_groups
-        if any(parameter is each for each in group["params"])
-    )
 
 
 def seed_generators(seed: int) -> None:

@@ -83,10 +83,11 @@ class RayCluster:
 
     def _connect(self) -> None:
         own: dict[str, Any] = {}
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if self._settings.address is None:
             own = {
                 "include_dashboard": False,
-                "object_store_memory": min(OBJECT_STORE_BYTES, _memory() // 4),
+                "object_store_memory": min(OBJECT_STORE_BYTES, memory // 4),
                 # Actors may share cores: they are slower then, and still work.
                 "num_cpus": max(os.cpu_count() or 1, self._settings.num_actors),
             }
@@ -251,10 +252,6 @@ def _as_cluster_error(how: str) -> Iterator[None]:
         yield
     except (ray.exceptions.RayError, ConnectionError) as error:
         raise _lost_cluster(how, error) from error
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @contextmanager

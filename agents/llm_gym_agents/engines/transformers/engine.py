@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request, Sampling
-from llm_gym_agents.engines.replies import Row, StopStrings, check_ids, check_prompt, end_ids_of
+from llm_gym_agents.engines.replies import Row, check_ids, end_ids_of
 from llm_gym_agents.engines.transformers.causal import CausalModel, score
 from llm_gym_agents.engines.transformers.decode import Decoder
 from llm_gym_agents.engines.weight_push import Bucket, weights_in
@@ -145,17 +145,9 @@ class TransformersEngine(Engine):
         return finished
 
     def _row(self, request: Request) -> Row:
-        prompt, sampling = list(request.prompt), request.sampling
-        room = check_prompt(prompt, self.context_length, self._causal.vocabulary)
-        if sampling.pattern is not None:
+        if request.sampling.pattern is not None:
             raise ConfigError("replies held to a pattern need backend='vllm' or 'sglang'")
-        strings = None
-        if sampling.stop_strings:
-            if self.tokenizer is None:
-                raise ConfigError("stop_strings need a tokenizer; pass one to TransformersEngine")
-            strings = StopStrings(self.tokenizer, sampling.stop_strings)
-        ends = self.end_ids.union(sampling.stop_ids) if sampling.stop_ids else self.end_ids
-        return Row(request, prompt, min(sampling.max_tokens, room), ends, strings, self.version)
+        return Row.of(request, self, self._causal.vocabulary)
 
     # --- scoring -------------------------------------------------------------------------
 

@@ -8,26 +8,20 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
-from llm_gym_agents.engines.replies import Row, StopStrings, check_prompt, end_ids_of
+from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request
+from llm_gym_agents.engines.replies import Row, check_prompt, end_ids_of
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.process import VLLMProcess
 from llm_gym_agents.engines.weight_push import Bucket, buckets, to_bytes
 from llm_gym_agents.engines.weight_sums import WeightSum
 from llm_gym_agents.model.load import load_generation_config
-
-
-class _Running(NamedTuple):
-    request: Request
-    row: Row | None
-    """Only for stop strings, which are looked for token by token."""
 
 
 class VLLMEngine(Engine):
@@ -89,7 +83,7 @@ class VLLMEngine(Engine):
         self.patterns, self.sleeps = patterns, sleeps
         self._direct = not separate and tensor_parallel_size == 1
         self._names = itertools.count()
-        self._requests: dict[str, _Running] = {}
+        self._requests: dict[str, Row] = {}
         self._asleep = False
         self._reached: set[str] = set()
         self._vllm = VLLMProcess(
@@ -134,14 +128,13 @@ class VLLMEngine(Engine):
 
     def submit(self, requests: Iterable[Request]) -> None:
         self._need_open()
-        ready = [self._prepare(request) for request in requests]
-        names = [str(next(self._names)) for _ in ready]
-        for name, (running, parameters) in zip(names, ready, strict=True):
-            self._requests[name] = running  # before vLLM has it: an interrupt must find it here
-            own = copy.copy(parameters)
-            own.seed = running.request.seed
+        rows = [self._row(request) for request in requests]
+        parameters = [self._parameters(row) for row in rows]
+        names = [str(next(self._names)) for _ in rows]
+        for name, row, own in zip(names, rows, parameters, strict=True):
+            self._requests[name] = row  # before vLLM has it: an interrupt must find it here
             try:
-                self._vllm.add(name, running.request.prompt, own)
+                self._vllm.add(name, row.prompt, own)
             except ConfigError:
                 self._drop(names)
                 raise
@@ -170,51 +163,43 @@ class VLLMEngine(Engine):
             # in between.
             with suppress(EngineError):
                 self._forget()
-        return [
-            Completion([], [], FinishReason.CANCELLED, self.version, running.request.key)
-            for running in dropped
-        ]
+        return [row.completion() for row in dropped]
 
-    def _drop(self, names: list[str]) -> list[_Running]:
+    def _drop(self, names: list[str]) -> list[Row]:
         dropped = [self._requests.pop(name) for name in names if name in self._requests]
         if dropped and self._vllm.is_open:
             with suppress(EngineError):  # one that is dead has dropped them as well
                 self._vllm.abort(names)
         return dropped
 
-    def _prepare(self, request: Request) -> tuple[_Running, Any]:
-        sampling = request.sampling
-        room = check_prompt(request.prompt, self.context_length, self._vocabulary)
-        if sampling.pattern is not None and not self.patterns:
+    def _row(self, request: Request) -> Row:
+        if request.sampling.pattern is not None and not self.patterns:
             raise ConfigError("a pattern needs an engine that was started with patterns=True")
-        limit = min(sampling.max_tokens, room)
-        ends = self.end_ids.union(sampling.stop_ids)
-        row = None
-        if sampling.stop_strings:
-            if self.tokenizer is None:
-                raise ConfigError("stop_strings need a tokenizer; pass one to VLLMEngine")
-            strings = StopStrings(self.tokenizer, sampling.stop_strings)
-            row = Row(request, list(request.prompt), limit, ends, strings, self.version)
-        parameters = vllm_runtime.parameters(
-            sampling, limit=limit, ends=ends, streamed=row is not None
+        return Row.of(request, self, self._vocabulary)
+
+    def _parameters(self, row: Row) -> Any:
+        """Return vLLM's parameters; stop strings are looked for here, token by token."""
+        sampling, streamed = row.request.sampling, row.strings is not None
+        own = copy.copy(
+            vllm_runtime.parameters(sampling, limit=row.limit, ends=row.ends, streamed=streamed)
         )
-        return _Running(request, row), parameters
+        own.seed = row.request.seed
+        return own
 
     def _take(self, output: Any) -> Completion | None:
         """Return the reply that ``output`` completes, if it does."""
-        running = self._requests.get(output.request_id)
-        if running is None:  # cancelled, and this was still on its way
+        row = self._requests.get(output.request_id)
+        if row is None:  # cancelled, and this was still on its way
             return None
         reply = output.outputs[0]
         finish = vllm_runtime.finish_of(reply) if output.finished else None
-        if running.row is not None:
-            return self._take_streamed(output.request_id, running.row, reply)
+        if row.strings is not None:
+            return self._take_streamed(output.request_id, row, reply)
         if finish is None:
             return None
         del self._requests[output.request_id]
-        key = running.request.key
         ids, log_probs = list(reply.token_ids), list(reply.logprobs.logprobs)
-        return Completion(ids, log_probs, finish, self.version, key)
+        return Completion(ids, log_probs, finish, self.version, row.request.key)
 
     def _take_streamed(self, name: str, row: Row, reply: Any) -> Completion | None:
         for token, log_prob in zip(reply.token_ids, reply.logprobs.logprobs, strict=True):
