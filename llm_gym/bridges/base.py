@@ -20,6 +20,7 @@ from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step
 from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
@@ -201,9 +202,7 @@ class BridgeEnv(gym.Env[str, str]):
 
     # --- Gymnasium -----------------------------------------------------------------------
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin a new episode; ``options`` may hold ``split`` (train, dev or test)."""
         super().reset(seed=seed)
         if seed is not None:

@@ -13,6 +13,7 @@ from gymnasium.error import ResetNeeded
 from llm_gym.bridges.base import need_package
 from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core.errors import ConfigError, WorkerError
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import StopReason
 from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text import AsText
@@ -46,9 +47,7 @@ class OneSeat(gym.Env[Any, Any]):
         self.metadata = {"render_modes": []}
         self._rng_guard = GlobalRngGuard()
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[Any, Info]:
         """Begin a game, and let the others play until it is the seat's turn."""
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(2**31))
@@ -188,9 +187,7 @@ class PettingZooEnv(AsTextEnv):
         self.observation_space = self.text.observation_space
         self.action_space = self.text.action_space
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         text, info = super().reset(seed=seed, options=options)
         self._closed = False
         return text, _plain(info)

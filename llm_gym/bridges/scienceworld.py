@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package
 from llm_gym.bridges.text_adventures import clean_command
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.splits import check_split
 
@@ -99,9 +100,7 @@ class ScienceWorldEnv(BridgeEnv):
         said = {"score": score, "task": self.task, "variation": self._variation}
         return BridgeStep(str(told), float(gained) / _FULL, stop, valid, said)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin an episode; the splits are ScienceWorld's own."""
         split = (options or {}).get("split")
         with self._rng_guard:

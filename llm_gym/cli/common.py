@@ -10,9 +10,8 @@ from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError, LLMGymError
-from llm_gym.registry.plugins import cannot_build, find_spec, load_plugins
+from llm_gym.registry.lookup import cannot_build, find_spec
 from llm_gym.registry.user_code import close_user_env, import_user_module
 
 
@@ -59,7 +58,7 @@ def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
 
 
 def import_modules(options: argparse.Namespace) -> None:
-    """Import what ``--import`` names, and load the plugins; a broken one is reported."""
+    """Import what ``--import`` names."""
     given = vars(options)
     named = [*options.modules, given.get("env") or given.get("target") or ""]
     if any(":" in name or name in options.modules for name in named):
@@ -68,9 +67,6 @@ def import_modules(options: argparse.Namespace) -> None:
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet in our output
     for module in options.modules:
         import_user_module(module)
-    for plugin in load_plugins():
-        if plugin.problem:
-            say(f"llm-gym: {plugin}", error=True)
 
 
 def check_model_path(path: str) -> None:

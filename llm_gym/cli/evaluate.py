@@ -21,7 +21,7 @@ from llm_gym.cli.parser import Parser, number, whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.suite import ENVS
 from llm_gym.registry.user_code import close_user_env
 

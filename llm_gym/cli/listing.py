@@ -12,7 +12,7 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS, Score, games, measure, published
 from llm_gym.registry.bridges import BRIDGES, BridgeRow, install_line, installed
-from llm_gym.registry.plugins import owner
+from llm_gym.registry.lookup import owner
 from llm_gym.registry.suite import ENVS, NEEDS
 
 _SUITE = frozenset(row.id for row in ENVS)
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="also those of plugins, of Gymnasium and of imported packages, and whose they are",
+        help="also those of Gymnasium and of imported packages, and whose they are",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_imports(parser)

@@ -17,6 +17,7 @@ import numpy as np
 from llm_gym.core import splits
 from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.game import Game, settings_at, settings_given
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import Outcome, StopReason, refuse_step, reject
 from llm_gym.core.settings import TypedSettings, check_range, get_format
 from llm_gym.core.spaces import AnyText
@@ -127,9 +128,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     # --- Gymnasium -----------------------------------------------------------------------
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin a new episode.
 
         ``options`` may hold ``split`` (train, dev or test) and ``difficulty``, for this episode.

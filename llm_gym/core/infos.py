@@ -10,6 +10,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+Info = dict[str, Any]
+Options = dict[str, Any] | None
+"""Of ``reset``."""
 _NUMBERS = (bool, int, float, np.bool_, np.number)
 
 

@@ -1,1 +1,1 @@
-"""What can be made, by name: the suite's rows, other people's plugins."""
+"""What can be made, by name: the suite's rows, bridges, and classes of the user's."""

@@ -9,6 +9,7 @@ import gymnasium as gym
 from gymnasium.error import ResetNeeded
 
 from llm_gym.core.errors import ConfigError, RemoteError
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import refuse_step
 from llm_gym.core.text import shown
 from llm_gym.episodes.play import Beginning
@@ -61,9 +62,7 @@ class RemoteEnv(gym.Env[str, str]):
 
     # --- Gymnasium -----------------------------------------------------------------------
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin a new episode; ``options`` go to the served environment."""
         super().reset(seed=seed)
         begun = unpack_reset(self._ask(protocol.RESET, [seed, options]))

@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.vector.rows import TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv, check_size

@@ -7,7 +7,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.infos import reward_terms
+from llm_gym.core.infos import Info, Options, reward_terms
 from llm_gym.core.spaces import AnyText
 from llm_gym.wrappers.base import TextWrapper
 
@@ -71,9 +71,7 @@ class FormatReward(TextWrapper):
         inner = getattr(env.observation_space, "max_length", 0)
         self.observation_space = AnyText(inner + len(self.ask) + 1)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)
         return (f"{self.ask}\n{observation}" if self.ask else observation), info
 

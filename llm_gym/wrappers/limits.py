@@ -6,7 +6,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from llm_gym.core.errors import ContractError
-from llm_gym.core.infos import find_attribute
+from llm_gym.core.infos import Info, Options, find_attribute
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
@@ -40,9 +40,7 @@ class EpisodeLimits(TextWrapper):
         super().__init__(env)
         self.max_turns, self._turns = max_turns, 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         self._turns = 0
         return self.env.reset(seed=seed, options=options)
 
@@ -88,9 +86,7 @@ class MaxInvalid(TextWrapper):
         many = f"{self.max_invalid} unusable replies{' in a row' * self.in_a_row}"
         return f"The game ends after {many if self.max_invalid > 1 else 'an unusable reply'}."
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)
         self._invalid = 0
         return f"{self.rule}\n{observation}", info
@@ -161,9 +157,7 @@ class TokenBudget(TextWrapper):
         inner = getattr(env.observation_space, "max_length", 0)
         self.observation_space = AnyText(inner + _NOTE_CHARS)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)
         self._left = self.max_tokens
         return self._told(observation), info

@@ -6,6 +6,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import Info, Options
 from llm_gym.episodes import EpisodeWriter, Trajectory
 from llm_gym.episodes.play import add_turn, begin, close_record, describe_env, open_record
 from llm_gym.wrappers.base import TextWrapper
@@ -50,9 +51,7 @@ class RecordEpisodes(TextWrapper):
         self._episode: Trajectory | None = None
         self._writer: EpisodeWriter | None = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         self._abandon()
         if seed is None:
             seed = int(self.env.unwrapped.np_random.integers(2**31))

@@ -2,7 +2,7 @@
 
 from typing import Any, SupportsFloat
 
-from llm_gym.core.infos import find_attribute
+from llm_gym.core.infos import Info, Options, find_attribute
 from llm_gym.wrappers.base import TextWrapper
 
 
@@ -26,9 +26,7 @@ class StateInfo(TextWrapper):
 
     _turn = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)
         self._turn = 0
         return observation, {**info, **self._state(observation)}

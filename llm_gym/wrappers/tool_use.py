@@ -5,7 +5,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
-from llm_gym.core.infos import find_system_prompt, reward_terms
+from llm_gym.core.infos import Info, Options, find_system_prompt, reward_terms
 from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
 from llm_gym.reading.calls import MAX_CALLS
@@ -91,9 +91,7 @@ class ToolUse(TextWrapper):
         inner = find_system_prompt(self.env)
         return _joined(inner, self._text) if inner else ""
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)
         self.registry.reset()
         self._left, self._playing = self.max_calls, True

@@ -6,7 +6,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 from gymnasium import spaces
 
-from llm_gym.core.infos import find_system_prompt
+from llm_gym.core.infos import Info, Options, find_system_prompt
 from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
 from llm_gym.wrappers.base import TextWrapper
@@ -48,9 +48,7 @@ class TranscriptObservation(TextWrapper):
         self._first = ""
         self._turns: list[str] = []
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         self._first, info = self.env.reset(seed=seed, options=options)
         self._turns = []
         return self._first, info

@@ -5,7 +5,7 @@ import pytest
 
 import llm_gym
 from llm_gym.core.errors import ConfigError
-from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.lookup import find_spec
 
 
 @pytest.mark.parametrize(

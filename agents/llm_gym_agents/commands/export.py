@@ -15,7 +15,7 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.splits import SPLITS
 from llm_gym.evaluate.scores import PLAYERS
-from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.user_code import close_user_env
 
 _KINDS = ("prompts", "episodes", "verl", "tools", "verifiers", "openenv", "records", "hub")

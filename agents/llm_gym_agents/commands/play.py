@@ -12,7 +12,7 @@ from llm_gym.cli.play import add_arguments
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory
-from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.user_code import close_user_env
 
 

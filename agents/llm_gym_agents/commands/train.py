@@ -19,7 +19,7 @@ from llm_gym.cli.parser import Parser
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.text import closest
-from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.lookup import find_spec
 from llm_gym_agents.recipes import NAMES
 from llm_gym_agents.run.files import check_links
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.legacy import BaseEnvironment, as_gym
-from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits, StateInfo

@@ -17,7 +17,7 @@ from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.episodes.play import begin
-from llm_gym.registry.plugins import find_spec
+from llm_gym.registry.lookup import find_spec
 from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers.as_text import ensure_text
 from llm_gym_agents.text.chat import ChatFormat

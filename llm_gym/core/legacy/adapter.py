@@ -21,7 +21,7 @@ import gymnasium as gym
 import numpy as np
 
 from llm_gym.core.errors import ConfigError, ContractError
-from llm_gym.core.infos import flag, reward_terms
+from llm_gym.core.infos import Info, Options, flag, reward_terms
 from llm_gym.core.legacy.base import BaseEnvironment
 from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step, stop_reason
 from llm_gym.core.spaces import AnyText
@@ -56,9 +56,7 @@ class LegacyEnv(gym.Env[str, str]):
     def system_prompt(self) -> str:
         return self.environment.get_prompt_prefix()
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin an episode, also with a class whose ``reset`` forgets to clear its flags."""
         super().reset(seed=seed)
         old = self.environment

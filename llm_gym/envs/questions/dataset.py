@@ -11,6 +11,7 @@ import numpy as np
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS, CommonArgs, TextEnv
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
 from llm_gym.datasets import questions
 from llm_gym.datasets.files import open_source
@@ -165,9 +166,7 @@ class DatasetEnv(TextEnv):
 
     # --- which row ---------------------------------------------------------------------------
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin a new episode; ``options`` may hold ``split``, for this episode."""
         self._seed, self._drawn_from = seed, self.split
         return super().reset(seed=seed, options=options)

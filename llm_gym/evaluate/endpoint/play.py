@@ -43,7 +43,7 @@ from llm_gym.evaluate.endpoint.result import (
     ServedEvaluation,
     StoppedError,
 )
-from llm_gym.registry.plugins import cannot_build
+from llm_gym.registry.lookup import cannot_build
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym.wrappers.as_text import make_text

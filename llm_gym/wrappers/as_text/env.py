@@ -11,9 +11,10 @@ from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.legacy import as_gym
 from llm_gym.registry.classes import creator
-from llm_gym.registry.plugins import cannot_build, find_spec
+from llm_gym.registry.lookup import cannot_build, find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.wrappers.as_text.settings import SuccessInfo
 from llm_gym.wrappers.as_text.wrapper import SETTINGS, AsText
@@ -182,9 +183,7 @@ class AsTextEnv(gym.Env[str, str]):
         self.action_space = self.text.action_space
         self.metadata, self.render_mode = made.metadata, made.render_mode
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         super().reset(seed=seed)
         return self.text.reset(seed=seed, options=options)
 

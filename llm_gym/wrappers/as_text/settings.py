@@ -8,6 +8,7 @@ import gymnasium as gym
 from gymnasium import Space, spaces
 
 from llm_gym.core.errors import ConfigError, ContractError
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import stop_reason
 from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
@@ -122,9 +123,7 @@ class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._success, self._total = load_success(success), 0.0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[Any, Info]:
         self._total = 0.0
         return self.env.reset(seed=seed, options=options)
 

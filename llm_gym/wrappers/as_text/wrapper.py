@@ -15,7 +15,7 @@ import numpy as np
 
 from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.errors import ConfigError, ContractError
-from llm_gym.core.infos import flag
+from llm_gym.core.infos import Info, Options, flag
 from llm_gym.core.outcome import StopReason, refuse_step, stop_reason
 from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
@@ -172,9 +172,7 @@ class AsText(TextWrapper):
 
     # --- Gymnasium -----------------------------------------------------------------------
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin an episode; seed and options are the environment's."""
         if seed is not None:
             self._player_seed, self._player_rng = seed, None

@@ -1,25 +1,10 @@
-"""Environments of other packages.
-
-A package adds text environments to the suite through the entry-point group ``llm_gym.envs``. The
-name of an entry is an id and its value the class, or the value is a function, which registers what
-it likes when it is called::
-
-    [project.entry-points."llm_gym.envs"]
-    "maze/Maze-v0" = "maze.env:MazeEnv"
-    more = "maze:register_envs"
-
-Importing llm_gym runs no code of other packages: the commands and the trainer call
-``load_plugins``, and so may you. A plugin that is broken is reported and skipped.
-"""
+"""Finding an environment by its name, and what to say where it is not found or not built."""
 
 import importlib.util
 import inspect
 import re
 import sys
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, NamedTuple
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
@@ -28,31 +13,6 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest
 from llm_gym.registry.classes import class_spec, creator, names_in
 from llm_gym.registry.user_code import CREATOR, describe_error, import_user_module
-
-GROUP = "llm_gym.envs"
-
-
-class Plugin(NamedTuple):
-    """One entry point, and what became of it."""
-
-    name: str
-    package: str
-    """The distribution that it belongs to, with its version."""
-    ids: tuple[str, ...] = ()
-    """The environments that it registered."""
-    problem: str = ""
-    """Why it was skipped, if it was."""
-
-    def __str__(self) -> str:
-        told = f"the plugin {self.name} of {self.package}"
-        return f"{told} was skipped: {self.problem}" if self.problem else told
-
-
-@cache
-def load_plugins() -> tuple[Plugin, ...]:
-    """Register the environments of every plugin, once, and return what was found."""
-    found = sorted(entry_points(group=GROUP), key=lambda entry: (_package(entry), entry.name))
-    return tuple(_load(entry) for entry in found)
 
 
 def find_spec(env_id: str) -> EnvSpec:
@@ -63,15 +23,13 @@ def find_spec(env_id: str) -> EnvSpec:
     """
     home, _, name = env_id.rpartition(":")
     module = import_user_module(home) if home else None
-    if name not in gym.registry:
-        if module is not None and (named := class_spec(module, name)) is not None:
-            return named
-        load_plugins()
+    named = None if module is None or name in gym.registry else class_spec(module, name)
+    if named is not None:
+        return named
     try:
         return gym.spec(name)
     except gym.error.Error as error:
-        broken = "".join(f"; {plugin}" for plugin in load_plugins() if plugin.problem)
-        raise ConfigError(f"{_not_there(module, name)}{broken}") from error
+        raise ConfigError(_not_there(module, name)) from error
 
 
 def _not_there(module: ModuleType | None, name: str) -> str:
@@ -119,48 +77,14 @@ def wrong_setting(error: Exception) -> str:
 
 
 def owner(spec: EnvSpec) -> str:
-    """Return whose environment it is: the package of a plugin, or else the module of the class.
+    """Return whose environment it is: the package of its class.
 
     >>> owner(gym.spec("CartPole-v1"))
     'gymnasium'
     """
-    for plugin in load_plugins():
-        if spec.id in plugin.ids:
-            return plugin.package
     entry = spec.entry_point
     module = entry if isinstance(entry, str) else getattr(entry, "__module__", None) or "?"
     return module.partition(":")[0].partition(".")[0]
-
-
-def _load(entry: EntryPoint) -> Plugin:
-    before = dict(gym.registry)
-    try:
-        _register(entry, entry.load())
-        replaced = [i for i, spec in before.items() if gym.registry.get(i) is not spec]
-        if replaced:
-            raise ConfigError(f"it replaces {', '.join(replaced)}, which is somebody else's")
-    except Exception as error:  # noqa: BLE001 - other people's code may raise anything
-        gym.registry.clear()
-        gym.registry.update(before)
-        return Plugin(entry.name, _package(entry), problem=f"{type(error).__name__}: {error}")
-    added = tuple(env_id for env_id in gym.registry if env_id not in before)
-    return Plugin(entry.name, _package(entry), added)
-
-
-def _register(entry: EntryPoint, loaded: Any) -> None:
-    if isinstance(loaded, type) and issubclass(loaded, gym.Env):
-        if entry.name in gym.registry:
-            raise ConfigError(f"the id {entry.name} is taken")
-        # By name, so that a spec of it goes through JSON and to other processes.
-        gym.register(id=entry.name, entry_point=entry.value)
-    elif callable(loaded) and not isinstance(loaded, type):
-        loaded()
-    else:
-        raise ConfigError(f"{entry.value} is neither a gymnasium.Env class nor a function")
-
-
-def _package(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.module
 
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
