@@ -40,7 +40,7 @@ def settings(seed: int, setting: str, updates: int) -> ConfigStore:
     made = config(seed)
     kept = {"environment.env_kwargs.shaping", "inference.max_tokens", "inference.num_envs",
             "training.batch_size", "environment.eval_interval"}  # fmt: skip
-    apply_defaults(made, TaskProfile(model="embedded", env="suite", move_words=1), kept)
+    apply_defaults(made, TaskProfile(model="embedded", env="suite", move_chars=6), kept)
     made.warm_start.player, made.environment.stop_at_success = "none", None
     made.environment.eval_interval = 0
     made.training.num_epochs, made.training.num_iters_per_epoch = 1, updates

@@ -101,8 +101,8 @@ def _groups(profile: TaskProfile) -> bool:
 
 
 def _short(profile: TaskProfile) -> int:
-    """Words of the longest move, and 2."""
-    return profile.move_words + 2
+    """Characters of the longest move, and 2."""
+    return profile.move_chars + 2
 
 
 def _roomy(profile: TaskProfile) -> int:
@@ -207,8 +207,8 @@ RULES: tuple[Rule, ...] = (
          "our environments and those in words", "rules are told once, not in every observation"),
     Rule("inference.system_prompt", "", lambda s: _embedded(s) and _ours(s),
          "embedded model", "it knows this game only and cannot read rules"),
-    Rule("inference.max_tokens", _short, lambda s: _embedded(s) and s.move_words > 0,
-         "embedded model, a token a word", "the longest move that was seen, its end, and one more"),
+    Rule("inference.max_tokens", _short, lambda s: _embedded(s) and s.move_chars > 0,
+         "embedded model", "the longest move that was seen, even if it is spelled"),
     Rule("inference.max_tokens", THOUGHT_TOKENS, lambda s: _given(s) and s.thinks,
          "a given model that thinks", "room for a thought before the move"),
     Rule("inference.max_tokens", _roomy, lambda s: _given(s) and s.move_chars > 0,

@@ -24,7 +24,6 @@ from llm_gym_agents.config.store import ConfigStore
 _EPISODES = 20
 MAX_TURNS_PLAYED = 100
 """Turns after which a random episode is cut."""
-_WORD = re.compile(r"[^\s.,:;!?]+|[.,:;!?]+")
 _PAID_EVERY_TURN = 0.9
 """Share of turns with a positive reward above which longer episodes are better ones."""
 _BY_SPREAD = {"norm_by_std", "whiten"}
@@ -50,10 +49,8 @@ class TaskProfile:
     """Whether the game knows how near the goal is."""
     has_splits: bool = False
     """Whether some instances can be kept unseen."""
-    move_words: int = 0
-    """Words and marks of the longest move that was seen; 0 where nobody plays."""
     move_chars: int = 0
-    """Its characters."""
+    """Characters of the longest move that was seen; 0 where nobody plays."""
     turns: int | None = None
     """Turns that the game allows; None where it says nothing of it."""
     episode_turns: float = 1.0
@@ -172,7 +169,7 @@ def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Ta
 
 
 class _RandomPlay:
-    """What a random player reads and writes in a few episodes."""
+    """What a random player reads and writes in a few episodes, and a solver writes."""
 
     def __init__(self, env: gym.Env[str, str]) -> None:
         self.moves: set[str] = set()
@@ -180,11 +177,12 @@ class _RandomPlay:
         self.worst = 0.0
         if not env.has_wrapper_attr("random_action"):
             return
-        try:
+        with suppress(NotImplementedError, ConfigError):
             for seed in range(_EPISODES):
                 self._play(env, seed)
-        except (NotImplementedError, ConfigError):
-            return
+        with suppress(NotImplementedError, ConfigError, AttributeError):
+            for seed in range(_EPISODES):
+                self._watch_solver(env, seed)
 
     def _play(self, env: gym.Env[str, str], seed: int) -> None:
         act, legal = env.get_wrapper_attr("random_action"), env.get_wrapper_attr("legal_actions")
@@ -201,10 +199,20 @@ class _RandomPlay:
             if terminated or truncated:
                 break
 
+    def _watch_solver(self, env: gym.Env[str, str], seed: int) -> None:
+        """Add the moves of a solver, which may be longer than random ones."""
+        solve = env.get_wrapper_attr("solver_action")
+        env.reset(seed=seed)
+        ended, turns = False, 0
+        while not ended and turns < MAX_TURNS_PLAYED:
+            move = solve()
+            self.moves.add(move)
+            _, _, terminated, truncated, _ = env.step(move)
+            ended, turns = terminated or truncated, turns + 1
+
     def lengths(self) -> dict[str, Any]:
         """Return how long moves and episodes are, as ``TaskProfile`` calls them."""
         found: dict[str, Any] = {
-            "move_words": max((len(_WORD.findall(move)) for move in self.moves), default=0),
             "move_chars": max(map(len, self.moves), default=0),
             "worst_reward": self.worst,
         }

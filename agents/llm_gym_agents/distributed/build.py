@@ -45,8 +45,12 @@ from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import (
+    FURTHER_EPISODES,
+    FURTHER_SEED,
     byte_tokenizer,
     collect_vocabulary,
+    common_words,
+    has_unknown,
     piece_tokenizer,
     texts_of,
     word_tokenizer,
@@ -274,21 +278,25 @@ def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBas
     Args:
         envs: The settings of each environment, by id.
     """
-    texts: list[str] = []
-    make_tokenizer = word_tokenizer
+    texts, further, whole, spells = [], [], set(), False
     for env_id, settings in envs.items():
         made = make_text(env_id, **settings)
         try:
             if isinstance(made.unwrapped, TextEnv) and made.spec is not None:
-                texts += collect_vocabulary([made.spec], rules=True)
+                own = collect_vocabulary([made.spec], rules=True)
+                further += collect_vocabulary([made.spec], FURTHER_EPISODES, seed=FURTHER_SEED)
+                whole |= common_words(own)
             elif not isinstance(made.unwrapped, TextEnv) and made.has_wrapper_attr("random_action"):
-                texts += texts_of(made)
-                make_tokenizer = piece_tokenizer  # numbers that were not seen are spelled
+                own, spells = texts_of(made), True  # its numbers may never end
+                whole |= common_words(own, least=0.0)
             else:
                 return byte_tokenizer()
+            texts += own
         finally:
             close_user_env(made)
-    return make_tokenizer(texts)
+    words = word_tokenizer(texts)
+    spells = spells or has_unknown(words, further)
+    return piece_tokenizer(texts, whole) if spells else words
 
 
 # --- who plays ---------------------------------------------------------------------------

@@ -10,6 +10,7 @@ own context, so that the model reads in training what it will read in play.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ import torch
 from torch import nn
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.episodes import play_episode
+from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.episodes.play import system_prompt_of
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import ActionParser
@@ -29,6 +30,7 @@ from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import PackedInputs, SequencePacker
+from llm_gym_agents.rollouts.turns import Turn
 from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 
@@ -39,6 +41,17 @@ class Example(NamedTuple):
     prompt_ids: list[int]
     """The prompt; in a dialogue, what comes after the last reply."""
     reply_ids: list[int]
+    label_ids: list[int] | None = None
+    """What is learned instead of the reply, which is only read; None learns the reply."""
+
+    @property
+    def learned_ids(self) -> list[int]:
+        """The reply, or its label up to the first difference: the model has read no further."""
+        if self.label_ids is None:
+            return self.reply_ids
+        pairs = zip(self.reply_ids, self.label_ids, strict=False)
+        same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return self.label_ids[: same + 1]
 
 
 Dialogue = tuple[Example, ...]
@@ -107,7 +120,7 @@ def _backward(
     model: PolicyValueModel, batch: Sequence[Dialogue], micro_batch_tokens: int | None
 ) -> float:
     """Accumulate the gradient of the mean log-prob of ``batch``; return the loss."""
-    learned = sum(len(turn.reply_ids) for talk in batch for turn in talk)
+    learned = sum(len(turn.learned_ids) for talk in batch for turn in talk)
     total = 0.0
     for part in _parts(batch, micro_batch_tokens):
         ids_S, lengths_Q, *asked = _inputs(part)
@@ -135,9 +148,9 @@ def _parts(batch: Sequence[Dialogue], most: int | None) -> Iterator[list[Dialogu
 def _inputs(batch: Sequence[Dialogue]) -> PackedInputs:
     packed = SequencePacker()
     for talk in batch:
-        for at, (prompt_ids, reply_ids) in enumerate(talk):
-            packed.read(prompt_ids, new_sequence=at == 0)
-            packed.learn(reply_ids)
+        for at, turn in enumerate(talk):
+            packed.read(turn.prompt_ids, new_sequence=at == 0)
+            packed.learn(turn.reply_ids, turn.learned_ids)
     return packed.inputs()
 
 
@@ -218,6 +231,41 @@ def play_demonstrations(
             "take a model that reads more, or tell it less"
         )
     return found
+
+
+def label_episode(
+    env: gym.Env[str, str],
+    episode: Trajectory,
+    turns: Sequence[Turn],
+    chat: ChatFormat,
+    seed: int,
+    options: dict[str, Any] | None = None,
+) -> Iterator[Dialogue]:
+    """Yield what a model played, with the solver's reply to each of its states as the label.
+
+    The episode is played again in ``env``, as far as it shows the same observations.
+    """
+    act = find_player(env, "solver", seed)
+    observation, _ = env.reset(seed=seed, options=options)
+    talk: list[Example] = []
+    for state, action, turn in zip(episode.states, episode.actions, turns, strict=False):
+        if observation != state:
+            break
+        if turn.new_sequence and talk:
+            yield _labelled(talk)
+            talk = []
+        talk.append(Example(turn.prompt_ids, turn.reply_ids, chat.reply(act(observation))))
+        observation, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            break
+    if talk:
+        yield _labelled(talk)
+
+
+def _labelled(talk: Sequence[Example]) -> Dialogue:
+    """Return a dialogue that ends with its last label: nothing was read after it."""
+    *before, last = talk
+    return (*before, Example(last.prompt_ids, last.label_ids or last.reply_ids))
 
 
 def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[[str], str]:

@@ -30,6 +30,7 @@ from llm_gym_agents.learn.imitation import (
     DialogueEncoder,
     find_player,
     imitate,
+    label_episode,
     load_demonstrations,
     play_demonstrations,
     split_options,
@@ -37,14 +38,18 @@ from llm_gym_agents.learn.imitation import (
 )
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import HeldOutSuccess
+from llm_gym_agents.rollouts.mix import in_env
 from llm_gym_agents.rollouts.sampler import Player, Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
+from llm_gym_agents.rollouts.turns import episode_id
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
 ENOUGH_USABLE = 0.5
 """Share of usable replies below which ``auto`` warms a pretrained model up."""
 PROBE_IDS = 2**42
 """First episode id of the probe; ids seed the sampling."""
+VISIT_IDS = 2**43
+"""First episode id of play that a solver labels."""
 PROBED = 16
 """Episodes of the probe."""
 PROBED_TURNS = 4
@@ -171,6 +176,8 @@ class WarmStart:
     tick: Callable[[str], None] = lambda text: None
     mix: Mapping[str, float] = field(default_factory=dict)
     losses: list[float] = field(default_factory=list)
+    visited: list[Dialogue] = field(default_factory=list)
+    """States that the model reached in earlier rounds, with the solver's replies."""
 
     def run(self) -> dict[str, float]:
         """Run the warm start, if any; return its metrics, empty without one."""
@@ -239,14 +246,22 @@ class WarmStart:
             if why is None:
                 break
             self.say(f"warm start: {why}, once more")
-            turns += self._teach(decision, at)
+            # On a solver's path a model never sees what its own unusable replies lead to.
+            visit = decision.player == "solver" and after.invalid > UNUSABLE
+            turns += self._teach(decision, at, visit=visit)
             last, after = after, self._measure()
         return turns, after
 
-    def _teach(self, decision: Decision, at: int) -> int:
-        """Imitate for one round; return the number of moves."""
+    def _teach(self, decision: Decision, at: int, *, visit: bool = False) -> int:
+        """Imitate for one round; return the number of moves.
+
+        Args:
+            decision: Whom to imitate.
+            at: Number of the round.
+            visit: Whether half of the states are those that the model itself reaches.
+        """
         self.tick(f"warm start: playing {self.settings.turns:,} moves to imitate")
-        data = self.collect(decision, at)
+        data = self._collect_round(decision, at, visit)
         steps = self.settings.steps
         self.losses += imitate(
             self.learner.model,
@@ -330,6 +345,11 @@ class WarmStart:
             )
         return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
 
+    def _train_options(self) -> dict[str, Any] | None:
+        """Return the ``reset`` options of episodes to learn from."""
+        split = self.train_split
+        return {"split": split} if split and self.sampler.has_splits else None
+
     def _cut_by_us(self) -> bool:
         """Whether cut replies would have been usable: the model thinks, or a larger limit helps."""
         policy = self.sampler.policy
@@ -340,8 +360,7 @@ class WarmStart:
 
     def probe(self, episodes: int = PROBED) -> ProbedReplies:
         """Play a few episodes; return what became of their first replies."""
-        split = self.train_split
-        options = {"split": split} if split and self.sampler.has_splits else None
+        options = self._train_options()
         todo = [
             EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(episodes)
         ]
@@ -357,8 +376,48 @@ class WarmStart:
 
     # --- the moves -----------------------------------------------------------------------
 
-    def collect(self, decision: Decision, at: int = 0) -> list[Dialogue]:
-        """Return the dialogues of a round; in a mix each environment has its share of turns."""
+    def _collect_round(self, decision: Decision, at: int, visit: bool) -> list[Dialogue]:
+        """Return what a round imitates; states that the model reached are kept for later rounds."""
+        turns = self.settings.turns
+        if not visit:
+            return self.collect(decision, at, turns)
+        for env_id in self.make_envs:
+            if decision.players.get(env_id, decision.player) == "solver":
+                own = math.ceil(self._share(env_id) * turns / 2)
+                self.visited += self.label_visited(env_id, at, own)
+        return self.collect(decision, at, turns // 2) + self.visited
+
+    def label_visited(self, env_id: str, at: int, turns: int) -> list[Dialogue]:
+        """Return ``turns`` turns of the model's own play, labelled by the solver (DAgger)."""
+        options = self._train_options()
+        asked = in_env(options, env_id) if self.mix else options
+        env = EpisodeLimits(self.make_envs[env_id](), max_turns=turns)
+        found: list[Dialogue] = []
+        first = VISIT_IDS + at * ROUNDS_APART
+        count = 0
+        try:
+            while count < turns:
+                ids = range(first, first + self.training.batch_size)
+                first = ids.stop
+                todo = [EpisodeTask(id, episode_seed(-5, id), id, asked) for id in ids]
+                played = self.sampler.play(todo)
+                if not played.episodes:
+                    break
+                for episode, own in zip(played.episodes, played.turns, strict=True):
+                    seed = todo[episode_id(episode) - todo[0].id].seed
+                    chat = self.sampler.policy.chat
+                    found += label_episode(env, episode, own, chat, seed, options)
+                    count += len(own)
+        finally:
+            close_user_env(env)
+        return found
+
+    def _share(self, env_id: str) -> float:
+        """Return the share of an environment in all turns."""
+        return self.mix[env_id] / sum(self.mix.values()) if self.mix else 1.0
+
+    def collect(self, decision: Decision, at: int, turns: int) -> list[Dialogue]:
+        """Return about ``turns`` turns, others in each round; in a mix each has its share."""
         policy = self.sampler.policy
         encoder = DialogueEncoder(
             policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
@@ -370,14 +429,13 @@ class WarmStart:
             player = decision.players.get(env_id, decision.player)
             if player == "none":
                 continue
-            share = self.mix[env_id] / sum(self.mix.values()) if self.mix else 1.0
             env = make()
             try:
                 found += play_demonstrations(
                     env,
                     player,
                     encoder,
-                    math.ceil(share * self.settings.turns),
+                    math.ceil(self._share(env_id) * turns),
                     seed=(self.training.seed + at * ROUNDS_APART) * self.settings.turns,
                     split=self.train_split,
                 )

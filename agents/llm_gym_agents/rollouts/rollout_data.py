@@ -184,11 +184,12 @@ class SequencePacker:
         self.lengths[-1] += len(ids)
         self.ids += ids
 
-    def learn(self, ids: Sequence[int]) -> None:
-        """Append ids that are learned, each from the position before it."""
+    def learn(self, ids: Sequence[int], targets: Sequence[int] | None = None) -> None:
+        """Append ids; learn them, or ``targets`` instead, each from the position before it."""
+        learned = ids if targets is None else targets
         last = len(self.ids) - 1
-        self.positions += range(last, last + len(ids))
-        self.tokens += ids
+        self.positions += range(last, last + len(learned))
+        self.tokens += learned
         self.read(ids)
 
     def inputs(self) -> PackedInputs:

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -27,6 +29,10 @@ PROMPT = ">"
 """What a plain transcript writes before a reply; always in the vocabulary."""
 _MAX_TURNS = 1_000  # for environments without an end
 _FEW_TURNS = 100  # of an episode whose words are collected
+FURTHER_EPISODES, FURTHER_SEED = 40, 10**6
+"""Episodes that show whether the words of an environment are all known."""
+COMMON = 0.02
+"""Share of the texts of an environment that have a word which is never spelled."""
 _NONSENSE = ("", "xyzzy", "xyzzy xyzzy")
 
 
@@ -43,21 +49,26 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     >>> tokenizer.decode(tokenizer("go \n north").input_ids, skip_special_tokens=True)
     'go north'
     """
-    split = _word_split()
-    words = {word for text in texts for word, _ in split.pre_tokenize_str(text)}
+    words = set(_count_words(texts))
     special = [PAD, BOS, EOS, UNK]
     vocabulary = [*special, PROMPT, *sorted(words - {*special, PROMPT})]
     tokenizer = Tokenizer(
         models.WordLevel({word: at for at, word in enumerate(vocabulary)}, unk_token=UNK)
     )
-    tokenizer.pre_tokenizer = split
+    tokenizer.pre_tokenizer = _word_split()
     return _wrap(tokenizer, unk_token=UNK)
 
 
-def piece_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+def piece_tokenizer(
+    texts: Iterable[str], whole: Collection[str] | None = None
+) -> PreTrainedTokenizerFast:
     r"""Return a tokenizer of the words of ``texts`` that spells everything else.
 
     A word with a digit in it is always spelled: numbers never end, and their digits mean something.
+
+    Args:
+        texts: Their letters are known.
+        whole: The words that are one token; None takes those of ``texts``.
 
     >>> tokenizer = piece_tokenizer(["push left", "speed -0.3"])
     >>> tokenizer.tokenize("push speed 0.31")
@@ -65,17 +76,40 @@ def piece_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     >>> tokenizer.decode(tokenizer("push 0.31").input_ids, skip_special_tokens=True)
     'push 0.31'
     """
-    split = _word_split()
-    words = {word for text in texts for word, _ in split.pre_tokenize_str(text)}
-    letters = {chr(code) for code in range(0x21, 0x7F)} | {each for word in words for each in word}
-    whole = {word for word in words if not any(each.isdigit() for each in word)}
+    seen = _count_words(texts)
+    letters = {chr(code) for code in range(0x21, 0x7F)} | {each for word in seen for each in word}
+    whole = {
+        word
+        for word in (seen if whole is None else whole)
+        if not any(each.isdigit() for each in word)
+    }
     special = [PAD, BOS, EOS, UNK, PROMPT]
     known = sorted((whole | letters | {f"##{letter}" for letter in letters}) - {*special})
     vocabulary = {word: at for at, word in enumerate([*special, *known])}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK, max_input_chars_per_word=500))
-    tokenizer.pre_tokenizer = split
+    tokenizer.pre_tokenizer = _word_split()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
     return _wrap(tokenizer, unk_token=UNK)
+
+
+def common_words(texts: Sequence[str], least: float = COMMON) -> set[str]:
+    """Return the words that are in many of the texts of an environment.
+
+    Where some words are unknown, rare ones are best spelled: they are of the same kind.
+    """
+    return {word for word, count in _count_words(texts).items() if count >= least * len(texts)}
+
+
+def has_unknown(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> bool:
+    """Whether a word of ``texts`` is no token."""
+    return any(tokenizer.unk_token_id in ids for ids in tokenizer(list(texts)).input_ids)
+
+
+def _count_words(texts: Iterable[str]) -> Counter[str]:
+    """Return in how many texts each word is."""
+    split = _word_split()
+    each = ({word for word, _ in split.pre_tokenize_str(text)} for text in texts)
+    return Counter(itertools.chain.from_iterable(each))
 
 
 def texts_of(env: gym.Env[str, str], episodes: int = 50, seed: int = 0) -> list[str]:
@@ -179,8 +213,8 @@ def _first_reply(players: Sequence[Callable[[], str] | None]) -> str:
 
 
 def _word_split() -> pre_tokenizers.PreTokenizer:
-    """Split at white space, and punctuation off the end of a word."""
-    marks = pre_tokenizers.Split(Regex(r"[.,:;!?]+$"), behavior="isolated")
+    """Split at white space, brackets off a word, and punctuation off its end."""
+    marks = pre_tokenizers.Split(Regex(r"[()]|[.,:;!?]+$"), behavior="isolated")
     return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), marks])
 
 

@@ -12,7 +12,7 @@ from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from tests.agents.text.chat_templates import FAMILIES, build_tokenizer
 
-ECHO = TaskProfile(model="embedded", env="suite", is_markov=True, move_words=1, move_chars=6)
+ECHO = TaskProfile(model="embedded", env="suite", is_markov=True, move_chars=6)
 
 
 def profile_of(env_id, model="tiny", lora_rank=0, **settings):
@@ -85,7 +85,7 @@ def test_a_profile_is_what_is_trained_on_what():
     )
     assert easy.turns == 16
     lake = profile_of("FrozenLake-v1", is_slippery=False)
-    assert (lake.env, lake.move_words, lake.move_chars) == ("as_text", 1, len("right"))
+    assert (lake.env, lake.move_chars) == ("as_text", len("right"))
     assert profile_of("llm_gym/Echo-v0", model="some/where").model == "full"
     assert profile_of("llm_gym/Echo-v0", model="some/where", lora_rank=4).model == "lora"
     assert profile_of("llm_gym/Echo-v0", action_format="tag").move_chars > len("<action>")
@@ -129,7 +129,7 @@ def test_what_nobody_chose_is_filled_in_and_said():
     config = ConfigStore()
     made = {each.setting: each for each in apply_defaults(config, ECHO)}
     assert config.inference.context == "observation"
-    assert config.inference.max_tokens == 3
+    assert config.inference.max_tokens == len("yellow") + 2
     assert config.warm_start.player == "auto"
     assert config.environment.env_kwargs == {"rules": "system", "penalty": 0.1}
     assert made["inference.max_tokens"].by == DEFAULT
@@ -161,7 +161,7 @@ def test_every_profile_gives_settings_that_can_be_trained_with(model, env):
     for flag in (False, True):
         config = ConfigStore()
         profile = TaskProfile(
-            model=model, env=env, is_markov=flag, has_potential=flag, has_splits=flag, move_words=2
+            model=model, env=env, is_markov=flag, has_potential=flag, has_splits=flag, move_chars=2
         )
         apply_defaults(config, profile)
         config.check()

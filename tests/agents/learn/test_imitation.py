@@ -2,6 +2,7 @@
 
 import copy
 import json
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.spaces import AnyText
 from llm_gym.envs.micro.echo import EchoEnv
 from llm_gym.wrappers import ToolUse
 from llm_gym.wrappers.as_text import make_text
@@ -16,15 +18,19 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import build_engine, build_policy
 from llm_gym_agents.learn.imitation import (
     DialogueEncoder,
+    Example,
     find_player,
     imitate,
+    label_episode,
     load_demonstrations,
     play_demonstrations,
 )
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.rollout_data import SequencePacker
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.rollouts.turns import Turn
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 from tests.agents.players import player_at_chance
@@ -62,7 +68,7 @@ def test_as_many_turns_as_asked_for_over_episodes_of_rising_seeds():
         observation, _ = env.reset(seed=seed)
         for _ in range(2):
             move = env.oracle_action()
-            expected.append(((chat.opening("", observation), chat.reply(move)),))
+            expected.append((Example(chat.opening("", observation), chat.reply(move)),))
             observation, *_ = env.step(move)
     assert found == expected[:5]
 
@@ -147,6 +153,82 @@ def test_imitating_a_solver_teaches_to_play():
     model = PolicyValueModel(copy.deepcopy(lm), critic="none")
     imitate(model, turns, steps=60, batch_size=64, learning_rate=5e-3)
     assert play(model.lm, tokenizer)[0] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("reply", "label", "learned"),
+    [
+        ([5, 6, 9], None, [5, 6, 9]),
+        ([5, 6, 9], [5, 6, 9], [5, 6, 9]),
+        ([5, 6, 9], [5, 7, 8, 9], [5, 7]),
+        ([5, 6, 9], [7, 9], [7]),
+        ([5], [5, 6, 9], [5, 6]),
+    ],
+)
+def test_a_label_is_learned_up_to_the_first_difference(reply, label, learned):
+    assert Example([1], reply, label).learned_ids == learned
+
+
+def test_the_reply_is_read_and_its_label_is_learned():
+    packed = SequencePacker()
+    packed.read([1, 2], new_sequence=True)
+    packed.learn([5, 6], [5, 7])
+    packed.read([3])
+    assert packed.ids == [1, 2, 5, 6, 3]
+    assert (packed.positions, packed.tokens, packed.lengths) == ([1, 2], [5, 7], [5])
+
+
+class Forward(gym.Env):
+    """Says where one stands; the solver goes to 3."""
+
+    action_space, observation_space = AnyText(9), AnyText(99)
+    start = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.at = self.start
+        return str(self.at), {}
+
+    def step(self, action):
+        self.at += {"up": 1, "down": -1}.get(action, 0)
+        return str(self.at), 0.0, self.at == 3, False, {}
+
+    def solver_action(self):
+        return "up" if self.at < 3 else "down"
+
+
+def visited(says, *, context="observation", env=None):
+    """Return the labelled dialogues of an episode in which ``says`` was said."""
+    game, states, turns = Forward(), [], []
+    observation, _ = game.reset()
+    for at, word in enumerate(says):
+        states.append(observation)
+        new = context == "observation" or at == 0
+        turns.append(
+            Turn(0, at, CHAT.opening("", observation), CHAT.reply(word), [], "stop", 0, new)
+        )
+        observation, *_ = game.step(word)
+    episode = SimpleNamespace(states=states, actions=says)
+    return list(label_episode(env or Forward(), episode, turns, CHAT, 0))
+
+
+def test_each_state_that_the_model_reached_has_the_reply_of_the_solver():
+    talks = visited(["down", "up", "nonsense", "up"])
+    assert [[CHAT.text_of(turn.learned_ids) for turn in talk] for talk in talks] == [["up"]] * 4
+
+
+def test_in_one_conversation_what_was_said_is_read_and_the_label_learned():
+    [talk] = visited(["down", "up", "up"], context="history")
+    first, second, last = talk
+    assert first.reply_ids == CHAT.reply("down")
+    assert first.learned_ids == CHAT.reply("up")[:1]
+    assert second.learned_ids == second.reply_ids == CHAT.reply("up")
+    assert last == Example(last.prompt_ids, CHAT.reply("up"))
+
+
+def test_nothing_is_labelled_where_an_episode_cannot_be_repeated():
+    other = Forward()
+    other.start = 2
+    assert visited(["down", "up"], env=other) == []
 
 
 CHAT = ChatFormat.from_tokenizer(tiny_tokenizer())

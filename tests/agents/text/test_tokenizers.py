@@ -11,8 +11,15 @@ from transformers import AutoTokenizer
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
 from llm_gym.registry.suite import ENVS
+from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.text.codec import TokenTexts
-from llm_gym_agents.text.tokenizers import byte_tokenizer, collect_vocabulary, word_tokenizer
+from llm_gym_agents.text.tokenizers import (
+    byte_tokenizer,
+    collect_vocabulary,
+    common_words,
+    piece_tokenizer,
+    word_tokenizer,
+)
 from tests.agents.text.chat_templates import base_tokenizer
 
 EASY = "llm_gym/TextGameEasy-v0"
@@ -66,6 +73,35 @@ def test_the_answer_to_an_unusable_move_is_read_too(easy):
 
 def test_the_vocabulary_of_the_demo_is_small(easy):
     assert len(easy) < 128
+
+
+# Of each kind of vocabulary: all words known; names, numbers, words and code that never end.
+OPEN = ("Countdown", "Hangman", "WordLadder", "LetterCounting", "MathPython", "SearchQA")
+OPEN += ("TextToSQL", "ChainSum")
+
+
+@pytest.mark.parametrize("game", ["TextGameEasy", "MazeEasy", *(f"{name}Easy" for name in OPEN)])
+def test_a_solver_that_speaks_through_the_tokenizer_wins_as_before(game):
+    env = gym.make(f"llm_gym/{game}-v0", rules="system")
+    tokenizer = tiny_tokenizer({f"llm_gym/{game}-v0": {"rules": "system"}})
+    for seed in range(10_000, 10_010):
+        observation, _ = env.reset(seed=seed, options={"split": "test"})
+        over = False
+        while not over:
+            ids = ids_of(tokenizer, env.unwrapped.solver_action())
+            assert tokenizer.unk_token_id not in [*ids, *ids_of(tokenizer, observation)]
+            said = tokenizer.decode(ids, skip_special_tokens=True)
+            observation, _, terminated, truncated, info = env.step(said)
+            over = terminated or truncated
+        assert info["success"]
+
+
+def test_common_words_are_whole_and_all_others_are_spelled():
+    texts = ["Word: apple 7", "Word: pear 7", *["Word: plum"] * 2]
+    tokenizer = piece_tokenizer(texts, common_words(texts, least=0.5))
+    assert tokenizer.tokenize("Word: plum pear 7") == [
+        *("Word", ":", "plum", "p", "##e", "##a", "##r", "7")
+    ]
 
 
 def test_spaces_and_line_breaks_separate_words_and_cost_nothing():

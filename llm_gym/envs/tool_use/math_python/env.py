@@ -145,7 +145,7 @@ class MathPythonEnv(ToolEnv):
         problem = read_problem(observations[0])
         assert problem is not None, "the first observation holds the problem"
         name, numbers = problem
-        if moves and moves[-1].startswith("python:"):
+        if moves and "".join(moves[-1].split()).startswith("python:"):
             printed = observations[-1].partition("\n")[0]
             if printed.lstrip("-").isdecimal():
                 return f"answer: {printed}"

@@ -157,4 +157,5 @@ class TextToSQLEnv(ToolEnv):
         assert question is not None, "the first observation holds the question"
         keys = sql_questions.read_keys(observations[0])
         query = sql_questions.answer(*question, keys)
-        return f"answer: {query}" if f"sql: {query}" in moves else f"sql: {query}"
+        tried = {"".join(move.split()) for move in moves}
+        return f"answer: {query}" if "".join(f"sql:{query}".split()) in tried else f"sql: {query}"
