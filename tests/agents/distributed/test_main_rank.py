@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
-from llm_gym_agents.distributed.ray import weight_transport
+from llm_gym_agents.distributed.ray import actor_pool
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError
 from llm_gym_agents.distributed.ray.sampler import HEARTBEAT_S, MainRank
 from llm_gym_agents.engines.base import EngineError
@@ -109,7 +109,7 @@ def fail_in(rank, folder, how):
         raise ClusterLostError("the cluster is gone")
 
     if rank == 0:
-        weight_transport.BUCKET_BYTES, cluster = 256, trainer.sampler.pool.cluster
+        actor_pool.BUCKET_BYTES, cluster = 256, trainer.sampler.pool.cluster
         if how == "weights":
             cluster.put = gone
     publish, play = trainer.publisher.publish, trainer.sampler.play

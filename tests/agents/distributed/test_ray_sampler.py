@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from llm_gym_agents.config import RayConfig
-from llm_gym_agents.distributed.ray import weight_transport
+from llm_gym_agents.distributed.ray import actor_pool
 from llm_gym_agents.distributed.ray.actor_pool import gpu_assignment
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.rollouts.tasks import EpisodeTask
@@ -66,7 +66,7 @@ def test_weights_travel_in_buckets_each_of_which_is_stored_once(tmp_path, monkey
         return bucket
 
     sampler.pool.cluster.put = put
-    monkeypatch.setattr(weight_transport, "BUCKET_BYTES", 2048)
+    monkeypatch.setattr(actor_pool, "BUCKET_BYTES", 2048)
     sampler.push(1)
     whole = sum(weight.nbytes for weight in trainer.learner.lm.parameters())
     largest = max(weight.nbytes for weight in trainer.learner.lm.parameters())

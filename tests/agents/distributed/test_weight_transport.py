@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from llm_gym_agents.distributed.ray import weight_transport
+from llm_gym_agents.distributed.ray import actor_pool
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError
 from tests.agents.distributed.echo_run import echo_trainer
 
@@ -14,7 +14,7 @@ HERE = ("here", "GPU-A")
 def trainer(tmp_path, monkeypatch):
     """Three actors; the learner is on the GPU of the first two, as far as they know."""
     made = echo_trainer(tmp_path, in_process=True, num_actors=3)
-    monkeypatch.setattr(weight_transport, "BUCKET_BYTES", 2048)
+    monkeypatch.setattr(actor_pool, "BUCKET_BYTES", 2048)
     made.sampler.pool.transport._gpu = HERE
     for handle, gpu in zip(made.sampler.pool.actors, ("GPU-A", "GPU-A", "GPU-B"), strict=True):
         handle.info = handle.info._replace(node="here", gpu=gpu)

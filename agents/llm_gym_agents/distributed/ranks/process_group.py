@@ -4,6 +4,10 @@ Every process holds the whole batch on its CPU and reads a part of the episodes.
 over the processes, so advantages, counts and stops are equal everywhere without further messages.
 Every process holds all weights (``ddp``) or a shard of them (``fsdp``). Processes never disagree
 about a stop, a failure or a checkpoint: these are agreed on here.
+
+A checkpoint is one folder, which any number of processes can resume from. Each process writes its
+shards; the language model is also written as the usual Hugging Face folder, gathered tensor by
+tensor. The main process makes and seals the folder. All processes must see the same disk.
 """
 
 from __future__ import annotations
@@ -24,15 +28,27 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from transformers import PreTrainedModel
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.episodes import Trajectory
-from llm_gym_agents.distributed.ranks.checkpoints import RankCheckpoints, save_sharded
 from llm_gym_agents.distributed.ranks.sampling import settle_over_ranks
 from llm_gym_agents.learn.single_process import Settle, SingleProcess
-from llm_gym_agents.run.checkpoint_weights import Like
-from llm_gym_agents.run.checkpoints import Checkpoints, TrainerState, load_checkpoint
+from llm_gym_agents.run.checkpoint_folder import new_folder
+from llm_gym_agents.run.checkpoint_weights import Like, save_lm, write_shards
+from llm_gym_agents.run.checkpoints import (
+    ADAPTERS,
+    MODEL,
+    SHARDS,
+    Checkpoints,
+    TrainerState,
+    load_checkpoint,
+    named_tensors,
+    save_checkpoint,
+    write_values,
+)
 from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
 from llm_gym_agents.run.process import SigtermListener
 
@@ -180,6 +196,74 @@ class AgreedStop(SigtermListener):
         """Play to the end, as the others do, and agree on whether this iteration is the last."""
         yield
         self.requested = bool(self._ranks.all_max(int(self._heard)))
+
+
+# --- checkpoints ---------------------------------------------------------------------------
+
+
+def save_sharded(
+    folder: str | Path,
+    state: TrainerState,
+    *,
+    lm: PreTrainedModel,
+    tokenizer: Any = None,
+    ranks: SingleProcess,
+) -> Path:
+    """Write a checkpoint; every process calls it and returns when the folder is in its place."""
+    place = Path(folder)
+    # Generators differ between processes; the main one's decide the batches.
+    state.parts["rng"] = ranks.broadcast(state.parts.get("rng"))
+    spread = any(isinstance(each, DTensor) for each in named_tensors(state.parts).values())
+    if not spread:
+        if ranks.is_main:
+            save_checkpoint(place, state, lm=lm, tokenizer=tokenizer)
+        ranks.barrier()
+        return place
+    with new_folder(place) if ranks.is_main else nullcontext() as made:
+        new = Path(ranks.broadcast(str(made)))
+        parts = dict(state.parts)
+        adapters = save_lm(new / MODEL, lm, tokenizer, write=ranks.is_main)
+        if adapters is not None:
+            parts[ADAPTERS] = adapters
+        write_shards(new / SHARDS, named_tensors(parts))
+        if ranks.is_main:
+            write_values(new, state, parts)
+        ranks.barrier()
+    ranks.barrier()
+    return place
+
+
+class RankCheckpoints(Checkpoints):
+    """``Checkpoints`` in which only the main process removes or links folders."""
+
+    def __init__(self, folder: str | Path, ranks: SingleProcess, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self._ranks = ranks
+
+    def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
+        self._ranks.barrier()  # everyone has listed the folder by now
+        if self._ranks.is_main:
+            place = super().save(state, lm=lm, tokenizer=tokenizer)
+        else:
+            place = self._write(self._place(state), state, lm=lm, tokenizer=tokenizer)
+        self._ranks.barrier()
+        return place
+
+    def _write(self, place: Path, state: TrainerState, **model: Any) -> Path:
+        return save_sharded(place, state, ranks=self._ranks, **model)
+
+    def put_apart(self, source: Path, place: Path, card: str) -> None:
+        if self._ranks.is_main:
+            super().put_apart(source, place, card)
+        self._ranks.barrier()
+
+    def drop_after(self, iteration: int) -> None:
+        if self._ranks.is_main:
+            super().drop_after(iteration)
+        self._ranks.barrier()
+
+
+# --- models and processes ------------------------------------------------------------------
 
 
 def balance(costs: Sequence[int], groups: int) -> list[list[int]]:
