@@ -12,19 +12,17 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import (
-    build_one_env,
     dataset_env,
+    env_makers,
     language_model,
     training_env,
 )
@@ -311,7 +309,7 @@ class PPOTrainer:
             folder=self.folder,
             sampler=self.sampler,
             learner=self.learner,
-            make_envs=self._make_envs(),
+            make_envs=env_makers(self.config, self.environment),
             mix=self.config.environment.mix,
             evaluate=self.evaluate,
             publish=lambda: self.publisher.publish(self.publisher.version),
@@ -319,13 +317,6 @@ class PPOTrainer:
             say=say,
             tick=tick,
         )
-
-    def _make_envs(self) -> dict[str, Callable[[], gym.Env[str, str]]]:
-        """Return what makes each environment of the run, by id; one that is not a mix has ""."""
-        mix = self.config.environment.mix
-        each: dict[str, EnvSource] = {env_id: env_id for env_id in mix}
-        each = each or {"": self.environment}
-        return {env_id: partial(build_one_env, self.config, env) for env_id, env in each.items()}
 
     # --- evaluation ----------------------------------------------------------------------
 

@@ -128,6 +128,8 @@ def batch_text(each: Sequence[Space[Any]]) -> tuple[Space[Any], Space[Any]]:
     return AnyText(max(lengths)), spaces.Tuple(each)
 
 
+Start = tuple[int | None, dict[str, Any] | None]
+"""Seed and options of ``reset``."""
 StepResult = tuple[str, SupportsFloat, bool, bool, Info]
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -267,31 +269,29 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
         This also revives rows that raised, and starts a worker that hung or died again.
         """
-        return self._reset_rows("reset", seeds, options, lambda answer: (answer[0], answer[-1]))
+        starts = {row: (seed, options) for row, seed in seeds.items()}
+        return self._reset_rows("reset", starts, lambda answer: (answer[0], answer[-1]))
 
-    def begin_rows(
-        self, seeds: Mapping[int, int | None], options: dict[str, Any] | None = None
-    ) -> dict[int, Beginning]:
-        """Begin episodes as ``reset_rows`` does; return all that their records begin with."""
-        return self._reset_rows("begin", seeds, options, lambda answer: answer[-1])
+    def begin_rows(self, starts: Mapping[int, Start]) -> dict[int, Beginning]:
+        """Begin episodes, each with seed and options; return all that their records begin with."""
+        return self._reset_rows("begin", starts, lambda answer: answer[-1])
 
     def _reset_rows(
-        self,
-        operation: str,
-        seeds: Mapping[int, int | None],
-        options: dict[str, Any] | None,
-        read: Callable[[Any], T],
+        self, operation: str, starts: Mapping[int, Start], read: Callable[[Any], T]
     ) -> dict[int, T]:
-        for row in seeds:
+        for row in starts:
             self._check_row(row)
-        jobs = [(row, operation, {"seed": s, "options": options}) for row, s in seeds.items()]
+        jobs = [
+            (row, operation, {"seed": seed, "options": options})
+            for row, (seed, options) in starts.items()
+        ]
         try:
             answers = self._run(jobs)
         except RowsError as error:
             error.results = {row: read(one) for row, one in error.results.items()}
             raise
-        self._note(dict(zip(seeds, answers, strict=True)), operation)
-        return {row: read(one) for row, one in zip(seeds, answers, strict=True)}
+        self._note(dict(zip(starts, answers, strict=True)), operation)
+        return {row: read(one) for row, one in zip(starts, answers, strict=True)}
 
     # --- the environments themselves -----------------------------------------------------
 

@@ -89,6 +89,13 @@ def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
     return EpisodeLimits(make_text(source, **settings), max_turns=limit or MOST_TURNS)
 
 
+def env_makers(config: ConfigStore, env: EnvSource) -> dict[str, Callable[[], gym.Env[str, str]]]:
+    """Return what makes each environment of a mix, by id; one that is no mix has the id ""."""
+    each: dict[str, EnvSource] = {env_id: env_id for env_id in config.environment.mix}
+    each = each or {"": env}
+    return {name: functools.partial(build_one_env, config, one) for name, one in each.items()}
+
+
 def _source(config: ConfigStore, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:
     """Return what environments are built from, and their settings."""
     source = env_source(env)

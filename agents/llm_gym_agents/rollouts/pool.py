@@ -43,7 +43,7 @@ from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
 from llm_gym.wrappers.as_text import text_source
 from llm_gym_agents.rollouts.mix import ENV, without_env
-from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, by_options
+from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
 from llm_gym_agents.rollouts.turns import Prefix
 
 T = TypeVar("T")
@@ -216,26 +216,25 @@ class TextEnvPool(EnvBase):
 
     def _begin(self, tasks: Mapping[int, EpisodeTask]) -> list[int]:
         """Begin episodes; return the rows whose environment failed and that need another."""
-        failed: list[int] = []
-        for options, rows in by_options(tasks):
-            lost: dict[int, str] = {}
-            try:
-                begun = self._rows.begin_rows({row: tasks[row].seed for row in rows}, options)
-            except RowsError as error:
-                begun, lost = dict(error.results), dict(error.rows)
-            for row, beginning in begun.items():
-                if what := invalid_env_output(beginning.observation):
+        lost: dict[int, str] = {}
+        try:
+            begun = self._rows.begin_rows(
+                {row: (task.seed, task.options) for row, task in tasks.items()}
+            )
+        except RowsError as error:
+            begun, lost = dict(error.results), dict(error.rows)
+        for row, beginning in begun.items():
+            if what := invalid_env_output(beginning.observation):
+                lost[row] = what
+            else:
+                self._enter(row, tasks[row], beginning)
+                if what := self._repeat(row, tasks[row].prefix):
                     lost[row] = what
-                else:
-                    self._enter(row, tasks[row], beginning)
-                    if what := self._repeat(row, tasks[row].prefix):
-                        lost[row] = what
-            for row, what in lost.items():
-                self._report(tasks[row].id, what)
-                self._finish(self._failed_episode(row, tasks[row]), StopReason.ERROR)
-            self._vacate(list(lost))
-            failed += lost
-        return failed
+        for row, what in lost.items():
+            self._report(tasks[row].id, what)
+            self._finish(self._failed_episode(row, tasks[row]), StopReason.ERROR)
+        self._vacate(list(lost))
+        return list(lost)
 
     def _enter(self, row: int, task: EpisodeTask, beginning: Beginning) -> None:
         options = without_env(task.options)

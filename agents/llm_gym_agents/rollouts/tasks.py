@@ -6,7 +6,7 @@ resumed run plays the same episodes. An id decides what is sampled in an episode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -123,21 +123,6 @@ def split_tasks(tasks: Sequence[EpisodeTask], size: int | None) -> list[list[Epi
     ordered = sorted(tasks, key=lambda task: task.id)
     step = size or max(len(ordered), 1)
     return [ordered[at : at + step] for at in range(0, len(ordered), step)]
-
-
-def by_options(
-    tasks: Mapping[int, EpisodeTask],
-) -> Iterator[tuple[dict[str, Any] | None, list[int]]]:
-    """Group rows with equal options; options are dictionaries and cannot be hashed."""
-    groups: list[tuple[dict[str, Any] | None, list[int]]] = []
-    for row, task in tasks.items():
-        for options, rows in groups:
-            if options == task.options:
-                rows.append(row)
-                break
-        else:
-            groups.append((task.options, [row]))
-    yield from groups
 
 
 Play = Callable[[Sequence[EpisodeTask]], Rollout]
