@@ -89,12 +89,12 @@ class TransformersEngine(Engine):
             with model.reading():
                 gaps = [self._gap(*each) for each in zip(requests, replies, strict=True)]
         self.forget()
-        gap, spread = max(gaps)
-        if not logits_agree(gap, spread, model.dtype):
-            raise ConfigError(
-                f"{name} does not decode as it reads: log-probs with a cache are off by up to "
-                f"{gap:.2g}; this engine cannot sample from it rightly"
-            )
+        for gap, spread in gaps:
+            if not logits_agree(gap, spread, model.dtype):
+                raise ConfigError(
+                    f"{name} does not decode as it reads: log-probs with a cache are off by up to "
+                    f"{gap:.2g}; this engine cannot sample from it rightly"
+                )
 
     def _gap(self, request: Request, reply: Completion) -> tuple[float, float]:
         """Return how far log-probs are from those of the model's own forward; spread of logits."""
