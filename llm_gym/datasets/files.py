@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.datasets.rows import SPLIT_NAMES
@@ -171,7 +171,7 @@ def _header(names: list[str], where: str) -> list[str]:
     return names
 
 
-def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+def _lines(file: IO[bytes] | gzip.GzipFile, name: str) -> Iterator[bytes]:
     """Yield the lines of ``file``; none may be so long that it fills the memory."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):

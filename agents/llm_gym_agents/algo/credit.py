@@ -8,8 +8,9 @@ Shapes: N turns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ class Truth(NamedTuple):
     @property
     def ceiling(self) -> float:
         """The correlation that a perfect estimate would have with this noisy truth."""
-        return self.share**0.5
+        return math.sqrt(self.share)
 
 
 def compare(
@@ -111,7 +112,7 @@ def interval(
         for _ in range(DRAWS if len(members) > 1 else 0)
     ]
     known = [each for each in drawn if np.isfinite(each)]
-    ends: Sequence[Any] = np.quantile(known, [0.025, 0.975]) if known else [float("nan")] * 2
+    ends = np.quantile(known, [0.025, 0.975]).tolist() if known else [float("nan")] * 2
     return [float(each) if np.isfinite(each) else None for each in (whole, *ends)]
 
 

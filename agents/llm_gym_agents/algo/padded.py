@@ -78,8 +78,10 @@ def compute_gae_advantage_return(
     **settings: Any,
 ) -> tuple[Tensor, Tensor]:
     """GAE over the sampled tokens of padded rows: whitened advantages and returns."""
-    given = {"values": values, "bootstrap": bootstrap, "gamma": gamma, "lam": lam}
-    return compute_advantage("gae", token_level_rewards, response_mask, **given, **settings)
+    given = {"gamma": gamma, "lam": lam, **settings}
+    return compute_advantage(
+        "gae", token_level_rewards, response_mask, values=values, bootstrap=bootstrap, **given
+    )
 
 
 def compute_grpo_advantage(

@@ -134,7 +134,6 @@ def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskP
         is_markov=all(one.is_markov for one in each),
         has_potential=any(one.has_potential for one in each),
         has_splits=any(one.has_splits for one in each),
-        move_words=max(one.move_words for one in each) * all(one.move_words for one in each),
         move_chars=max(one.move_chars for one in each) * all(one.move_chars for one in each),
         turns=None if None in turns else max(filter(None, turns)),
         episode_turns=sum(found[one].episode_turns * share[one] for one in found),

@@ -348,7 +348,7 @@ class EnvConfig(Section):
     @property
     def env_ids(self) -> list[str]:
         """What is played, by id."""
-        return list(self.mix) or [self.env_id] * (self.env_id is not None)
+        return list(self.mix) or ([] if self.env_id is None else [self.env_id])
 
     @property
     def env_label(self) -> str | None:
@@ -361,7 +361,7 @@ class EnvConfig(Section):
         if env_id not in self.mix:
             return self.env_kwargs
         shared = {name: each for name, each in self.env_kwargs.items() if name not in self.mix}
-        return shared | self.env_kwargs.get(env_id, {})
+        return {**shared, **self.env_kwargs.get(env_id, {})}
 
     def __getattr__(self, name: str) -> Any:
         # A BaseEnvironment is given this section as its config, and looks in it for parameters

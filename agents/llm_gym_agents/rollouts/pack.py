@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -177,7 +177,7 @@ def _dealt(count: int, cost: Cost, budget: int) -> list[tuple[int, int]]:
     runs, first = [], 0
     while first < count:
         more = range(first + 2, count + 1)
-        end = first + 1 + bisect_right(more, budget, key=partial(cost, first))
+        end = first + 1 + bisect_right(more, float(budget), key=lambda last: cost(first, last))
         runs.append((first, end))
         first = end
     return runs

@@ -250,7 +250,9 @@ class TextEnvPool(EnvBase):
         """Play the turns of ``prefix``; return what went wrong, or ""."""
         episode = self._playing[row]
         assert episode is not None
-        for at, action in enumerate(prefix.actions if prefix else ()):
+        if prefix is None:
+            return ""
+        for at, action in enumerate(prefix.actions):
             try:
                 add_turn(episode, action, self._rows.step_rows({row: action})[row])
             except RowsError as error:

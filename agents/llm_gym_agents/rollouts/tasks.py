@@ -71,7 +71,8 @@ def training_tasks(
     """
     first, groups = iteration * batch_size, batch_size // group_size
     drawn = draw_envs(mix, run, iteration, groups) if mix else []
-    each = [in_env(options, env_id) for env_id in drawn] or [options] * groups
+    each: list[dict[str, Any] | None] = [in_env(options, env_id) for env_id in drawn]
+    each = each or [options] * groups
     return [
         EpisodeTask(
             first + at,
@@ -103,7 +104,8 @@ def held_out_tasks(
     numbers: Iterable[int], options: dict[str, Any] | None, env_ids: Sequence[str] = ()
 ) -> list[EpisodeTask]:
     """Return held-out episodes by number, of each environment in turn; the same every time."""
-    each = [in_env(options, env_id) for env_id in env_ids] or [options]
+    each: list[dict[str, Any] | None] = [in_env(options, env_id) for env_id in env_ids]
+    each = each or [options]
     return [
         EpisodeTask(EVAL_IDS + at, episode_seed(-1, at), at, each[at % len(each)]) for at in numbers
     ]

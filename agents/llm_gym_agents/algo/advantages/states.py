@@ -47,9 +47,10 @@ def gigpo(
     """
     assert stream.state_K is not None, "as needs_states says"
     check_fraction("gamma", gamma)
-    how = {"norm_by_std": norm_by_std, "epsilon": epsilon}
-    whole = grpo(stream, **how)
-    steps = grpo(turn_items(stream, gamma, stream.state_K), **how)
+    of_states = turn_items(stream, gamma, stream.state_K)
+    whole, steps = (
+        grpo(each, norm_by_std=norm_by_std, epsilon=epsilon) for each in (stream, of_states)
+    )
     summed_T = widen(whole.advantages_T) + step_weight * widen(steps.advantages_T)
     return whole._replace(advantages_T=summed_T.to(whole.advantages_T.dtype))
 
@@ -106,6 +107,8 @@ def vine(
     if branches < 1:
         raise ConfigError(f"branches must be at least 1, got {branches}")
     _check_branches(stream, branches)
+    assert stream.branch_turn_B is not None
+    assert stream.branch_return_B is not None
     own_K = turns_to_go(stream, gamma)
     value_K = _means(stream.branch_turn_B, stream.branch_return_B, own_K)
     return _on_turns(stream, value_K, gamma=gamma, lam=0.0, whiten=whiten)
