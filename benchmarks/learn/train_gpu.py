@@ -8,7 +8,8 @@ on 64 episodes of 1,024 tokens. ``ratio`` is our speed over the loop's, ``memory
 peak, and what ``memory_plan`` said before.
 
 *prefix.* ``PPO.update`` on sequences of 256 ids that begin alike, beside the same update with every
-sequence read whole. ``ratio`` is how much faster sharing is.
+sequence read whole, as CUDA graphs where a run would use them. ``ratio`` is how much faster sharing
+is.
 
     python -m benchmarks.learn.train_gpu update --model FOLDER
     python -m benchmarks.learn.train_gpu fits
@@ -207,12 +208,13 @@ def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name in args.sizes:
         for case, (shared, group) in CASES.items():
             config = settings(args.episodes, args.micro[0])
+            config.training.ppo_epochs = 1
             config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
             learner = Learner(config, prepare_lm(config, load(name)))
-            learner.use_cuda_graphs()
             data = alike(learner.lm.config.vocab_size, args.episodes, shared, group)
             update = functools.partial(learner.ppo.update, data)
             once = measured(update, args.repeats)
+            learner.use_cuda_graphs()  # where they pay: whole sequences at their fastest
             with (
                 mock.patch.object(policy_value, "share_prefixes", return_value=None),
                 mock.patch.object(Prefixes, "pay", return_value=False),
