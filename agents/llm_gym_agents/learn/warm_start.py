@@ -188,8 +188,8 @@ class WarmStart:
     def run_second(self, why: str) -> dict[str, float]:
         """Imitate the solver after all; return metrics, empty where the environment has none."""
 
-        def solver_or_random(make: Callable[[], gym.Env[str, str]]) -> Decision:
-            env = make()
+        def solver_or_random(env_id: str) -> Decision:
+            env = self.make_envs[env_id]()
             try:
                 return Decision("solver" if has_solver(env) else "random", why)
             finally:
@@ -302,22 +302,20 @@ class WarmStart:
         found = self._auto()
         if found.player == "none":
             return found
-        return self._for_each(lambda make: self._decide_for(make, found), found.why)
+        return self._for_each(lambda env_id: self._decide_for(env_id, found), found.why)
 
-    def _for_each(
-        self, decide: Callable[[Callable[[], gym.Env[str, str]]], Decision], why: str
-    ) -> Decision:
+    def _for_each(self, decide: Callable[[str], Decision], why: str) -> Decision:
         """Return the decision for the environment, or those for a mix as one."""
-        each = {env_id: decide(make) for env_id, make in self.make_envs.items()}
+        each = {env_id: decide(env_id) for env_id in self.make_envs}
         return Decision.of_mix(each, why) if self.mix else next(iter(each.values()))
 
-    def _decide_for(self, make: Callable[[], gym.Env[str, str]], found: Decision) -> Decision:
+    def _decide_for(self, env_id: str, found: Decision) -> Decision:
         """Return whom to imitate in one environment: the solver where chance is never paid."""
-        env = make()
+        env = self.make_envs[env_id]()
         try:
             find_player(env, found.player)
             luck = play_at_random(
-                env, self.training.batch_size, turns=self.settings.turns, split=self.train_split
+                env, self._batch_of(env_id), turns=self.settings.turns, split=self.train_split
             )
             if not luck.is_enough and has_solver(env):
                 return Decision("solver", f"{found.why}, and {luck}")
@@ -397,7 +395,7 @@ class WarmStart:
         count = 0
         try:
             while count < turns:
-                ids = range(first, first + self.training.batch_size)
+                ids = range(first, first + self._batch_of(env_id))
                 first = ids.stop
                 todo = [EpisodeTask(id, episode_seed(-5, id), id, asked) for id in ids]
                 played = self.sampler.play(todo)
@@ -415,6 +413,10 @@ class WarmStart:
     def _share(self, env_id: str) -> float:
         """Return the share of an environment in all turns."""
         return self.mix[env_id] / sum(self.mix.values()) if self.mix else 1.0
+
+    def _batch_of(self, env_id: str) -> int:
+        """Return the episodes that an environment has in a batch."""
+        return math.ceil(self._share(env_id) * self.training.batch_size)
 
     def collect(self, decision: Decision, at: int, turns: int) -> list[Dialogue]:
         """Return about ``turns`` turns, others in each round; in a mix each has its share."""

@@ -335,8 +335,9 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
     decision = teacher.decide()
     assert decision.players == {ECHO: "random", HANOI: "solver"}
     assert (decision.player, decision.solved) == ("solver", 0.5)
-    assert len(teacher.collect(Decision("random", "", {ECHO: "random", HANOI: "none"}))) == 100
-    assert len(teacher.collect(decision)) == 400
+    one = Decision("random", "", {ECHO: "random", HANOI: "none"})
+    assert len(teacher.collect(one, 0, 400)) == 100
+    assert len(teacher.collect(decision, 0, 400)) == 400
 
 
 # --- a run -----------------------------------------------------------------------------------
