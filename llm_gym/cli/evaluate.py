@@ -26,7 +26,7 @@ from llm_gym.registry.suite import ENVS
 from llm_gym.registry.user_code import close_user_env
 
 if TYPE_CHECKING:
-    from llm_gym.evaluate.endpoint import Prices, ServedEvaluation
+    from llm_gym.evaluate.endpoint import ServedEvaluation
     from llm_gym.evaluate.result import Evaluation
 
 
@@ -149,13 +149,6 @@ def _add_served(parser: Parser) -> None:
     served.add_argument("--endpoint", metavar="URL", help="such as http://127.0.0.1:8000/v1")
     served.add_argument("--key-env", metavar="NAME", help="the variable that holds the API key")
     served.add_argument(
-        "--prices",
-        type=number(0),
-        nargs=2,
-        metavar=("READ", "WRITTEN"),
-        help="of a million tokens each",
-    )
-    served.add_argument(
         "--body",
         action="append",
         default=[],
@@ -166,17 +159,16 @@ def _add_served(parser: Parser) -> None:
 
 
 def _play_served(options: argparse.Namespace) -> int:
-    from llm_gym.evaluate.endpoint import EndpointError, Interrupted, Prices
+    from llm_gym.evaluate.endpoint import EndpointError, Interrupted
 
     names = chosen(options)
     import_modules(options)
     for name in names:  # built before anybody is asked
         close_user_env(build(name, {"rules": "system", **settings(options.set)}))
-    prices = Prices(*options.prices) if options.prices else None
     results: list[ServedEvaluation] = []
     try:
         for name in names:
-            results.append(_play(name, prices, options))
+            results.append(_play(name, options))
     except (EndpointError, Interrupted) as error:
         if error.result is not None:
             results.append(error.result)
@@ -186,7 +178,7 @@ def _play_served(options: argparse.Namespace) -> int:
     return show(results, options.json)
 
 
-def _play(name: str, prices: Prices | None, options: argparse.Namespace) -> ServedEvaluation:
+def _play(name: str, options: argparse.Namespace) -> ServedEvaluation:
     from llm_gym.evaluate.endpoint import play
 
     file = Path(options.out, f"{re.sub('[/:]', '_', name)}.jsonl") if options.out else None
@@ -201,7 +193,6 @@ def _play(name: str, prices: Prices | None, options: argparse.Namespace) -> Serv
         context=options.context,
         system_prompt=options.system_prompt,
         max_turns=options.max_turns,
-        prices=prices,
         records=file,
         on_end=_progress(name, options.episodes),
         env_kwargs=settings(options.set),
@@ -299,6 +290,4 @@ def _cells(result: Evaluation) -> dict[str, str]:
     if isinstance(result, ServedEvaluation):
         cells["read"] = f"{result.usage.tokens_in:,}"
         cells["written"] = f"{result.usage.tokens_out:,}"
-        if result.cost is not None:
-            cells["cost"] = f"{result.cost:.2f}" if result.cost >= 1 else f"{result.cost:.4f}"
     return cells

@@ -15,7 +15,6 @@ from llm_gym.evaluate.endpoint.result import (
     ContextFullError,
     EndpointError,
     Interrupted,
-    Prices,
     ServedEvaluation,
     Usage,
 )
@@ -26,7 +25,6 @@ __all__ = [
     "ContextFullError",
     "EndpointError",
     "Interrupted",
-    "Prices",
     "Reply",
     "ServedEvaluation",
     "Usage",

@@ -39,7 +39,6 @@ from llm_gym.evaluate.endpoint.result import (
     ContextFullError,
     EndpointError,
     Interrupted,
-    Prices,
     ServedEvaluation,
     StoppedError,
 )
@@ -156,7 +155,6 @@ def play(
     context: Context = "history",
     system_prompt: str | None = None,
     max_turns: int | None = None,
-    prices: Prices | None = None,
     records: str | os.PathLike[str] | None = None,
     on_end: Callable[[int], None] | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
@@ -180,7 +178,6 @@ def play(
         context: What the model reads: ``history`` or ``observation``.
         system_prompt: Told instead of the environment's rules; "" tells nothing.
         max_turns: Cut an episode after so many turns, for environments without an end.
-        prices: To reckon the cost with.
         records: A file to write the episodes to. While they are being played they are in one
             beside it, whose name ends in ``.partial.jsonl``.
         on_end: Called with the number of episodes that have ended, for a progress bar.
@@ -201,7 +198,7 @@ def play(
         took = time.perf_counter() - began
         played, usage = ended.in_order(), client.usage
         env_id = next((episode.env_id for episode in played if episode.env_id), None)
-        return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, episodes, prices)
+        return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, episodes)
 
     return _play_out(threads, ended, result)
 

@@ -1,10 +1,10 @@
-"""How a served model played, and what it cost."""
+"""How a served model played, and what was asked of its server."""
 
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from llm_gym.core.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import LLMGymError
 from llm_gym.evaluate.result import Evaluation
 
 
@@ -21,31 +21,6 @@ class Usage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Prices:
-    """Of a million tokens, read and written, in any currency.
-
-    Tokens that a server reads from its cache count as any others, so the cost may be less.
-    """
-
-    per_million_in: float = 0.0
-    per_million_out: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, price in vars(self).items():
-            if not 0.0 <= price < float("inf"):
-                raise ConfigError(f"{name} must be a number of at least 0, got {price}")
-
-    def cost(self, usage: Usage) -> float:
-        """Return what the tokens of ``usage`` cost.
-
-        >>> Prices(0.5, 2.0).cost(Usage(tokens_in=3_000_000, tokens_out=100_000))
-        1.7
-        """
-        read, written = usage.tokens_in / 1e6, usage.tokens_out / 1e6
-        return read * self.per_million_in + written * self.per_million_out
-
-
-@dataclass(frozen=True)
 class ServedEvaluation(Evaluation):
     """How a served model played."""
 
@@ -53,17 +28,12 @@ class ServedEvaluation(Evaluation):
     """Of every request, those of episodes that did not end included."""
     planned: int
     """Episodes that were to be played."""
-    prices: Prices | None = None
-
-    @property
-    def cost(self) -> float | None:
-        return None if self.prices is None else self.prices.cost(self.usage)
 
     def summary(self) -> dict[str, Any]:
         usage = self.usage._asdict()
         stopped = Counter(str(episode.stop_reason) for episode in self.episodes)
         stops = {"stop_reasons": dict(sorted(stopped.items()))}
-        return {**super().summary(), "planned": self.planned, **stops, **usage, "cost": self.cost}
+        return {**super().summary(), "planned": self.planned, **stops, **usage}
 
     def notes(self) -> list[str]:
         said = super().notes()

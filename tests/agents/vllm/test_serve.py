@@ -156,11 +156,10 @@ def test_what_the_server_refuses_is_one_sentence(url, monkeypatch):
 
 def test_the_command_plays_and_reckons(url, tmp_path, capsys):
     options = ["--endpoint", url, "--model", "tiny", "--episodes", "4", "--max-tokens", "8"]
-    options += ["--prices", "1", "10", "--json", "--out", str(tmp_path)]
+    options += ["--json", "--out", str(tmp_path)]
     assert cli.main(["eval", GUESS, *options]) == 0
     [result] = json.loads(capsys.readouterr().out)
     assert result["episodes"] == 4
-    cost = (result["tokens_in"] + 10 * result["tokens_out"]) / 1e6
-    assert result["cost"] == pytest.approx(cost)
+    assert result["tokens_in"] > result["tokens_out"] > 0
     [file] = tmp_path.iterdir()
     assert KEY not in file.read_text()

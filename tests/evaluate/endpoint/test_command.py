@@ -31,12 +31,11 @@ def run(server, *arguments):
 
 def test_the_figures_as_json(server, here, capsys):
     arguments = ["--episodes", "3", "--seed", "4", "--json", "--out", "played"]
-    assert run(server, GUESS, *arguments, "--prices", "1", "2") == 0
+    assert run(server, GUESS, *arguments) == 0
     [result] = json.loads(capsys.readouterr().out)
     turns = result["requests"]
     assert (result["env"], result["episodes"]) == (GUESS, 3)
     assert (result["tokens_in"], result["tokens_out"]) == (10 * turns, 3 * turns)
-    assert result["cost"] == pytest.approx(turns * (10 * 1 + 3 * 2) / 1e6)
     episodes = list(read_episodes(here / "played/llm_gym_GuessTheNumber-v0.jsonl"))
     assert [episode.seed for episode in episodes] == [4, 5, 6]
     assert result["turns"] == turns / 3
@@ -54,13 +53,6 @@ def test_the_figures_as_a_table(server, here, capsys):
     ]
     assert len({len(line) for line in (header, *rows)}) == 1, "columns stand below each other"
     assert scale.startswith("scale: 0 is a random player")
-
-
-def test_the_cost_is_a_column_where_prices_are_known(server, here, capsys):
-    assert run(server, GUESS, "--episodes", "1", "--prices", "0", "1e6") == 0
-    header, row, _ = capsys.readouterr().out.splitlines()
-    assert header.split()[-1] == "cost"
-    assert float(row.split()[-1]) == 3 * len(server.asked)
 
 
 def test_every_option_reaches_the_server(server, here, capsys):
@@ -109,7 +101,6 @@ def test_a_class_and_an_id_of_another_package_are_played(server, here, capsys):
         ([GUESS, "--set", "hihg=3"], "hihg"),
         ([GUESS, "--body", "x"], "--body"),
         ([GUESS, "--key-env", "NOT_SET"], "key"),
-        ([GUESS, "--prices", "-1", "0"], "--prices"),
     ],
 )
 def test_a_mistake_is_one_sentence(server, here, capsys, arguments, told):

@@ -5,7 +5,8 @@ import re
 from ast import literal_eval
 from pathlib import Path
 
-from llm_gym.tools.sandbox.inside.syscalls import MACHINES, table
+from llm_gym.tools.sandbox.inside.syscalls import MACHINES
+from tests.tools.sandbox.calls import table
 
 MACHINE = os.uname().machine
 NUMBERS = table(MACHINE if MACHINE in MACHINES else "x86_64")

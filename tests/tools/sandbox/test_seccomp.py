@@ -15,6 +15,7 @@ from llm_gym.tools.sandbox.inside.seccomp import (
     KILL_PROCESS,
     program,
 )
+from tests.tools.sandbox.calls import table
 
 MACHINES = syscalls.MACHINES
 CLONE_THREAD, CLONE_NEWUSER, SIGCHLD = 0x10000, 0x10000000, 17
@@ -123,7 +124,7 @@ def test_no_dangerous_call_is_on_a_list(machine):
 
 def test_a_number_stands_for_one_call():
     for machine in MACHINES:
-        numbers = list(syscalls.table(machine).values())
+        numbers = list(table(machine).values())
         assert len(numbers) == len(set(numbers))
 
 
@@ -141,10 +142,10 @@ def test_the_table_agrees_with_the_headers_of_the_kernel(machine):
     found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", path.read_text())
     numbers = {name: int(number) for name, number in reversed(found)}
     numbers.setdefault("newfstatat", numbers.get("fstatat"))  # its name in the generic header
-    ours = syscalls.table(machine)
+    ours = table(machine)
     known = {name: numbers[name] for name in ours if name in numbers}
     assert known == {name: ours[name] for name in known}
     # Newer calls may be missing in older headers; no others.
     assert all(ours[name] >= 424 for name in ours.keys() - known.keys())
-    every = syscalls.table("x86_64").keys() | syscalls.table("aarch64").keys()
+    every = table("x86_64").keys() | table("aarch64").keys()
     assert not (every - ours.keys()) & numbers.keys()

@@ -1,7 +1,7 @@
 """The few Linux calls that Python does not have, through the C library.
 
-Each raises ``OSError`` with the kernel's reason. Flags are those of the kernel's headers and alike
-on x86-64 and aarch64; system call numbers are in ``syscalls``.
+Each raises ``OSError`` with the kernel's reason. Flags and numbers are those of the kernel's
+headers, and alike on x86-64 and aarch64.
 
 Landlock, in the second half, limits the files that a process may touch. The process does it itself,
 for good, and needs no rights. It does not hide names and sizes of files, nor stop a change of owner
@@ -15,8 +15,6 @@ import struct
 import sys
 from collections.abc import Iterable
 from typing import NamedTuple
-
-from llm_gym.tools.sandbox.inside.syscalls import number
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -32,6 +30,13 @@ MNT_DETACH = 2
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID = 0x1, 0x2
 
+# Calls that the C library has no function for; alike on all architectures.
+_NUMBERS = {
+    "mount_setattr": 442,
+    "landlock_create_ruleset": 444,
+    "landlock_add_rule": 445,
+    "landlock_restrict_self": 446,
+}
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _SECCOMP_MODE_FILTER = 2
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -55,7 +60,7 @@ def _checked(what: str, result: int) -> int:
 
 def syscall(name: str, *arguments: object, what: str = "") -> int:
     """Make a system call that the C library has no function for."""
-    return _checked(what or name, _syscall(ctypes.c_long(number(name)), *arguments))
+    return _checked(what or name, _syscall(ctypes.c_long(_NUMBERS[name]), *arguments))
 
 
 def unshare(flags: int) -> None:
