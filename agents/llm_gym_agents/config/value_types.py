@@ -59,34 +59,31 @@ ESTIMATORS = (
 LOSSES = ("cispo", "gspo", "ppo")
 
 
-def _registered(registry: str, built_in: Sequence[str]) -> Callable[[str], str]:
-    """Return a check that a name is in a registry of ``llm_gym_agents.algo``, or module:function.
+BACKENDS = ("transformers", "vllm", "sglang")
 
-    Whoever adds a name has imported ``algo``; until then only the built-in ones can be there.
+
+def _named(
+    built_in: Sequence[str], own: str = "module:function", registry: str = ""
+) -> Callable[[str], str]:
+    """Return a check that a value is one of some names, or ``own``: code of the user's.
+
+    A registry of ``llm_gym_agents.algo`` may have more names. Whoever adds one has imported
+    ``algo``; until then only the built-in ones can be there.
     """
 
     def check(value: str) -> str:
         found = getattr(sys.modules.get("llm_gym_agents.algo"), registry, None)
         names = built_in if found is None else found.names()
-        hint = did_you_mean(value, names)
         known = value in names or _CODE.fullmatch(value) is not None
-        _need(known, f"one of {', '.join(names)}, or module:function{hint}")
+        _need(known, f"one of {', '.join(names)}, or {own}{did_you_mean(value, names)}")
         return value
 
     return check
 
 
-def _backend(value: str) -> str:
-    known = ("transformers", "vllm", "sglang")
-    hint = did_you_mean(value, known)
-    is_known = value in known or _CODE.fullmatch(value) is not None
-    _need(is_known, f"one of {', '.join(known)}, or module:Class{hint}")
-    return value
-
-
-Backend = Annotated[str, AfterValidator(_backend)]
-Estimator = Annotated[str, AfterValidator(_registered("ADVANTAGES", ESTIMATORS))]
-Loss = Annotated[str, AfterValidator(_registered("POLICY_LOSSES", LOSSES))]
+Backend = Annotated[str, AfterValidator(_named(BACKENDS, "module:Class"))]
+Estimator = Annotated[str, AfterValidator(_named(ESTIMATORS, registry="ADVANTAGES"))]
+Loss = Annotated[str, AfterValidator(_named(LOSSES, registry="POLICY_LOSSES"))]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, AfterValidator(_text)]
 Device = Annotated[str, AfterValidator(_device)]
