@@ -18,7 +18,7 @@ from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.commands.target import finished
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
-from llm_gym_agents.config.trust import named_code
+from llm_gym_agents.config.trust import names_code
 from llm_gym_agents.distributed.build import load_lm
 from llm_gym_agents.distributed.launch import is_main
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
@@ -58,7 +58,7 @@ def run(
 
 def resume_run(folder: Path, config: ConfigStore) -> int:
     """Go on with the run in ``folder``, whose config the user trusts."""
-    if named_code(config):
+    if names_code(config):
         sys.path.insert(0, "")
     newest = Checkpoints(folder / "checkpoints").latest() or folder / WARM_START
     state = load_checkpoint(newest)

@@ -92,7 +92,7 @@ def _read_settings(
     )
     from llm_gym_agents.config import ConfigStore, parse_args
     from llm_gym_agents.config.files import named, read_config
-    from llm_gym_agents.config.trust import named_code
+    from llm_gym_agents.config.trust import names_code
 
     if options.target is None and options.suite is None:
         parse_args(["--help"])
@@ -113,7 +113,7 @@ def _read_settings(
     for flag, value in shortcuts.items():
         rest = rest if value is None else [flag, value, *rest]
     config = parse_args(["--help"] if options.help_settings else rest, config)
-    if named_code(config):
+    if names_code(config):
         sys.path.insert(0, "")  # as for ``--import``: modules beside the user are found
     if not config.environment.env_ids:
         raise ConfigError(f"{options.target} must name what is played, as environment.env_id")

@@ -78,14 +78,11 @@ def untrusted(config: ConfigStore, imported: Collection[str] = (), env: str | No
     return _environment(config, imported, env)
 
 
-def named_code(config: ConfigStore) -> dict[str, str]:
-    """Return the settings that name a function or a class as ``module:name``."""
-    named = {
-        "training.adv_estimator": config.training.adv_estimator,
-        "training.policy_loss": config.training.policy_loss,
-        "inference.backend": config.inference.backend,
-    }
-    return {setting: name for setting, name in named.items() if ":" in name}
+def names_code(config: ConfigStore) -> bool:
+    """Whether a setting names a function or a class as ``module:name``."""
+    training = config.training
+    names = (training.adv_estimator, training.policy_loss, config.inference.backend)
+    return any(":" in name for name in names)
 
 
 def _environment(config: ConfigStore, imported: Collection[str], env: str | None) -> str:
