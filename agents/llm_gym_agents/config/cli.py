@@ -32,6 +32,9 @@ def parse_args(
     ``--help`` ends the program with a page.
     """
     _check_names(argv)
+    default = ConfigStore() if default is None else default
+    if not argv:
+        return default.model_copy(deep=True)
     import tyro
 
     said = io.StringIO()
@@ -40,7 +43,7 @@ def parse_args(
             return tyro.cli(
                 ConfigStore,
                 args=list(argv),
-                default=ConfigStore() if default is None else default,
+                default=default,
                 prog=prog,
                 description=description,
                 registry=_registry(),
