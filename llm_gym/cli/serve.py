@@ -11,17 +11,6 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import did_you_mean
 
-_ABOUT = {
-    "sessions": "episodes at the same time",
-    "connections": "connections at the same time",
-    "body_bytes": "bytes of a request",
-    "rows": "rows of a request",
-    "episode_turns": "steps until an episode is truncated",
-    "idle_s": "seconds without a word until a session is ended",
-    "step_s": "seconds that an environment may take for a step, where it plays in a thread",
-    "request_s": "seconds until a request must have arrived",
-}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
@@ -52,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate")
     parser.add_argument("--tls-key", metavar="FILE", help="and its key")
     known = ", ".join(
-        f"{field.name}={field.default} ({_ABOUT[field.name]})" for field in fields(ServerLimits)
+        f"{field.name}={field.default} ({field.metadata['help']})" for field in fields(ServerLimits)
     )
     parser.add_argument(
         "--limit",
@@ -72,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls-cert and --tls-key belong together; give both")
-    limits = ServerLimits(**_limits(options.limit))
+    known = [field.name for field in fields(ServerLimits)]
+    limits = ServerLimits(**_limits(options.limit, known))
     server = EnvServer(
         lambda: make(options),
         options.env,
@@ -89,11 +79,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _limits(pairs: list[str]) -> dict[str, Any]:
+def _limits(pairs: list[str], known: list[str]) -> dict[str, Any]:
     given = settings(pairs, "--limit")
     for name, value in given.items():
-        if name not in _ABOUT:
-            raise ConfigError(f"--limit has no {name!r}{did_you_mean(name, _ABOUT)}")
+        if name not in known:
+            raise ConfigError(f"--limit has no {name!r}{did_you_mean(name, known)}")
         kinds = (int, float) if name.endswith("_s") else (int,)
         if type(value) not in kinds:
             raise ConfigError(f"--limit {name} must be a number, got {value!r}")

@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
@@ -28,6 +28,10 @@ from llm_gym.episodes.play import begin
 from llm_gym.server import protocol
 
 
+def _limit(default: Any, meaning: str) -> Any:
+    return field(default=default, metadata={"help": meaning})
+
+
 @dataclass(frozen=True)
 class ServerLimits:
     """What a server allows; beyond it a request is refused, or a session ended.
@@ -37,27 +41,19 @@ class ServerLimits:
     llm_gym.core.errors.ConfigError: sessions must be above 0, got 0
     """
 
-    sessions: int = 4096
-    """Episodes at the same time."""
-    connections: int = 4096
-    body_bytes: int = 16 << 20
-    """Bytes of a request, or of a WebSocket message."""
-    rows: int = 4096
-    """Rows of a request."""
-    episode_turns: int = 10_000
-    """Steps until an episode is truncated."""
-    idle_s: float = 600.0
-    """Seconds without a request until a session is ended."""
-    step_s: float = 60.0
-    """Seconds that an environment may take for a step, where it runs in a thread."""
-    request_s: float = 30.0
-    """Seconds until a request must have arrived as a whole."""
+    sessions: int = _limit(4096, "episodes at the same time")
+    connections: int = _limit(4096, "connections at the same time")
+    body_bytes: int = _limit(16 << 20, "bytes of a request, or of a WebSocket message")
+    rows: int = _limit(4096, "rows of a request")
+    episode_turns: int = _limit(10_000, "steps until an episode is truncated")
+    idle_s: float = _limit(600.0, "seconds without a request until a session is ended")
+    step_s: float = _limit(60.0, "seconds that a step may take, where it is played in a thread")
+    request_s: float = _limit(30.0, "seconds until a request must have arrived as a whole")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name, value in vars(self).items():
             if not value > 0:
-                raise ConfigError(f"{field.name} must be above 0, got {value}")
+                raise ConfigError(f"{name} must be above 0, got {value}")
 
 
 Job = tuple[str, int, str, Any]

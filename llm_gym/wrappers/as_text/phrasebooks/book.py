@@ -20,7 +20,6 @@ from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
 from llm_gym.wrappers.as_text.phrasebooks.discover import (
     choice_names,
-    column_names,
     for_authors,
     numbered,
     prose,
@@ -51,7 +50,7 @@ class Phrasebook:
     aliases: Mapping[str, int] = {}
     """Further words for these choices."""
     labels: Sequence[str] | None = None
-    """Of the numbers of a Box of observations; of the columns, where it has rows."""
+    """Of the numbers of a Box of observations."""
     mask_advises = False
     """Whether an action that the mask excludes can be played all the same, and does nothing."""
     end_text = "The episode is over."
@@ -69,7 +68,6 @@ class Phrasebook:
         if reads_actions:
             self.reader = make_reader(env.action_space, self._action_names(), self.aliases)
         self._labels = self.labels or self._observation_labels()
-        self._legal_lines: dict[bytes, str] = {}
 
     # --- what the player is told ---------------------------------------------------------
 
@@ -105,14 +103,8 @@ class Phrasebook:
         mask = info.get(_MASK)
         if mask is None:
             return ""
-        # Building the line costs more than all the rest of a step, and masks come back.
-        key = mask.tobytes() if isinstance(mask, np.ndarray) else repr(mask).encode()
-        if key not in self._legal_lines:
-            moves = self.reader.allowed(mask) if self.reader is not None else None
-            if len(self._legal_lines) >= FEW:
-                self._legal_lines.clear()
-            self._legal_lines[key] = f"Legal moves: {', '.join(moves)}." if moves else ""
-        return self._legal_lines[key]
+        moves = self.reader.allowed(mask) if self.reader is not None else None
+        return f"Legal moves: {', '.join(moves)}." if moves else ""
 
     def ending(self, reward: float) -> str:
         """Return what is said at the end of a game, after the description of its last state."""
@@ -209,10 +201,7 @@ class Phrasebook:
         return lowered if len(set(lowered)) == count else None
 
     def _observation_labels(self) -> Sequence[str]:
-        space = self.env.observation_space
-        if isinstance(space, spaces.Box) and len(space.shape) == 2:
-            return column_names(self.game, space.shape[1])
-        count = _length(space)
+        count = _length(self.env.observation_space)
         return (self._listed("observation", count) or ()) if count else ()
 
     def _listed(self, what: str, count: int) -> list[str] | None:

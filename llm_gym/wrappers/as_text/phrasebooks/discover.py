@@ -196,13 +196,6 @@ def _names(found: Any, count: int) -> list[str] | None:
     return names if len(names) == len(set(names)) == count and all(names) else None
 
 
-def column_names(game: Any, count: int) -> Sequence[str]:
-    """Return names of the columns of an observation with rows, as highway-env has them."""
-    features = getattr(getattr(game, "observation_type", None), "features", None)
-    named = isinstance(features, list) and all(isinstance(name, str) for name in features)
-    return features if named and features is not None and len(features) == count else ()
-
-
 def step_limit(env: gym.Env[Any, Any], game: Any) -> int | None:
     """Return after how many steps an episode is cut: by a wrapper, its spec, or itself."""
     wrapper: Any = env
@@ -211,17 +204,8 @@ def step_limit(env: gym.Env[Any, Any], game: Any) -> int | None:
             return int(wrapper._max_episode_steps)
         wrapper = wrapper.env
     spec_limit = None if env.spec is None else env.spec.max_episode_steps
-    limits = [spec_limit, *(getattr(game, name, None) for name in _LIMITS), _duration(game)]
+    limits = [spec_limit, *(getattr(game, name, None) for name in _LIMITS)]
     for limit in limits:
         if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
             return limit
     return None
-
-
-def _duration(game: Any) -> int | None:
-    """Return the steps of a configuration that has seconds and steps per second."""
-    config = getattr(game, "config", None)
-    seconds = config.get("duration") if isinstance(config, dict) else None
-    if not isinstance(seconds, (int, float)) or config is None:
-        return None
-    return int(seconds * config.get("policy_frequency", 1))

@@ -35,6 +35,12 @@ class HighwayWords(Phrasebook):
             told.append("A heading is in degrees clockwise from east.")
         return " ".join(told)
 
+    def step_limit(self) -> int | None:
+        config = getattr(self.game, "config", {})
+        if "duration" not in config:
+            return super().step_limit()
+        return int(config["duration"] * config.get("policy_frequency", 1))  # seconds
+
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         features = self._features()
         if not features:

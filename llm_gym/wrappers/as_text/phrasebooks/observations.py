@@ -75,14 +75,6 @@ def _say_array(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
             return ", ".join([f"{name} {number(x)}" for name, x in zip(labels, numbers)])  # noqa: B905
         return " ".join([number(x) for x in numbers])
     rows = array.reshape(-1, array.shape[-1]).tolist()
-    if len(labels) == array.shape[-1]:
-        named = [
-            ", ".join(f"{name} {number(x)}" for name, x in zip(labels, row, strict=True))
-            for row in rows
-        ]
-        filled = [f"{at}: {row}" for at, row in enumerate(named, 1) if any(rows[at - 1])]
-        empty = len(rows) - len(filled)
-        return "\n".join([*filled, *([f"({empty} more, all 0)"] if empty else [])])
     return "\n".join(" ".join(number(x) for x in row) for row in rows)
 
 
