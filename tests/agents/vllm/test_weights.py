@@ -6,6 +6,7 @@ import torch
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
+from llm_gym_agents.engines.weight_push import buckets
 from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.model.weights import served_weights
 from tests.agents.vllm.conftest import prompts
@@ -96,7 +97,8 @@ def test_one_layer_that_missed_one_push_at_a_tiny_rate_is_caught(engine, lm, mon
     load = engine._load
 
     def load_the_rest(bucket):
-        return load([(n, before[n] if part in n else weight) for n, weight in bucket])
+        rest = [(n, before[n] if part in n else weight) for n, weight in bucket.named()]
+        return load(next(buckets(rest)))
 
     monkeypatch.setattr(engine, "_load", load_the_rest)
     learned(lm)
@@ -111,7 +113,8 @@ def test_a_push_that_keeps_the_old_linear_layers_is_caught(engine, lm, monkeypat
     load = engine._load
 
     def load_the_rest(bucket):
-        load([(name, weight) for name, weight in bucket if weight.ndim == 1 or "embed" in name])
+        rest = [(n, weight) for n, weight in bucket.named() if weight.ndim == 1 or "embed" in n]
+        load(next(buckets(rest)))
         return list(engine._dtypes)
 
     monkeypatch.setattr(engine, "_load", load_the_rest)

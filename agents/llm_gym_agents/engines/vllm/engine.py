@@ -255,8 +255,11 @@ class VLLMEngine(Engine):
         self._need_open()
         self.need_idle()
         given = bucket if isinstance(bucket, bytes) or self._direct else to_bytes(bucket)
-        written = self._vllm.ask("collective_rpc", "llm_gym_load", args=(given,))
-        self._reached.update(written[0])
+        self._reached.update(self._load(given))
+
+    def _load(self, bucket: Bucket | bytes) -> list[str]:
+        written: list[list[str]] = self._vllm.ask("collective_rpc", "llm_gym_load", args=(bucket,))
+        return written[0]
 
     def finish_loading(self, version: int) -> None:
         """Go on with what was written; refuse if that was not all."""
