@@ -38,9 +38,8 @@ _EPILOG = (
 
 def main(argv: list[str]) -> int:
     """Train by recipe, by environment or by config file."""
-    options, rest = _parser().parse_known_args(argv)
-    if options.target is not None and options.suite is not None:
-        raise ConfigError(f"name a target or a --suite, got {options.target!r} and a suite")
+    # Beside a suite there is no target, and the value of a setting must not be taken for one.
+    options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
     if options.target is None and options.suite is None and not options.help_settings:
         from llm_gym_agents.commands.plan import list_recipes
 
@@ -220,16 +219,18 @@ def _check_target(target: str) -> None:
         raise ConfigError(f"{why} (llm-gym train without a name lists the recipes)") from error
 
 
-def _parser() -> Parser:
+def _parser(*, has_target: bool = True) -> Parser:
     parser = Parser(
         prog="llm-gym train",
         description="Train a model to play.",
         epilog=_EPILOG,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "target", nargs="?", help=f"an id, a config file or a recipe ({', '.join(NAMES)})"
-    )
+    parser.set_defaults(target=None)
+    if has_target:
+        parser.add_argument(
+            "target", nargs="?", help=f"an id, a config file or a recipe ({', '.join(NAMES)})"
+        )
     parser.add_argument(
         "--suite",
         nargs="*",

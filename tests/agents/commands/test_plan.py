@@ -94,8 +94,10 @@ def test_a_run_without_a_checkpoint_cannot_be_watched(tmp_path, capsys):
 
 def test_a_suite_is_a_mix_in_equal_shares(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "--suite", "echo", "GuessTheNumberEasy", "--dry-run"]) == 0
+    words = ["--suite", "echo", "GuessTheNumberEasy", "--training.gamma", "0.5", "--dry-run"]
+    assert cli.main(["train", *words]) == 0
     text = " ".join(capsys.readouterr().out.split())
+    assert "training.gamma 0.5 chosen by you" in text
     assert "environment 50.0% llm_gym/GuessTheNumberEasy-v0, 50.0% llm_gym/Echo-v0" in text
     assert "runs/suite-echo-guessthenumbereasy" in text
     assert list(tmp_path.iterdir()) == []
@@ -104,7 +106,7 @@ def test_a_suite_is_a_mix_in_equal_shares(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["llm_gym/Echo-v0", "--suite", "easy"], "--suite"),
+        (["llm_gym/Echo-v0", "--suite", "echo"], "llm_gym/Echo-v0"),
         (["--suite", "nothing-like-it"], "nothing-like-it"),
         (["mix.json"], "environment.mix"),
         (["llm_gym/Echo-v0", "--environment.mix", "llm_gym/Echo-v0=-1"], "environment.mix"),
