@@ -224,10 +224,10 @@ class Sessions:
             raise gym.error.Error(f"options may hold {known} here, got {sorted(unknown)}")
         if session.env is None:
             session.env = self._make()
-        beginning = begin(session.env, seed, options)
+        begun = begin(session.env, seed, options)
         session.turns, session.episode = 0, session.episode + 1
-        observation, info, *more = beginning
-        return [protocol.text(observation), encode(info), *more]
+        observation = protocol.text(begun.observation)
+        return [observation, encode(begun.info), begun.instance_id, begun.system_prompt]
 
     def _step(self, session: EnvSession, action: str) -> Answer:
         observation, reward, terminated, truncated, info = _begun(session).step(action)
