@@ -42,6 +42,8 @@ from llm_gym_agents.run.process import StopRequested
 from llm_gym_agents.run.state import Part, rng_state, seed_generators, set_rng_state
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
+ON_COURSE = 0.2
+"""Held-out success that a quarter of a run must gain; else ``auto`` imitates the solver."""
 _log = logging.getLogger(__name__)
 
 
@@ -236,23 +238,34 @@ class PPOTrainer:
         stop.now = None  # a checkpoint from here on is not the best one again
 
     def _is_stuck(self) -> bool:
-        """Whether a quarter of the run gained nothing, and ``auto`` has not imitated a solver."""
+        """Whether a quarter of the run gained little, and ``auto`` has not imitated a solver."""
         start = self.warm_start or {}
         unused = self.config.warm_start.player == "auto" and not start.get(metrics.FROM_SOLVER)
         if not unused or not self.schedule.is_second_chance(self.iteration):
             return False
-        evaluated = [row for row in self.metrics_history if "eval/success_high" in row]
-        bound = start.get("warm_start/success_high", evaluated[0]["eval/success_high"])
-        return max(row["eval/success"] for row in evaluated) <= bound
+        evaluated = [row["eval/success"] for row in self.metrics_history if "eval/success" in row]
+        first = start.get("warm_start/success", evaluated[0])
+        return max(evaluated) < first + ON_COURSE
 
     def _imitate_solver(self) -> None:
-        """Imitate the solver in the middle of a run, if there is one."""
-        why = f"success stayed where it was in {self.iteration} iterations"
+        """Imitate the solver in the middle of a run, if there is one and it leads further."""
+        before = self.files.best(warm_start_success(self.warm_start))
+        reached = self.early_stop.best
+        why = f"{self.iteration} iterations of RL gained less than {ON_COURSE:.0%}"
         found = self._make_warm_start(self.on_notice).run_second(why)
         if not found:
             return
+        taught = warm_start_success(found)
+        if before and taught and reached and taught.success < reached.success:
+            self._load_learner(before)
+            self.publisher.publish(self.publisher.version)
+            self.on_notice(
+                f"imitating the solver led to {taught.success:.1%}, less than the "
+                f"{reached.success:.1%} of {before.name}: back to these weights"
+            )
+            return
         self.warm_start = {**(self.warm_start or {}), **found, metrics.SOLVER_AT: self.iteration}
-        self.early_stop.restart(warm_start_success(self.warm_start))
+        self.early_stop.restart(taught)
         self.save_checkpoint(self.folder / WARM_START)
         self._save()
 

@@ -175,7 +175,7 @@ class WarmStartConfig(Section):
     """Whose moves are imitated: random legal ones, a solver's, or those of a file; auto takes
     random ones for the embedded model, and for a given one that writes too few usable moves. It
     takes the solver's where random play is never paid, or after a quarter of a run that gained
-    nothing."""
+    less than 20 points of held-out success."""
     turns: PositiveInt = 4000
     """Moves to collect."""
     steps: PositiveInt = 200

@@ -175,3 +175,26 @@ def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_no
     again.load_checkpoint(tmp_path / "warm-start")
     assert again.iteration == 1
     again.cleanup()
+
+
+def test_weights_come_back_where_imitating_the_solver_led_to_less(tmp_path, monkeypatch):
+    training = {"num_epochs": 4, "learning_rate": 1e-9}
+    config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 60})
+    config.environment.eval_interval, config.environment.eval_episodes = 1, 16
+    config.checkpoint.save_interval = 1
+
+    def ruin(teacher, why):
+        for weight in teacher.learner.lm.parameters():
+            weight.data.zero_()
+        # At chance a small run may win nothing; what is worse must be less than that.
+        return dict.fromkeys(warm_start.STARTED, -1.0) | {"warm_start/from_solver": 1.0}
+
+    monkeypatch.setattr(warm_start.WarmStart, "run_second", ruin)
+    trainer = PPOTrainer(config)
+    said = []
+    trainer.on_notice = said.append
+    trainer.fit()
+    assert any("back" in line for line in said)
+    assert all(weight.any() for weight in trainer.learner.lm.parameters())
+    assert not trainer.warm_start["warm_start/from_solver"]
+    trainer.cleanup()
