@@ -126,9 +126,9 @@ def _written(rows: Iterable[Any], first: int) -> Iterator[tuple[int, bytes]]:
 
 def json_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file that are not blank, with their numbers."""
-    is_gzip = path.name.lower().endswith(".gz")
+    open_it: Any = gzip.open if path.name.lower().endswith(".gz") else open
     try:
-        with gzip.open(path, "rb") if is_gzip else path.open("rb") as file:
+        with open_it(path, "rb") as file:
             for number, line in enumerate(_lines(file, str(path)), start=1):
                 if line.strip():
                     yield number, line

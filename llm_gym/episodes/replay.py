@@ -138,19 +138,6 @@ def _tool(value: Any) -> bool:
     return judges is not None and all(key in judges and judges[key](value[key]) for key in settings)
 
 
-def _script(value: Any) -> bool:
-    # One of these signs is what makes it SQL and not the path of a file.
-    return isinstance(value, str) and len(value) <= _MAX_SCRIPT and (";" in value or "\n" in value)
-
-
-def _corpus(value: Any) -> bool:
-    return isinstance(value, Mapping) and len(value) <= _MAX_ROWS
-
-
-def _seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 < value <= 60
-
-
 def _dataset(value: Any) -> bool:
     if isinstance(value, str):
         outside = Path(value).is_absolute() or ".." in Path(value).parts or ":" in value
@@ -160,27 +147,34 @@ def _dataset(value: Any) -> bool:
     return value is None or (isinstance(value, list) and len(value) <= _MAX_ROWS)
 
 
-def _render_mode(value: Any) -> bool:
-    return value in (None, "ansi")
-
-
-def _memory(value: Any) -> bool:
-    return isinstance(value, int) and value <= 4096
-
-
 _SPECIAL: Mapping[str, Callable[[Any], bool]] = {
     "tools": _tools,
     "dataset": _dataset,
-    "render_mode": _render_mode,
+    "render_mode": lambda value: value in (None, "ansi"),
     # A sandbox without isolation, a foreign server, code by name.
     **dict.fromkeys(("isolation", "mcp", "sandbox", "read", "preload"), lambda value: False),
 }
 _TOOLS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "finish": {},
     "calculator": {},
-    "python": {"stateful": _plain, "timeout": _seconds, "memory_mb": _memory},
-    "search": {"corpus": _corpus, "results": _plain, "snippet_chars": _plain},
-    "sql": {"database": _script, "max_rows": _plain, "max_value_chars": _plain},
+    "python": {
+        "stateful": _plain,
+        "timeout": lambda value: isinstance(value, int | float) and 0 < value <= 60,
+        "memory_mb": lambda value: isinstance(value, int) and value <= 4096,
+    },
+    "search": {
+        "corpus": lambda value: isinstance(value, Mapping) and len(value) <= _MAX_ROWS,
+        "results": _plain,
+        "snippet_chars": _plain,
+    },
+    "sql": {
+        # One of these signs is what makes it SQL and not the path of a file.
+        "database": lambda value: (
+            isinstance(value, str) and len(value) <= _MAX_SCRIPT and (";" in value or "\n" in value)
+        ),
+        "max_rows": _plain,
+        "max_value_chars": _plain,
+    },
 }
 
 

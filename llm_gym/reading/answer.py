@@ -108,7 +108,9 @@ def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]
 
 
 def _search(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading]:
-    known = frozenset().union(*map(_told, told)) if len(said) <= WINDOW else frozenset()
+    known: frozenset[str] = frozenset()
+    if len(said) <= WINDOW:
+        known = known.union(*map(_told, told))
     text = _own_text(said[-WINDOW:].strip(), game, known)
     start = _retracted(text, game)
     text = text[start:]

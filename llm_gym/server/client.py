@@ -20,7 +20,6 @@ Row = tuple[str, int, str, Any]
 class About(NamedTuple):
     """What a server says about its environment."""
 
-    env_id: str
     observation_space: AnyText
     action_space: AnyText
     system_prompt: str
@@ -114,7 +113,6 @@ def _read_about(told: Any) -> About:
     if told["protocol"] != protocol.PROTOCOL:
         raise ValueError(f"its protocol is {told['protocol']!r}, ours {protocol.PROTOCOL}")
     return About(
-        _text(told["env_id"]),
         _space(told["observation"]),
         _space(told["action"]),
         _text(told["system_prompt"]),

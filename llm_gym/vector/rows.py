@@ -8,7 +8,7 @@ faster than ``VectorEnv._add_info``; values that do not fit together are kept as
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -44,16 +44,6 @@ class Failure(NamedTuple):
     """True when the environment itself is gone, not only its episode."""
     error: Exception | None = None
     traceback: str = ""
-
-
-class Rows(Protocol):
-    """The environments of a vector environment, wherever they live."""
-
-    def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
-        """Do every job, at most one per row; a failed one answers None."""
-
-    def close(self) -> None:
-        """Close every environment. Safe to call twice."""
 
 
 class LocalRows:

@@ -7,7 +7,7 @@ process (``rows``) or in others (``worker_pool``); nothing here depends on which
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, SupportsFloat, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +24,14 @@ from llm_gym.vector.rows import (
     Info,
     Job,
     LocalRows,
-    Rows,
     RowsError,
     TextualEnv,
     rows_error,
     stack_infos,
 )
+
+if TYPE_CHECKING:
+    from llm_gym.vector.worker_pool import WorkerPool
 
 
 def parse_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
@@ -171,7 +173,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
                 f"timeout must be positive and needs workers, got timeout={timeout} with "
                 f"workers={workers}"
             )
-        self._rows: Rows = _start_rows(factories, workers, timeout)
+        self._rows = _start_rows(factories, workers, timeout)
         self._waiting = [_NOT_BEGUN] * self.num_envs
         self._observations = [""] * self.num_envs
         try:
@@ -382,7 +384,9 @@ def _closed() -> ClosedEnvironmentError:
     return ClosedEnvironmentError("this vector environment is closed; make a new one")
 
 
-def _start_rows(factories: Sequence[Factory], workers: int, timeout: float | None) -> Rows:
+def _start_rows(
+    factories: Sequence[Factory], workers: int, timeout: float | None
+) -> "LocalRows | WorkerPool":
     if not workers:
         return LocalRows(factories)
     from llm_gym.vector.worker_pool import WorkerPool  # late: most uses need no processes

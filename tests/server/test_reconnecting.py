@@ -277,7 +277,7 @@ def test_what_an_environment_there_should_not_say_costs_nobody_elses_answer():
         {"protocol": 2},
         {"observation": {"max_length": "9", "examples": []}},
         {"action": {"max_length": -1, "examples": []}},
-        {"env_id": 3},
+        {"system_prompt": 3},
     ],
 )
 def test_a_server_that_describes_itself_badly_is_one_error_of_ours(change):
