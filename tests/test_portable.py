@@ -7,10 +7,10 @@ on, and import them.
 import json
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from tests.evaluate.endpoint.stand_in import StandIn
 
 UNIX_ONLY = ("fcntl", "grp", "pty", "pwd", "readline", "resource", "termios", "tty")
 HIDE = f"""
@@ -32,31 +32,6 @@ COMMAND = HIDE + "from llm_gym.cli import main\nsys.exit(main(sys.argv[1:]))\n"
 def run(*arguments, cwd, code=COMMAND, stdin=None):
     command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True)
-
-
-@pytest.fixture
-def endpoint():
-    """A server that answers every chat request with the same move."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            choice = {"message": {"content": "50"}, "finish_reason": "stop"}
-            body = json.dumps({"choices": [choice], "usage": {}}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    server.server_close()
 
 
 def test_the_modules_are_really_hidden(tmp_path):
@@ -89,10 +64,11 @@ def test_play_reads_moves_from_a_pipe(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_served_model_is_evaluated(tmp_path, endpoint):
+def test_a_served_model_is_evaluated(tmp_path):
     pytest.importorskip("httpx")
     game = ("eval", "llm_gym/GuessTheNumberEasy-v0", "--episodes", 2)
-    done = run(*game, "--endpoint", endpoint, "--model", "m", cwd=tmp_path)
+    with StandIn(lambda messages: "50") as server:
+        done = run(*game, "--endpoint", server.url, "--model", "m", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -6,10 +6,11 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.local_http import LocalHandler, LocalServer
 
 # Packages, which the suites import.
 collect_ignore_glob = ["openenv_game.py"]
@@ -18,24 +19,20 @@ collect_ignore_glob = ["openenv_game.py"]
 _EVENTS = "text/event-stream"
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(LocalServer):
     status = 200
-    daemon_threads = True
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
+        self.url += "/v1"
         self.asked = []
         self.reply = lambda text: text
         self.talk = lambda messages: self.reply(messages[-1]["content"])
 
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked = self.read()
         self.server.asked.append(asked)
         said = {"role": "assistant", "content": self.server.talk(asked["messages"])}
         answer = {
@@ -48,25 +45,13 @@ class _Handler(BaseHTTPRequestHandler):
             end = {"index": 0, "delta": said, "finish_reason": "stop"}
             piece = answer | {"object": "chat.completion.chunk", "choices": [end]}
             body, kind = f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode(), _EVENTS
-        self.send_response(self.server.status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        self.say(self.server.status, body, {"Content-Type": kind})
 
 
 @pytest.fixture
 def chat_server():
-    server = _Server()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with _Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -190,14 +190,6 @@ def test_difficulty_sets_the_settings_that_derive_from_it():
     assert make(difficulty=0.5).step("wait")[0] == "Tick.\nProgress 5."
 
 
-def test_split_is_honoured_and_seeded():
-    env = Door()
-    first = [env.reset(seed=s, options={"split": "test"}) and env.number for s in range(5)]
-    again = [env.reset(seed=s, options={"split": "test"}) and env.number for s in range(5)]
-    assert first == again
-    assert len(set(first)) == 5
-
-
 class Nameless(Door):
     instance = Game.instance
 
@@ -240,16 +232,6 @@ def test_human_rendering_prints_as_it_plays_even_what_no_terminal_can_show(capsy
 def test_rendering_without_a_mode_warns():
     with pytest.warns(UserWarning, match="render_mode"):
         make().render()
-
-
-def test_snapshot_forks_an_episode_any_number_of_times():
-    env = make()
-    env.step("wait")
-    saved = env.snapshot()
-    assert [env.step("wait")[0] for _ in range(1)] == ["Tick.\nProgress 2."]
-    for _ in range(2):
-        env.restore(saved)
-        assert env.step("wait")[0] == "Tick.\nProgress 2."
 
 
 def test_games_without_optional_parts_say_what_is_missing():

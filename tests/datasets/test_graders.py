@@ -13,6 +13,7 @@ from llm_gym.datasets.graders import (
     get_grader,
 )
 from llm_gym.evaluate.checker import HOSTILE
+from tests.matrix import some_of
 from tests.work import ends_at_all, steps_of
 
 
@@ -166,10 +167,10 @@ def test_no_reply_raises(name, text):
     assert grade(name, text, "7" if name == "number" else "B") in (None, 0.0, 1.0)
 
 
-@pytest.mark.parametrize("name", GRADERS)
-@pytest.mark.parametrize(
-    "bomb", ["9,", "answer is ", "=", "1.", "-", "$ ", r"\frac{1}", "( ", "a ", "'a", "A) "]
-)
+BOMBS = ["9,", "answer is ", "=", "1.", "-", "$ ", r"\frac{1}", "( ", "a ", "'a", "A) "]
+
+
+@pytest.mark.parametrize(("name", "bomb"), some_of(GRADERS, BOMBS))
 def test_long_replies_take_linear_time(name, bomb):
     answer = "7" if name == "number" else "B"
     once, four_times = (

@@ -1,10 +1,8 @@
 """Connections break, servers restart, and some say nonsense."""
 
-import json
 import re
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import gymnasium as gym
 import numpy as np
@@ -14,6 +12,7 @@ from gymnasium.error import ResetNeeded
 import llm_gym
 from llm_gym.core.errors import LLMGymError, RemoteError
 from llm_gym.vector import RowsError
+from tests.local_http import LocalHandler, LocalServer
 from tests.server.servers import Caller, Hanging, name, serving
 
 GAME = "llm_gym/TextGameEasy-v0"
@@ -154,45 +153,22 @@ ODD_CALLS = {
 }
 
 
-class Liar(ThreadingHTTPServer):
+class Liar(LocalServer):
     """Says about itself what it should, and ``says`` where it is asked for a ``lie_at``."""
 
-    daemon_threads = True
-
     def __init__(self, says, about=ABOUT, lie_at="step"):
-        super().__init__(("127.0.0.1", 0), _Lies)
+        super().__init__(_Lies)
         self.says, self.about, self.lie_at = says, about, lie_at
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *error):
-        self.shutdown()
-        self.server_close()
 
 
-class _Lies(BaseHTTPRequestHandler):
+class _Lies(LocalHandler):
     def do_GET(self):
-        self._say(self.server.about)
+        self.say(200, self.server.about)
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        asked = json.loads(body)["rows"][-1][2]
+        asked = self.read()["rows"][-1][2]
         truth = {"reset": RESET, "step": STEP, "call": ["left"], "close": []}[asked]
-        self._say(self.server.says if asked == self.server.lie_at else {"rows": [truth]})
-
-    def _say(self, what):
-        body = what if isinstance(what, bytes) else json.dumps(what).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args):
-        pass
+        self.say(200, self.server.says if asked == self.server.lie_at else {"rows": [truth]})
 
 
 @pytest.mark.parametrize("says", NONSENSE.values(), ids=NONSENSE)

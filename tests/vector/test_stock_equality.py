@@ -46,26 +46,6 @@ def test_every_step_equals_that_of_the_stock_vector_env(mode, factory, data):
             )
 
 
-def test_same_step_keeps_the_final_observation_and_info():
-    envs = make_vec(Odd, 2, length=2, autoreset_mode="SameStep")
-    envs.reset(seed=0)
-    envs.step(["a", "b"])
-    observations, _, terminations, truncations, infos = envs.step(["last", "cut"])
-    assert [text.split()[0] for text in observations] == ["begin", "begin"]
-    assert infos["final_obs"].tolist() == ["last", "cut"]
-    assert infos["final_info"]["left"].tolist() == [0, 0]
-    assert (terminations.tolist(), truncations.tolist()) == ([True, False], [False, True])
-
-
-def test_next_step_ignores_the_action_after_the_end():
-    envs = make_vec(Odd, 1, length=1)
-    envs.reset(seed=0)
-    envs.step(["a"])
-    observations, rewards, terminations, _, _ = envs.step(["raise this would raise"])
-    assert observations[0].startswith("begin")
-    assert (rewards.tolist(), terminations.tolist()) == ([0.0], [False])
-
-
 leaf = st.one_of(
     st.booleans(),
     st.integers(-(2**70), 2**70),

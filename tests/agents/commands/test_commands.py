@@ -248,12 +248,6 @@ def test_an_interrupt_says_what_there_is_to_go_on_from(here, capsys, monkeypatch
     assert says in said(capsys)
 
 
-def test_a_folder_without_a_checkpoint_is_begun_again(here, capsys):
-    (here / "empty").mkdir()
-    assert cli.main(["resume", "empty"]) == 2
-    assert "no checkpoint" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -285,14 +279,6 @@ def test_a_config_file_is_a_target_and_can_be_changed(here, capsys):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     return save_tiny(tmp_path_factory.mktemp("model"))
-
-
-def test_eval_of_one_environment_as_json(here, model, capsys):
-    arguments = ["--episodes", "3", "--max-tokens", "2", "--json", "--out", "played"]
-    assert cli.main(["eval", "llm_gym/Echo-v0", "--model", model, *arguments]) == 0
-    [result] = json.loads(capsys.readouterr().out)
-    assert (result["env"], result["episodes"]) == ("llm_gym/Echo-v0", 3)
-    assert len(list(read_episodes(here / "played/llm_gym_Echo-v0.jsonl"))) == 3
 
 
 def test_eval_of_a_part_of_the_suite_as_a_table(here, model, capsys):

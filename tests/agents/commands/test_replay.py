@@ -34,7 +34,7 @@ def test_every_episode_that_a_training_run_recorded_is_the_same_again(env_id, tm
         assert replayed(path, capsys) == (0, f"{count} the same, 0 different, 0 not played")
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
 def test_every_episode_of_an_evaluation_is_the_same_again(workers, tmp_path, capsys):
     model, out = save_tiny(tmp_path / "model"), tmp_path / "out"
     ids = ["llm_gym/TextGame-v0", "FrozenLake-v1"][: 1 if int(workers) else 2]

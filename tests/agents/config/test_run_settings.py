@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, MissingExtraError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym_agents.config import ConfigStore
@@ -91,7 +91,7 @@ def test_a_run_lives_in_its_folder_and_goes_on_there(tmp_path):
 
 def test_a_project_without_wandb_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match=r"checkpoint\.tracker"):
+    with pytest.raises(MissingExtraError, match=r"checkpoint\.tracker"):
         play({"checkpoint.tracker": "wandb/mine"}, tmp_path)
 
 

@@ -2,8 +2,6 @@
 
 import base64
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import gymnasium as gym
 import pytest
@@ -12,11 +10,12 @@ import llm_gym
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import write_episodes
 from llm_gym_agents.commands.export import main
+from tests.local_http import LocalHandler, LocalServer
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 
 
-class _Hub(BaseHTTPRequestHandler):
+class _Hub(LocalHandler):
     """Creates repositories and takes commits, as huggingface_hub asks for."""
 
     def do_POST(self):
@@ -26,55 +25,40 @@ class _Hub(BaseHTTPRequestHandler):
             self.server.created.append(asked)
             name = f"{asked.get('organization', 'me')}/{asked['name']}"
             kind = "datasets/" * (asked.get("type") == "dataset")
-            return self._say({"url": f"{self.server.url}/{kind}{name}", "name": name})
+            return self.say(200, {"url": f"{self.server.url}/{kind}{name}", "name": name})
         if "/preupload/" in self.path:
             files = json.loads(body)["files"]
             regular = {"uploadMode": "regular", "shouldIgnore": False}
-            return self._say({"files": [{"path": one["path"], **regular} for one in files]})
+            return self.say(200, {"files": [{"path": one["path"], **regular} for one in files]})
         if "/commit/" in self.path:
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     content = base64.b64decode(line["value"]["content"])
                     self.server.files[line["value"]["path"]] = content
-            return self._say(
+            return self.say(
+                200,
                 {
                     "commitUrl": f"{self.server.url}/me/game/commit/0",
                     "commitOid": "0",
                     "success": True,
-                }
+                },
             )
-        return self._say({"errors": [], "warnings": []})
+        return self.say(200, {"errors": [], "warnings": []})
 
     def do_GET(self):
-        self._say({"error": "not here"}, 404)
-
-    def _say(self, answer, status=200):
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
+        self.say(404, {"error": "not here"})
 
 
 @pytest.fixture
 def hub(monkeypatch):
     hf = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(hf.constants, "HF_HUB_OFFLINE", False)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
-    server.daemon_threads, server.created, server.files = True, [], {}
-    server.url = f"http://127.0.0.1:{server.server_address[1]}"
-    api = hf.HfApi(endpoint=server.url, token="hf_test")
-    for name in ("create_repo", "upload_folder"):
-        monkeypatch.setattr(hf, name, getattr(api, name))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with LocalServer(_Hub) as server:
+        server.created, server.files = [], {}
+        api = hf.HfApi(endpoint=server.url, token="hf_test")
+        for name in ("create_repo", "upload_folder"):
+            monkeypatch.setattr(hf, name, getattr(api, name))
+        yield server
 
 
 @pytest.fixture

@@ -19,8 +19,12 @@ CPU = torch.device("cpu")
 
 def assert_same(one, other):
     for name in RolloutData.__annotations__:
-        assert getattr(one, name).equal(getattr(other, name)), name
-        assert getattr(one, name).dtype == getattr(other, name).dtype, name
+        ours, theirs = getattr(one, name), getattr(other, name)
+        if ours is None or theirs is None:  # states and branches, which few estimators ask for
+            assert ours is theirs, name
+        else:
+            assert ours.equal(theirs), name
+            assert ours.dtype == theirs.dtype, name
 
 
 @settings(max_examples=30, deadline=None)

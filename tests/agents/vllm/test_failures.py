@@ -1,11 +1,8 @@
 """vLLM in a process of its own: it works, and when it dies or hangs nobody else does."""
 
-import contextlib
 import os
 import signal
 import threading
-import time
-from pathlib import Path
 
 import pytest
 
@@ -18,23 +15,12 @@ from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.text.tokenizers import byte_tokenizer
 from tests.agents.vllm.test_sampling import asked, largest_gap
 from tests.agents.vllm.test_weights import learned
+from tests.processes import descendants, is_running, still_running
 
 
 def children():
     """Return the processes that this one started and that are alive, with theirs."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-            if state != "Z":
-                parents[int(stat.parent.name)] = int(parent)
-    found, todo = set(), [os.getpid()]
-    while todo:
-        own = [pid for pid, parent in parents.items() if parent == todo[-1]]
-        todo.pop()
-        todo += own
-        found.update(own)
-    return found
+    return set(filter(is_running, descendants(os.getpid())))
 
 
 def drain(engine):
@@ -50,11 +36,7 @@ def separate(folder):
     assert made.processes
     yield made
     made.close()
-    for _ in range(1200):
-        if not children() & made.processes:
-            break
-        time.sleep(0.1)
-    assert not children() & made.processes, "every process that vLLM started has ended"
+    assert not still_running(made.processes), "every process that vLLM started has ended"
     waiting = [thread.name for thread in threading.enumerate() if not thread.daemon]
     assert waiting == ["MainThread"], "nothing that Python would wait for at its end"
 

@@ -15,6 +15,7 @@ from llm_gym_agents.model.weights import served_weights
 from tests.agents.vllm.conftest import prompts
 from tests.agents.vllm.test_sampling import asked, largest_gap
 from tests.agents.vllm.test_weights import shaken
+from tests.processes import is_running, still_running
 
 
 def core(engine):
@@ -137,19 +138,7 @@ def test_a_process_of_vllms_ends_when_its_owner_is_killed():
         os._exit(0)
     worker = int(os.read(read, 20))
     time.sleep(0.2)
-    assert is_alive(worker)
+    assert is_running(worker)
     os.kill(owner, signal.SIGKILL)
     os.waitpid(owner, 0)
-    for _ in range(2400):
-        if not is_alive(worker):
-            break
-        time.sleep(0.05)
-    assert not is_alive(worker)
-
-
-def is_alive(process):
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert not still_running([worker])

@@ -67,13 +67,6 @@ def test_weights_do_not_change_under_a_running_reply(engine, lm):
     engine.cancel()
 
 
-def test_a_push_that_writes_nothing_is_caught(engine, lm, monkeypatch):
-    monkeypatch.setattr(engine, "_load", lambda bucket: list(engine._dtypes))
-    with pytest.raises(StaleWeightsError, match="version 3"):
-        Publisher(engine, shaken(lm)).publish(3)
-    engine.version = 0
-
-
 def learned(lm, rate=1e-7):
     """Take one step of Adam at a tiny rate."""
     optimizer = torch.optim.AdamW(lm.parameters(), lr=rate, weight_decay=0.0)
@@ -83,16 +76,10 @@ def learned(lm, rate=1e-7):
 
 
 @pytest.mark.usefixtures("as_before")
-def test_a_whole_push_is_read_back_whole(engine, lm):
-    said = Publisher(engine, learned(lm)).publish(1)
-    assert said["engine/weights_checked"] == len(list(served_weights(lm)))
-
-
-@pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize("part", ["k_proj", "up_proj", "o_proj", "embed_tokens", "model.norm"])
 def test_one_layer_that_missed_one_push_at_a_tiny_rate_is_caught(engine, lm, monkeypatch, part):
     publisher = Publisher(engine, lm)
-    publisher.publish(0)
+    assert publisher.publish(0)["engine/weights_checked"] == len(list(served_weights(lm)))
     before = {name: weight.clone() for name, weight in served_weights(lm)}
     load = engine._load
 
@@ -128,7 +115,3 @@ def test_a_cached_prefix_does_not_survive_a_push(engine, lm):
     engine.generate(long)  # fills the cache
     engine.update_weights(served_weights(shaken(lm)), 1)
     assert largest_gap(lm, long, engine.generate(long)) <= 1e-4
-
-
-def test_the_probe_agrees_with_an_engine_that_has_the_weights(engine, lm):
-    assert Probe(lm).check(engine) <= 1e-5

@@ -15,37 +15,23 @@ import sys
 import threading
 import time
 from collections import deque
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
+from tests.local_http import LocalHandler, LocalServer
 
 EVAL = [sys.executable, "-m", "tests.evaluate.endpoint.run_cli", "eval"]
 """The command, where nothing of the trainer can be imported."""
 
 
-class StandIn(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
+class StandIn(LocalServer):
     def __init__(self, model, usage=True):
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
+        self.url += "/v1"
         self.model, self.usage = model, usage
         self.manners = deque()
         self.always = None
         self.asked, self.headers, self.connections = [], [], 0
         self.lock = threading.Lock()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-    def __enter__(self):
-        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *error):
-        self.shutdown()
-        self.server_close()
 
     def get_request(self):
         self.connections += 1
@@ -55,13 +41,11 @@ class StandIn(ThreadingHTTPServer):
         pass  # clients that hang up are part of the game
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(LocalHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # it would hold back every answer for 40 ms
 
     def do_POST(self):
-        server = self.server
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server, body = self.server, self.read()
         with server.lock:
             server.asked.append(body)
             server.headers.append(dict(self.headers))
@@ -77,18 +61,6 @@ class _Handler(BaseHTTPRequestHandler):
         if server.usage:
             answer["usage"] = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
         self.say(200, answer)
-
-    def say(self, status, body, headers=None):
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *args):
-        pass
 
 
 def says(status, body=None, headers=None):

@@ -1,7 +1,5 @@
 """Nothing gets out: every known way, under every isolation that this machine has."""
 
-import os
-import threading
 from functools import cache
 
 import pytest
@@ -10,6 +8,7 @@ from llm_gym.tools.sandbox import Sandbox, check
 from llm_gym.tools.sandbox.check import attempt, outside
 from llm_gym.tools.sandbox.inside.syscalls import MACHINES
 from tests.matrix import some_of
+from tests.processes import descendants, still_running
 from tests.tools.sandbox.attempts import CALLS, CONDITIONAL, ENDINGS, ESCAPES, HARMFUL, MACHINE
 from tests.tools.sandbox.sandboxes import ISOLATED, need
 
@@ -76,30 +75,6 @@ def test_most_attempts_can_fail():
     }  # fmt: skip
 
 
-def descendants(pid):
-    found = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                found.setdefault(int(file.read().rpartition(")")[2].split()[1]), []).append(name)
-        except OSError:
-            continue
-    waiting, below = [pid], []
-    while waiting:
-        children = [int(child) for child in found.get(waiting.pop(), [])]
-        waiting += children
-        below += children
-    return below
-
-
-def is_running(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.parametrize("isolation", [*ISOLATED, "none"])
 def test_no_process_outlives_a_call_and_none_the_sandbox(isolation):
     need(isolation)
@@ -115,9 +90,4 @@ def test_no_process_outlives_a_call_and_none_the_sandbox(isolation):
         assert len(descendants(worker)) == quiet + 1
         everybody = [worker, *descendants(worker)]
     session.close()
-    wait = threading.Event()
-    for _ in range(1500):
-        left = [pid for pid in everybody if is_running(pid)]
-        if not left or wait.wait(0.02):
-            break
-    assert not left
+    assert not still_running(everybody)
