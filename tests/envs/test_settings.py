@@ -39,7 +39,7 @@ REFUSED = {
     "Mastermind": [{"code_length": 1}, {"numbers": 21}, {"numbers": 3}, {"max_turns": 0},
                    {"max_turns": 101}],
     "MathPython": [{"steps": 0}, {"digits": 7}, {"kinds": ["poems"]}, {"kinds": []},
-                   {"max_turns": 0}, {"timeout": 0}, ("parser", {"tool_format": "xml2"})],
+                   {"max_turns": 0}, {"timeout": 0}],
     "Maze": [{"size": 1}, {"loops": 1.5}, {"view": 0}, {"max_turns": 9}],
     "Memory": [{"words": 1}, {"delay": 0}],
     # A long field takes seconds: one place in it that needs a guess is enough to redraw it.

@@ -97,7 +97,7 @@ class SearchQAEnv(ToolEnv):
         return (
             "Answer the question. A move is either 'search: words', which shows the "
             f"{self.results} documents of a collection that fit the words best, or 'answer: text', "
-            f"which ends the game.{self.tool_rules()}"
+            "which ends the game."
         )
 
     @property

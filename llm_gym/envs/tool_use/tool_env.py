@@ -1,8 +1,8 @@
 """Environments in which a move is a call of a tool or the final answer.
 
-A move reads ``tool: input`` or ``answer: text``, in every action format. Models that were trained
-to call tools in another way can do so with ``tool_format``: their calls are moves too. The tools
-are run by a ``ToolRegistry``, which is built when the first call of an episode needs it.
+A move reads ``tool: input`` or ``answer: text``, in every action format. Calls that models were
+trained to write in another way are moves too (``other_calls``). The tools are run by a
+``ToolRegistry``, which is built when the first call of an episode needs it.
 """
 
 import re
@@ -15,7 +15,6 @@ from llm_gym.core.outcome import Outcome, go_on, reject
 from llm_gym.envs.tool_use.other_calls import bare_call, closed_at, find_call
 from llm_gym.reading.markup import undress
 from llm_gym.reading.moves import Named
-from llm_gym.reading.parsers import ActionParser, get_parser
 from llm_gym.tools.definition import Tool
 from llm_gym.tools.registry import ToolRegistry
 
@@ -35,12 +34,6 @@ _SEARCH_FOR = re.compile(r"\bsearch(?:ing)? for (\S.*)", re.IGNORECASE)
 _ANSWER_IS = re.compile(
     r"\banswer (?:to [\w ]{1,40})?(?:is|would be|should be):? (\S.*)", re.IGNORECASE
 )
-
-
-class ToolArgs(CommonArgs, total=False):
-    """Arguments that every environment with tools takes; ``ToolEnv`` documents them."""
-
-    tool_format: str | None
 
 
 def parse_call(move: str) -> tuple[str, str]:
@@ -104,18 +97,14 @@ class ToolEnv(TextEnv):
     parameter, a text.
 
     Args:
-        tool_format: Name of a parser in ``llm_gym.reading.parsers``, whose calls are read as
-            well: json, react, hermes and so on. Of several calls in a reply the first one counts.
         **common: See ``TextEnv``.
     """
 
     max_move_chars = 4000
     free_text = True
-    _base_not_state = TextEnv._base_not_state | {"_caller", "_call", "_another"}
+    _base_not_state = TextEnv._base_not_state | {"_call", "_another"}
 
-    def __init__(self, *, tool_format: str | None = None, **common: Unpack[CommonArgs]) -> None:
-        self.tool_format = tool_format
-        self._caller: ActionParser | None = None if tool_format is None else get_parser(tool_format)
+    def __init__(self, **common: Unpack[CommonArgs]) -> None:
         self._registry: ToolRegistry | None = None
         self._inputs = {
             tool.name: next(iter(tool.definition.properties)) for tool in self.sample_tools()
@@ -216,17 +205,8 @@ class ToolEnv(TextEnv):
         self.forget()
         super().close()
 
-    def tool_rules(self) -> str:
-        """Return how to call tools in ``tool_format``; empty without one."""
-        if self._caller is None:
-            return ""
-        definitions = [tool.definition for tool in self.sample_tools()]
-        return f"\n{self._caller.instructions(definitions)}\n"
-
     def _read(self, text: str) -> str | None:
-        """Find the move in a reply: a call in the tool format, fenced code, or as always."""
-        if self._caller is not None and (call := self._called(self._caller, text)):
-            return call
+        """Find the move in a reply: fenced code, as always, or a call in another form."""
         if self._base_bare and "\n" in text and (move := parse_lines(text, self._inputs)):
             # Code may have empty lines; after a query they part it from what is said about it.
             is_code = self.strict or move[:6].lower() == "python"
@@ -243,13 +223,3 @@ class ToolEnv(TextEnv):
         if move[:6].lower() == "python" or len(move) > self.max_move_chars:
             return False
         return bool(_TAIL.search(move) or self._another.search(move))
-
-    def _called(self, caller: ActionParser, text: str) -> str:
-        parsed = caller.parse(text)
-        if not parsed.calls:
-            return ""
-        call = parsed.calls[0]
-        if call.name not in self._inputs:
-            return ""
-        given = call.arguments.get(self._inputs[call.name], call.text)
-        return f"{call.name}: {given}" if isinstance(given, str) else ""

@@ -93,7 +93,7 @@ class MathPythonEnv(ToolEnv):
         return (
             "Answer the question with a whole number. A move is either 'python: code', which runs "
             f"Python code for up to {self.timeout:g} seconds and shows what it prints, or "
-            f"'answer: number', which ends the game. {kept}{self.tool_rules()}"
+            f"'answer: number', which ends the game. {kept}"
         ).rstrip(" ")
 
     @property

@@ -88,7 +88,7 @@ class TextToSQLEnv(ToolEnv):
             "Write an SQLite query that answers the question. A move is either 'sql: SELECT ...', "
             "which runs a query and shows its result, or 'answer: SELECT ...', which ends the "
             "game. The rows of the answer count, in any order, and they must be right for other "
-            f"data in the same tables too.{self.tool_rules()}"
+            "data in the same tables too."
         )
 
     @property
