@@ -24,3 +24,15 @@ def run_bounded_here(monkeypatch):
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
     monkeypatch.setattr("llm_gym.tools.sandbox.bounded.run_bounded", call)
+
+
+def leave_unpainted(monkeypatch):
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"a picture")
+    )
+
+
+@pytest.fixture
+def unpainted(monkeypatch):
+    """To paint the curve takes as long as a smoke run; ``run/test_metrics.py`` does it."""
+    leave_unpainted(monkeypatch)

@@ -32,7 +32,7 @@ def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "llm_gym/Echo-v0", "--dry-run", "--training.batch-size", "16"]) == 0
     text = capsys.readouterr().out
-    assert "at most 192 sampled in an iteration" in text  # 16 episodes, 4 turns, 3 tokens
+    assert "at most 448 sampled in an iteration" in text  # 16 episodes, 4 turns, 7 tokens
     assert "245 iterations, 3,920 episodes" in text
     assert "training.batch_size" in text
     assert "chosen by you" in text

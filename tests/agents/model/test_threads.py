@@ -34,6 +34,7 @@ def test_a_larger_model_keeps_its_threads():
     assert torch.get_num_threads() == 2
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("command", [pytest.param("train", marks=pytest.mark.slow), "eval"])
 def test_the_commands_do_so(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -107,6 +107,7 @@ def test_eval_imports_a_package_and_plays_its_id(here, capsys):
     assert first.reset_info["system_prompt"].startswith("A pole stands"), "its class has words"
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_stopped_run_on_an_imported_id_names_the_command_that_goes_on(here, capsys, monkeypatch):
     before, usual = dict(gym.registry), PPO.update
 

@@ -109,6 +109,7 @@ def theirs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_an_environment_that_raises_when_it_is_closed_trains(theirs, caplog, capsys):
     assert cli.main(["train", "clinging:Clings", "--smoke"]) == 0
     assert "I stay" in caplog.text

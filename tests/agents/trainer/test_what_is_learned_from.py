@@ -134,7 +134,7 @@ FEW = (
     ("strict", "code"), [pytest.param((), 0, marks=pytest.mark.slow), (("--strict",), 2)]
 )
 def test_who_writes_no_moves_is_told_and_strict_ends_the_run(
-    tmp_path, monkeypatch, capsys, strict, code
+    tmp_path, monkeypatch, capsys, strict, code, unpainted
 ):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "llm_gym/Echo-v0", *FEW, *strict]) == code
