@@ -91,6 +91,7 @@ def stable(value: object, depth: int = 6) -> str:
 _PLAYING = StopReason.PLAYING
 _SEEDS = 2**31
 _PLAYED_ON = 100  # moves of the random play that says what giving up costs
+_LONGEST_REPLY = 20_000  # characters: the patterns of suites were not written for longer ones
 _UNUSABLE = "The game could not use that reply."
 
 
@@ -100,7 +101,6 @@ class BridgeArgs(TypedDict, total=False):
     action_format: str
     max_turns: int | None
     max_invalid: int
-    max_reply_chars: int
     max_observation_chars: int
     render_mode: str | None
 
@@ -127,8 +127,6 @@ class BridgeEnv(gym.Env[str, str]):
         max_turns: Turns after which an episode is cut, beside the game's own limit.
         max_invalid: Unusable replies after which an episode is cut, and costs what a random player
             loses in the rest of it.
-        max_reply_chars: Longer replies, thinking not counted, are unusable: the suite's patterns
-            were not written for them.
         max_observation_chars: Longer texts are cut.
         render_mode: ``ansi`` or None.
     """
@@ -152,19 +150,17 @@ class BridgeEnv(gym.Env[str, str]):
         action_format: str = "raw",
         max_turns: int | None = None,
         max_invalid: int = 20,
-        max_reply_chars: int = 20_000,
         max_observation_chars: int = 32_768,
         render_mode: str | None = None,
     ) -> None:
         check_range("max_turns", max_turns, 1)
         check_range("max_invalid", max_invalid, 1)
-        check_range("max_reply_chars", max_reply_chars, 1)
         check_range("max_observation_chars", max_observation_chars, 1)
         if render_mode not in (None, "ansi"):
             raise ConfigError(f"render_mode must be None or 'ansi', got {render_mode!r}")
         self.format = get_format(action_format)
         self.max_turns, self.max_invalid = max_turns, max_invalid
-        self.max_reply_chars, self.render_mode = max_reply_chars, render_mode
+        self.render_mode = render_mode
         self.observation_space = AnyText(max_observation_chars)
         examples = [self.format.render(move) for move in self.examples]
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
@@ -290,9 +286,8 @@ class BridgeEnv(gym.Env[str, str]):
             return BridgeStep(
                 f"I found no {self.move_name} in your reply. {how}".rstrip(), valid=False
             )
-        if len(move) > self.max_reply_chars:
-            longest = f"A reply has at most {self.max_reply_chars} characters."
-            return BridgeStep(longest, valid=False)
+        if len(move) > _LONGEST_REPLY:
+            return BridgeStep(f"A reply has at most {_LONGEST_REPLY} characters.", valid=False)
         with self._rng_guard:
             try:
                 return self.play(move)

@@ -15,6 +15,8 @@ from llm_gym.wrappers.base import TextWrapper
 class RecordEpisodes(TextWrapper):
     """Append every episode to a file of records as it ends; ``llm-gym replay`` reads it.
 
+    One that ``reset`` or ``close`` cuts short is not written.
+
     An episode that is reset without a seed is given one, drawn from the environment's own
     randomness, so that every record can be played again.
 
@@ -22,7 +24,6 @@ class RecordEpisodes(TextWrapper):
         env: Text environment to wrap.
         path: A ``.jsonl`` or ``.jsonl.gz`` file. Give every environment a file of its own.
         policy: Goes into the records: who plays.
-        unfinished: Whether an episode that is abandoned by ``reset`` or ``close`` is written too.
 
     Example:
         >>> import llm_gym, tempfile
@@ -41,18 +42,16 @@ class RecordEpisodes(TextWrapper):
         env: gym.Env[str, str],
         path: str | os.PathLike[str],
         policy: str | None = None,
-        unfinished: bool = False,
     ) -> None:
         if not str(path).endswith((".jsonl", ".jsonl.gz")):
             raise ConfigError(f"path must end in .jsonl or .jsonl.gz, got {str(path)!r}")
         super().__init__(env)
         self.path = self._saved_kwargs["path"] = os.fspath(path)
-        self.policy, self.unfinished = policy, unfinished
+        self.policy = policy
         self._episode: Trajectory | None = None
         self._writer: EpisodeWriter | None = None
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
-        self._abandon()
         if seed is None:
             seed = int(self.env.unwrapped.np_random.integers(2**31))
         beginning = begin(self.env, seed, options)
@@ -66,12 +65,14 @@ class RecordEpisodes(TextWrapper):
         if self._episode is not None:
             add_turn(self._episode, action, step)
             if self._episode.dones[-1]:
-                self._write(self._episode)
+                if self._writer is None:
+                    self._writer = EpisodeWriter(self.path)
+                self._writer.write(close_record(self._episode))
                 self._episode = None
         return step
 
     def close(self) -> None:
-        self._abandon()
+        self._episode = None
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -79,13 +80,3 @@ class RecordEpisodes(TextWrapper):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_writer": None}  # an open file stays where it is
-
-    def _abandon(self) -> None:
-        if self.unfinished and self._episode is not None and self._episode.actions:
-            self._write(self._episode)
-        self._episode = None
-
-    def _write(self, episode: Trajectory) -> None:
-        if self._writer is None:
-            self._writer = EpisodeWriter(self.path)
-        self._writer.write(close_record(episode))

@@ -38,7 +38,6 @@ class ToolUse(TextWrapper):
         parser: Reads the calls; a parser or its name.
         max_calls: Calls per episode; None for no limit.
         call_cost: Taken from the reward for every call.
-        error_cost: Taken from the reward for every call that fails or cannot be read.
         describe: Whether to say in the rules which tools there are and how to call them. Turn it
             off where the chat template is given ``tool_schemas``.
 
@@ -64,17 +63,15 @@ class ToolUse(TextWrapper):
         *,
         max_calls: int | None = MAX_TOOL_CALLS,
         call_cost: float = 0.0,
-        error_cost: float = 0.0,
         describe: bool = True,
     ) -> None:
         tools = tools if isinstance(tools, ToolRegistry) else _listed(tools)
         super().__init__(env)
         self._saved_kwargs["tools"] = tools
         check_range("call_cost", call_cost, 0)
-        check_range("error_cost", error_cost, 0)
         self.registry, self.parser = as_registry(tools), get_parser(parser)
         self.max_calls = check_budget("max_calls", max_calls)
-        self.call_cost, self.error_cost, self.describe = call_cost, error_cost, describe
+        self.call_cost, self.describe = call_cost, describe
         self._text = self._instructions() if describe else ""
         self.observation_space = AnyText(self._longest())
         self._left = max_calls
@@ -143,13 +140,7 @@ class ToolUse(TextWrapper):
         return observation, reward, terminated, truncated, self._with_calls(info, ran)
 
     def _costs(self, ran: Ran) -> dict[str, float]:
-        terms = {}
-        if self.call_cost:
-            terms["tool_calls"] = -self.call_cost * ran.spent
-        failed = sum(not one.success for one in ran.results)
-        if self.error_cost and failed:
-            terms["tool_errors"] = -self.error_cost * failed
-        return terms
+        return {"tool_calls": -self.call_cost * ran.spent} if self.call_cost else {}
 
     def _with_calls(self, info: dict[str, Any], ran: Ran | None) -> dict[str, Any]:
         calls = [] if ran is None else [one.to_dict() for one in ran.results]
@@ -161,8 +152,6 @@ class ToolUse(TextWrapper):
             parts.append(f"You may make {self.max_calls} call{'s' * (self.max_calls != 1)}.")
         if self.call_cost:
             parts.append(f"Each call costs {self.call_cost:g} points.")
-        if self.error_cost:
-            parts.append(f"Each call that fails costs {self.error_cost:g} points.")
         return "\n".join(filter(None, parts))
 
     def _longest(self) -> int:

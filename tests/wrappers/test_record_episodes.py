@@ -59,18 +59,15 @@ def test_an_episode_without_a_seed_is_given_one(path):
     assert all(replay(gym.make(GAME, low=1, high=10**6), episode) == "" for episode in episodes)
 
 
-@pytest.mark.parametrize("unfinished", [False, True])
-def test_abandoned_episodes_are_written_on_request(path, unfinished):
-    env = RecordEpisodes(gym.make(GAME, high=1000), path, unfinished=unfinished)
+def test_abandoned_episodes_are_not_written(path):
+    env = RecordEpisodes(gym.make(GAME, high=1000), path)
     play(env, 1, moves=("1", "2"))
     env.reset(seed=2)
     play(env, 3)
     play(env, 4, moves=("1",))
     env.close()
     written = {episode.seed: episode.stop_reason for episode in read_episodes(path)}
-    finished = {3: StopReason.LOST}
-    cut = {1: StopReason.PLAYING, 4: StopReason.PLAYING}
-    assert written == (finished | cut if unfinished else finished)
+    assert written == {3: StopReason.LOST}
 
 
 def test_it_is_rebuilt_from_its_spec_and_can_be_pickled(path):
