@@ -16,7 +16,8 @@ from llm_gym.reading.markup import visible
 from llm_gym.reading.moves import Named, find_pattern, find_phrases
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, named_choices
 from llm_gym.wrappers.as_text.phrasebooks.readers import NumberReader, Unusable
-from llm_gym.wrappers.as_text.settings import numbers_in
+
+_LONGEST_MOVE = 100_000  # characters: an action may have thousands of numbers
 
 
 class ParsedReply(NamedTuple):
@@ -55,7 +56,6 @@ class ReplyReader:
         if parse is None and type(book).parse is not Phrasebook.parse:
             parse = book.parse
         self._parse, self._space = parse, space
-        self._longest = 1000 + 40 * numbers_in(space)
         at_once = parse is None and not refuses
         self._choices: Mapping[str, Any] = named_choices(book) if at_once else {}
 
@@ -90,8 +90,8 @@ class ReplyReader:
     def action(self, move: str | None, info: Mapping[str, Any]) -> Any:
         if move is None:
             raise Unusable(f"I found no move in your reply. {self.instruction()}".rstrip())
-        if len(move) > self._longest:
-            raise Unusable(f"A move has at most {self._longest} characters.")
+        if len(move) > _LONGEST_MOVE:
+            raise Unusable(f"A move has at most {_LONGEST_MOVE} characters.")
         if self._parse is None:
             action = self.book.parse(move)
         else:

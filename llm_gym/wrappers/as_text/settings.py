@@ -1,32 +1,15 @@
 """The settings of ``AsText``: their checks, the rules text they lead to, the shapes of results."""
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
-from gymnasium import Space, spaces
 
 from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import stop_reason
 from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
-
-
-def numbers_in(space: Space[Any]) -> int:
-    """Return how many numbers, or characters, an action of ``space`` has at most.
-
-    >>> numbers_in(spaces.Dict(arm=spaces.Box(-1, 1, (2, 3)), say=spaces.Text(10)))
-    16
-    """
-    if isinstance(space, spaces.Dict):
-        return sum(map(numbers_in, space.spaces.values()))
-    if isinstance(space, spaces.Tuple):
-        return sum(map(numbers_in, space.spaces))
-    if isinstance(space, spaces.Text):
-        return int(space.max_length)
-    return math.prod(space.shape or ())
 
 
 def path_of(phrasebook: Any) -> Any:

@@ -208,11 +208,6 @@ def test_other_compositions_are_told_too():
     assert told(row, (1, 2)) == "1: 1\n2: 2"
     assert told(row, ()) == "nothing"
     assert told(row, (1,) * 100).endswith("... 68 more")
-    either = spaces.OneOf((spaces.Discrete(3), spaces.Text(9)))
-    assert told(either, (np.int64(1), "word")) == "kind 1: word"
-    graph = spaces.Graph(spaces.Box(0, 1, (1,)), None)
-    value = spaces.GraphInstance(np.zeros((2, 1), np.float32), None, np.array([[0, 1]]))
-    assert told(graph, value) == "node 0: 0\nnode 1: 0\nedge 0 to 1"
 
 
 @pytest.mark.parametrize(

@@ -79,17 +79,14 @@ def numbered(text: str, count: int) -> list[str] | None:
     >>> numbered("- 0: Move left (west)\n- 1: Move right", 2)
     ['Move left', 'Move right']
     >>> numbered("- 0: Wait\n- 1: Left\n- 2: Right", 2)
-    >>> numbered("| Num | Name | Unit |\n| - | - | - |\n| 0 | height | position (m) |", 1)
-    ['height (m)']
     >>> numbered("| 0 | Cart Position | -4.8 |\n| 1 | Cart Velocity | -Inf |", 2)
     ['Cart Position', 'Cart Velocity']
     """
     names: list[str] = []
-    unit_at = _unit_column(text)
     for row in _ROW.finditer(text):
         number = row[1] or row[3]
         if len(number) <= 4 and int(number) == len(names):  # the first list that counts up is it
-            names.append(_label(row[2] or row[4]) + _unit(text, row.start(), unit_at))
+            names.append(_label(row[2] or row[4]))
         elif len(names) == count:
             break
     # A list that goes on is about something else: four choices are no names of two numbers.
@@ -126,23 +123,6 @@ def _label(text: str) -> str:
         text = pattern.sub(plain, text)
     text = re.sub(r"[ \t]+\([^)]*\)", "", text)
     return re.split(r"[,;]", text)[0].strip(" .:")[:60].strip()  # what follows explains it
-
-
-def _unit_column(text: str) -> int | None:
-    """Return which column of the first table in ``text`` has units."""
-    head = next((line for line in text.splitlines() if line.strip().startswith("|")), "")
-    columns = [cell.strip().lower() for cell in head.split("|")]
-    return next((at for at, cell in enumerate(columns) if cell.startswith("unit")), None)
-
-
-def _unit(text: str, start: int, column: int | None) -> str:
-    cells = text[start : text.find("\n", start) % (len(text) + 1)].split("|")
-    if column is None or column >= len(cells):
-        return ""
-    cell = cells[column].strip()
-    found = re.search(r"\(([^()]{1,12})\)", cell)  # position (m)
-    unit = found[1] if found else cell
-    return f" ({unit})" if re.fullmatch(r"[\w/^*. -]{1,12}", unit) and unit != "-" else ""
 
 
 def _whole_sentences(text: str) -> str:

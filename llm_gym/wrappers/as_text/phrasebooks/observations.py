@@ -96,18 +96,6 @@ def _say_sequence(space: Any, value: Any, labels: Sequence[str]) -> str:
     return "\n".join(shown[:_MOST_ITEMS] + more) or "nothing"
 
 
-def _say_one_of(space: Any, value: Any, labels: Sequence[str]) -> str:
-    kind, content = value
-    return _entry(f"kind {int(kind)}", say(space.spaces[int(kind)], content))
-
-
-def _say_graph(space: Any, value: Any, labels: Sequence[str]) -> str:
-    nodes = [f"node {at}: {say(space.node_space, x)}" for at, x in enumerate(value.nodes)]
-    links = value.edge_links if value.edge_links is not None else ()
-    edges = [f"edge {int(a)} to {int(b)}" for a, b in links]
-    return "\n".join((nodes + edges)[:FEW]) or "an empty graph"
-
-
 def _entry(name: str, text: str) -> str:
     if "\n" not in text:
         return f"{name}: {text}"
@@ -123,8 +111,6 @@ _SAYERS: Mapping[type, Callable[[Any, Any, Sequence[str]], str]] = {
     spaces.Dict: _say_dict,
     spaces.Tuple: _say_tuple,
     spaces.Sequence: _say_sequence,
-    spaces.OneOf: _say_one_of,
-    spaces.Graph: _say_graph,
 }
 
 
