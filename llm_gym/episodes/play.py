@@ -93,14 +93,7 @@ def open_record(
     seed: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Trajectory:
-    """Return the record of an episode that has just begun.
-
-    Args:
-        beginning: From ``begin``.
-        env: From ``describe_env``.
-        seed: That it was reset with.
-        options: Those that it was reset with.
-    """
+    """Return the record of an episode that has just begun."""
     env = beginning.env or env
     observation = _text(beginning.observation, env)
     messages = [{"role": "user", "content": observation}]

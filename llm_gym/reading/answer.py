@@ -64,15 +64,7 @@ class Speaker(Protocol):
 
 
 def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text: bool) -> bool:
-    """Return whether ``move``, found by the format's own parser, needs no closer look.
-
-    Args:
-        reply: What a model wrote.
-        said: The same without reasoning.
-        move: What the parser found.
-        format: Whose parser it was.
-        free_text: Whether a move may hold any text.
-    """
+    """Return whether ``move``, found by the format's own parser, needs no closer look."""
     if not free_text and is_open(move):
         return False
     if format.mark:

@@ -40,14 +40,7 @@ _write = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 def make_app(
     runner: SessionRunner, guard: Guard, about: dict[str, Any], description: str = ""
 ) -> Starlette:
-    """Return the ASGI application.
-
-    Args:
-        runner: Plays the sessions.
-        guard: Checks the headers of each request.
-        about: The answer of ``/v1/about``; OpenEnv's ``/metadata`` is made from it too.
-        description: One line about the environment.
-    """
+    """Return the ASGI application; ``about`` is the answer of ``/v1/about``."""
     sessions = runner.sessions
     metadata = {"name": about["env_id"], "description": description, "version": __version__}
 
@@ -134,13 +127,7 @@ def _lifespan(sessions: Sessions) -> Any:
 
 
 class Guard:
-    """Checks host, origin and token of a request.
-
-    Args:
-        host: The address that the server listens on.
-        port: Its port.
-        token: What a request must know; needed unless ``host`` is loopback.
-    """
+    """Checks host, origin and token of a request."""
 
     def __init__(self, host: str, port: int, token: str | None = None) -> None:
         self._hosts = own_hosts(port) if is_loopback(host) else None

@@ -27,14 +27,7 @@ class About(NamedTuple):
 
 
 class Connection:
-    """A server of environments.
-
-    Args:
-        url: Where it is.
-        token_env: The environment variable that holds its token, if it wants one.
-        timeout: Seconds until an answer must be there.
-        tries: Requests for an answer before giving up.
-    """
+    """A server of environments; arguments as of ``RemoteEnv``."""
 
     def __init__(
         self,

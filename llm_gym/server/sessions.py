@@ -86,13 +86,7 @@ class EnvSession:
 
 
 class Sessions:
-    """All of them.
-
-    Args:
-        make: Builds the environment that is served.
-        limits: How many there may be, and for how long.
-        players: Those of ``protocol.PLAYERS`` that may be asked for advice.
-    """
+    """All sessions of a server, which serves what ``make`` builds."""
 
     def __init__(
         self,
@@ -312,13 +306,7 @@ class ReplaceableThreads:
 
 
 class SessionRunner:
-    """Plays jobs.
-
-    Args:
-        sessions: Whose jobs they are.
-        in_loop: Whether steps and resets are played in the event loop.
-        threads: How many threads play the rest.
-    """
+    """Plays jobs: in the event loop where ``in_loop`` allows it, else in threads."""
 
     def __init__(self, sessions: Sessions, *, in_loop: bool, threads: int) -> None:
         self.sessions, self._in_loop = sessions, in_loop

@@ -224,13 +224,7 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """Environments spread over worker processes.
-
-    Args:
-        factories: One per row.
-        workers: Number of processes.
-        timeout: Seconds that a row may take for one job; None waits for ever.
-    """
+    """Environments spread over worker processes."""
 
     def __init__(self, factories: Sequence[Factory], workers: int, timeout: float | None) -> None:
         self._timeout = timeout

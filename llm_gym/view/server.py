@@ -37,12 +37,7 @@ _HEADERS = {
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves the page about ``sources``.
-
-    Args:
-        sources: What it shows, and all that it reads.
-        port: On loopback; 0 takes a free one.
-    """
+    """Serves the page about ``sources``."""
 
     daemon_threads = True
 

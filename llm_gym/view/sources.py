@@ -48,11 +48,7 @@ class Summary(NamedTuple):
 
 
 class EpisodeIndex:
-    """The episodes of one file.
-
-    Args:
-        path: A ``.jsonl`` or ``.jsonl.gz`` file, whole or still being written.
-    """
+    """The episodes of one file, whole or still being written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -241,11 +237,7 @@ class MetricsFile:
 
 
 class ViewSource:
-    """A run folder, a folder with records, or a file of records.
-
-    Args:
-        place: Where it is.
-    """
+    """A run folder, a folder with records, or a file of records."""
 
     def __init__(self, place: Path) -> None:
         if not place.exists():

@@ -171,12 +171,7 @@ class McpTool(Tool):
 
 
 def mcp_tools(command: Sequence[str] | None = None, **settings: Any) -> list[McpTool]:
-    """Return the tools of an MCP server; the connection ends with the process.
-
-    Args:
-        command: As in ``McpServer``.
-        **settings: Further arguments of ``McpServer``.
-    """
+    """Return the tools of an MCP server; the connection ends with the process."""
     return McpServer(command, **settings).tools
 
 

@@ -131,13 +131,7 @@ class _Ending(NamedTuple):
 
 
 class SandboxProcess:
-    """One isolated process.
-
-    Args:
-        requests: Socket to the worker.
-        request: The limits, and whether it runs code ``once`` or again and again.
-        output_chars: Characters kept of each stream.
-    """
+    """One isolated process, which runs code ``once`` or again and again."""
 
     def __init__(
         self, requests: socket.socket, request: Mapping[str, Any], output_chars: int

@@ -60,13 +60,7 @@ def _within(path: str, parent: str) -> bool:
 
 
 class SandboxWorker:
-    """A running worker process and the request socket to it.
-
-    Args:
-        isolation: namespaces, landlock or none.
-        read: What code may read besides interpreter, packages and system libraries.
-        preload: Modules to import before the first call.
-    """
+    """A running worker process and the request socket to it."""
 
     def __init__(self, isolation: str, read: Sequence[str], preload: Sequence[str]) -> None:
         self.isolation = isolation

@@ -33,13 +33,8 @@ class ParsedReply(NamedTuple):
 class ReplyReader:
     """Finds the action that a reply means.
 
-    Args:
-        book: The words of the environment.
-        format: How a move is written.
-        space: Of the actions.
-        parse: The author's own function from a move to an action; None for the phrasebook's.
-        strict: Whether only a move written just as the format asks counts.
-        refuses: Whether an action that the mask excludes is an unusable one.
+    ``parse`` is the author's own function from a move to an action, None for the phrasebook's;
+    ``refuses`` says whether an action that the mask excludes is an unusable one.
     """
 
     def __init__(
@@ -104,13 +99,7 @@ class ReplyReader:
 
 
 class BookSpeaker:
-    """Finds the moves of a phrasebook in sentences.
-
-    Args:
-        book: The words of the environment.
-        info: The last info, whose action mask says what is legal.
-        told: What the model has read, which says nothing when it is quoted back.
-    """
+    """Finds the moves of a phrasebook in sentences; ``told`` says nothing when quoted back."""
 
     def __init__(
         self, book: Phrasebook, info: Mapping[str, Any], told: tuple[str, ...] = ()

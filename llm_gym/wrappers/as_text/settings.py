@@ -93,12 +93,7 @@ def load_success(success: str | Success | None) -> Success | None:
 
 
 class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
-    """Say in ``info`` whether an episode was a success, for an environment that does not.
-
-    Args:
-        env: The environment.
-        success: See ``AsText``.
-    """
+    """Say in ``info`` whether an episode was a success, for an environment that does not."""
 
     has_splits = False
 

@@ -224,13 +224,7 @@ def _commands(verbs: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
 def find_commands(
     text: str, verbs: Iterable[str], understand: Callable[[str], Command | str]
 ) -> Iterator[Named]:
-    """Yield the usable commands that a sentence names, and every "go" with a direction.
-
-    Args:
-        text: The sentence.
-        verbs: The words that begin a command.
-        understand: Gives the usable command that a text means, or why there is none.
-    """
+    """Yield the usable commands that a sentence names, and every "go" with a direction."""
     pattern, forms = _commands(tuple(verbs))
     done = 0
     for one in pattern.finditer(text):

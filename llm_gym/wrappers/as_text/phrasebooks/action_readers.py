@@ -253,13 +253,7 @@ def _json_pattern(part: Reader) -> str:
 def make_reader(
     space: Space[Any], names: Sequence[str] | None = None, aliases: Mapping[str, int] | None = None
 ) -> Reader:
-    """Return the reader of ``space``.
-
-    Args:
-        space: An action space.
-        names: Of the choices of a Discrete, or of the numbers of an array.
-        aliases: Further words for the choices of a Discrete.
-    """
+    """Return the reader of ``space``; ``names`` are of its choices, or of its numbers."""
     if isinstance(space, spaces.Discrete):
         return ChoiceReader(space, names, aliases)
     if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):

@@ -28,11 +28,6 @@ _Array = npt.NDArray[Any]
 def say(space: Space[Any], value: Any, labels: Sequence[str] = ()) -> str:
     r"""Return ``value`` of ``space`` in words.
 
-    Args:
-        space: Decides how the value is read.
-        value: What the environment returned.
-        labels: Names of the numbers of a Box, where they are known.
-
     >>> say(spaces.Discrete(5), 3)
     '3'
     >>> say(spaces.Dict(speed=spaces.Box(0, 9, (2,)), lamp=spaces.Discrete(2)),
