@@ -91,20 +91,18 @@ def test_a_game_may_end_without_being_won_or_lost():
     assert (info["stop_reason"], info["success"]) == (StopReason.DRAWN, False)
 
 
-def test_losing_pays_nothing_and_terminates():
-    obs, reward, terminated, truncated, info = make().step("out")
-    assert (obs, reward, terminated, truncated) == ("You are out.", 0.0, True, False)
-    assert info["stop_reason"] is StopReason.LOST
-
-
-def test_the_turn_limit_is_in_the_rules_and_loses_with_the_solution():
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [
+        (["out"], "You are out."),
+        (["wait"] * 3, "Tick. No turns left: you lost. The door was open."),
+    ],
+)
+def test_losing_by_a_move_or_by_the_turn_limit_pays_nothing_and_terminates(moves, said):
     env = Door()
     assert "You have 3 turns." in env.reset(seed=0)[0]
-    env.step("wait")
-    env.step("wait")
-    obs, reward, terminated, truncated, info = env.step("wait")
-    assert obs == "Tick. No turns left: you lost. The door was open."
-    assert (reward, terminated, truncated) == (0.0, True, False)
+    *_, (obs, reward, terminated, truncated, info) = [env.step(move) for move in moves]
+    assert (obs, reward, terminated, truncated) == (said, 0.0, True, False)
     assert info["stop_reason"] is StopReason.LOST
 
 

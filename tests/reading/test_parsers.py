@@ -136,15 +136,17 @@ def test_react_answers_are_read_to_the_end():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "hello", "Thought: hm", "Final Answer:", "Observation: x\nAction: f"]
-)
-def test_a_react_reply_without_action_or_answer_is_a_problem(text):
-    assert "neither an action nor an answer" in read("react", text).problem
-
-
-def test_broken_react_input_is_explained():
-    assert "cut off" in read("react", 'Action: f\nAction Input: {"a": 1').problem
-    assert "the action is empty" in read("react", "Action:\nAction Input: {}").problem
+    ("text", "why"),
+    [
+        *((text, "neither an action nor an answer") for text in (
+            "", "hello", "Thought: hm", "Final Answer:", "Observation: x\nAction: f",
+        )),
+        ('Action: f\nAction Input: {"a": 1', "cut off"),
+        ("Action:\nAction Input: {}", "the action is empty"),
+    ],
+)  # fmt: skip
+def test_a_broken_react_reply_is_explained(text, why):
+    assert why in read("react", text).problem
 
 
 # --- function calling ---------------------------------------------------------------------

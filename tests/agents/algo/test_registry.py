@@ -68,6 +68,42 @@ def test_a_name_or_setting_that_does_not_exist_suggests_the_closest() -> None:
             act()
 
 
+ONE_OF_EACH = TokenStream(
+    reward_T=torch.tensor([0.0, 1.0]),
+    lengths_E=torch.tensor([1, 1]),
+    value_T=torch.zeros(2),
+    group_E=torch.tensor([0, 0]),
+    state_K=torch.tensor([0, 1]),
+    branch_turn_B=torch.tensor([0]),
+    branch_state_B=torch.tensor([0]),
+    branch_return_B=torch.tensor([1.0]),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("gae", "gamma", 1.1), ("gae", "lam", -0.1), ("gae", "discount", "turns"),
+        ("grpo", "credit", "token"), ("gigpo", "gamma", 2.0), ("vine", "branches", 0),
+        ("state_td", "shrinkage", -1.0), ("state_td", "branches", -1),
+        ("state_td", "table_lambda", 2.0),
+        *(("ppo", "clip_ratio", bad) for bad in ((1.5, 0.2), -0.1, [0.1, 0.2, 0.3])),
+        ("ppo", "dual_clip", 1.0), ("ppo", "clip", 0.1),
+    ],
+)  # fmt: skip
+def test_a_setting_outside_its_range_is_refused_by_its_name(name, setting, value) -> None:
+    two = torch.zeros(2)
+    inputs = PolicyInputs(
+        log_prob_T=two, old_log_prob_T=two, advantages_T=two, lengths_E=torch.tensor([2])
+    )
+    act, data = (
+        (get_policy_loss(name), inputs) if name == "ppo" else (get_advantage(name), ONE_OF_EACH)
+    )
+    act(data)
+    with pytest.raises(ConfigError, match=setting):
+        act(data, **{setting: value})
+
+
 def test_users_register_their_own() -> None:
     @register_advantage("double", needs_groups=False)
     def double(stream: TokenStream, *, factor: float = 2.0) -> Advantages:

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import TokenStream, get_advantage, group_ids
 from tests.agents.algo import reference
 from tests.agents.algo.strategies import FRACTIONS, examples, streams
@@ -149,11 +148,6 @@ def test_matches_a_loop_over_groups_and_turns(stream: TokenStream, gamma: float,
     torch.testing.assert_close(
         found_T, torch.tensor(advantages, dtype=found_T.dtype), rtol=1e-7, atol=1e-7
     )
-
-
-def test_credit_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(ConfigError, match="credit"):
-        get_advantage("grpo")(one_token_turns([1.0], [0.0]), credit="token")
 
 
 @examples
