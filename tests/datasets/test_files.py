@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -67,40 +68,27 @@ def test_blank_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("name", "text", "message"),
     [
-        (
-            b'{"a": 1}\n{"a": \n',
-            r"a\.jsonl, line 2: this is not JSON: Expecting value at character",
-        ),
-        (b'{"a": 1}\n\n\xff\n', r"a\.jsonl, line 3: this is not JSON: .*utf-8"),
-        (b"[" * 100_000 + b"\n", r"a\.jsonl, line 1: this is not JSON: .*recursion"),
-        (b'{"a": ' + b"9" * 5000 + b"}\n", r"a\.jsonl, line 1: this is not JSON: "),
+        ("a.jsonl", b'{"a": 1}\n{"a": \n', r"line 2: .*Expecting value at character"),
+        ("a.jsonl", b'{"a": 1}\n\n\xff\n', "line 3: .*utf-8"),
+        ("a.jsonl", b"[" * 100_000 + b"\n", "line 1: .*recursion"),
+        ("a.jsonl", b'{"a": ' + b"9" * 5000 + b"}\n", "line 1: "),
+        ("a.jsonl.gz", gzip.compress(b'{"a": 1}\nnope\n'), "line 2"),
+        ("a.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 1000)[:-20], ""),
+        ("a.csv", b"", "line 1: .*names of its columns"),
+        ("a.csv", b"a,a\n1,2\n", "line 1: .*'a'"),
+        ("a.csv", b"a,b\n1,2\n3\n", "line 3: .*1 cells for 2 columns"),
+        ("a.csv", b'a,b\n1,2\n3,"4\n5,6\n', "line 3: .*unexpected end of data"),
+        ("a.csv", b'a,b\n1,2\n"3"x,4\n', "line 3: .*',' expected after '\"'"),
+        ("a.csv", b"a,b\n1,\xff\n", "line 2: .*utf-8"),
+        ("a.csv", b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "line 2: .*field larger"),
     ],
 )
-def test_a_bad_line_of_jsonl_is_named(tmp_path, text, message):
-    path = tmp_path / "a.jsonl"
+def test_a_bad_line_is_named(tmp_path, name, text, message):
+    path = tmp_path / name
     path.write_bytes(text)
-    with pytest.raises(RecordError, match=message):
-        everything(open_source(path))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"", "line 1: the file must begin with the names of its columns"),
-        (b"a,a\n1,2\n", "line 1: the column 'a' is there twice"),
-        (b"a,b\n1,2\n3\n", "line 3: the row has 1 cells for 2 columns"),
-        (b'a,b\n1,2\n3,"4\n5,6\n', "line 3: this is not CSV: unexpected end of data"),
-        (b'a,b\n1,2\n"3"x,4\n', "line 3: this is not CSV: ',' expected after '\"'"),
-        (b"a,b\n1,\xff\n", "line 2: this is not CSV: .*utf-8"),
-        (b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "line 2: this is not CSV: field larger"),
-    ],
-)
-def test_a_bad_row_of_csv_is_named(tmp_path, text, message):
-    path = tmp_path / "a.csv"
-    path.write_bytes(text)
-    with pytest.raises(RecordError, match=message):
+    with pytest.raises(RecordError, match=rf"{re.escape(name)}.*{message}"):
         everything(open_source(path))
 
 
@@ -109,20 +97,6 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\n"' + b"x" * (2 << 20) + b'"\n')
     with pytest.raises(RecordError, match="line 2"):
-        everything(open_source(path))
-
-
-def test_damaged_gzip_is_named(tmp_path):
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-20])
-    with pytest.raises(RecordError, match=r"a\.jsonl\.gz"):
-        open_source(path)
-
-
-def test_a_bad_line_inside_gzip_is_named_with_its_own_number(tmp_path):
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(b'{"a": 1}\nnope\n'))
-    with pytest.raises(RecordError, match=r"a\.jsonl\.gz, line 2"):
         everything(open_source(path))
 
 

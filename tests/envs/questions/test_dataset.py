@@ -47,14 +47,6 @@ def test_a_reply_that_cannot_be_used_says_what_is_wanted():
     assert env.step("no idea")[0].startswith("I cannot use that reply. Answer with one number.")
 
 
-def test_any_of_several_answers_is_right():
-    env = make([{"prompt": "Capital of NL?", "answer": ["Amsterdam", "A'dam"]}])
-    saved = env.snapshot()
-    for reply, reward in (("amsterdam", 1.0), ("A'dam", 1.0), ("Den Haag", 0.0)):
-        env.restore(saved)
-        assert env.step(reply)[1] == reward
-
-
 def test_options_are_listed_and_chosen_by_letter_or_text():
     rows = [{"prompt": "Largest?", "choices": ["ant", "whale", "cat"], "answer": 1}]
     env = make(rows, grader="choice")
@@ -66,12 +58,6 @@ def test_options_are_listed_and_chosen_by_letter_or_text():
         assert env.step(reply)[4]["success"], reply
     assert "A)" not in make(rows, grader="choice", choices=None).describe()
     assert "A)" not in make(rows, grader="number").describe()
-
-
-def test_reasoning_before_the_answer_is_read_past():
-    rows = [{"prompt": "How many?", "answer": "He has 6 x 7.\n#### 42"}]
-    env = make(rows, grader="number")
-    assert env.step("<think>41?</think>He has 6 boxes of 7.\nThe answer is $42.00.")[1] == 1.0
 
 
 def test_a_score_between_is_paid_for_the_last_attempt_only():
@@ -86,28 +72,35 @@ def test_a_score_between_is_paid_for_the_last_attempt_only():
     assert env.step("abcd")[1:3] == (1.0, True)
 
 
-def test_a_function_may_grade_with_the_whole_row():
-    rows = [{"prompt": "2 + 2?", "answer": "4", "meta": {"also": ["four"]}}]
-
-    def grade(reply, row):
-        return reply == row["answer"] or reply in row["meta"]["also"]
-
-    for reply, reward in (("four", 1.0), ("4", 1.0), ("five", 0.0)):
-        env = make(rows, grader=grade)
-        env.reset(seed=0)
-        assert env.step(reply)[1] == reward
+def by_row(reply, row):
+    return reply == row["answer"] or reply in row["meta"]["also"]
 
 
-def test_a_function_may_grade_answers_of_any_kind():
-    rows = [{"prompt": "Say a word.", "answer": {"letters": 4}}]
-    env = make(rows, grader=lambda reply, answer: len(reply) == answer["letters"])
-    assert env.step("word")[1] == 1.0
+def by_letters(reply, answer):
+    return len(reply) == answer["letters"]
 
 
-def test_a_grader_may_have_settings():
-    rows = [{"prompt": "Pi?", "answer": 3.14159}]
-    assert make(rows, grader=NumberGrader(tolerance=0.01)).step("3.14")[1] == 1.0
-    assert make(rows, grader="number").step("3.14")[1] == 0.0
+THOUGHT = "<think>41?</think>He has 6 boxes of 7.\nThe answer is $42.00."
+PAID = {
+    "any of several answers": (
+        ["Amsterdam", "A'dam"], "exact", {"amsterdam": 1.0, "A'dam": 1.0, "Den Haag": 0.0},
+    ),
+    "reasoning before the answer": ("He has 6 x 7.\n#### 42", "number", {THOUGHT: 1.0}),
+    "a function of the whole row": ("4", by_row, {"four": 1.0, "4": 1.0, "five": 0.0}),
+    "a function of an answer of any kind": ({"letters": 4}, by_letters, {"word": 1.0}),
+    "a grader with settings": (3.14159, NumberGrader(tolerance=0.01), {"3.14": 1.0}),
+    "a grader without": (3.14159, "number", {"3.14": 0.0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PAID)
+def test_a_reply_is_paid_by_the_grader(case):
+    answer, grader, replies = PAID[case]
+    env = make([{"prompt": "?", "answer": answer, "meta": {"also": ["four"]}}], grader=grader)
+    saved = env.snapshot()
+    for reply, reward in replies.items():
+        env.restore(saved)
+        assert env.step(reply)[1] == reward, reply
 
 
 def test_rows_without_answers_finish_with_nothing_to_win():
