@@ -62,19 +62,6 @@ def test_every_family_with_levels_is_compared():
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_there_are_many_instances_where_splits_are_promised_and_several_everywhere(env_id):
-    env = gym.make(env_id)
-    game = env.unwrapped
-    wanted, found = 100 if game.has_splits else 2, set()
-    for seed in range(400):
-        env.reset(seed=seed)
-        found.add(game.instance_id())
-        if len(found) == wanted:
-            return
-    assert env_id == "llm_gym/Dataset-v0", f"{len(found)} instances"  # as many as its file has
-
-
-@pytest.mark.parametrize("env_id", IDS)
 def test_difficulty_is_taken_by_every_id_or_refused_for_a_reason(env_id):
     if not gym.make(env_id).unwrapped.at_difficulty(0.0):
         with pytest.raises(ValueError, match=r"has no difficulty setting: .+"):

@@ -14,11 +14,6 @@ def test_list_all_says_whose_they_are(capsys):
     assert lines["llm_gym/TextGame-v0"].split()[1] == "llm_gym"
 
 
-def test_list_without_all_shows_the_suite_only(capsys):
-    assert main(["list", "CartPole"]) == 2
-    assert "'CartPole'" in capsys.readouterr().err
-
-
 def test_import_registers_what_a_module_brings(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_worlds.py").write_text(

@@ -50,6 +50,12 @@ def test_yaml_numbers_with_exponents_are_numbers(tmp_path, number):
         ("a.yaml", "training: [", "cannot read"),
         ("a.json", "{", "cannot read"),
         ("a.yaml", "model: {model_name: !!python/object:os.system x}", "cannot read"),
+        ("a.json", '{"training": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
+        ("a.yaml", "training: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("a.yaml", "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]", "aliases"),
+        ("a.yaml", "training: &a {b: *a}", "aliases"),
+        ("a.json", '{"training": "' + "x" * (1 << 20) + '"}', "at most 1 MiB"),
+        ("a.yaml", "# " + "x" * (1 << 20), "at most 1 MiB"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path, name, text, named):
@@ -59,6 +65,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path, name, tex
     assert named in str(caught.value)
     assert name in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 def test_a_file_that_is_not_there_or_of_another_kind_is_named(tmp_path):
@@ -78,21 +85,3 @@ def test_a_config_that_is_saved_again_is_never_half_there(tmp_path):
     assert path.read_text() != before
     assert [each.name for each in tmp_path.iterdir()] == ["run.json"]
     assert path.stat().st_mode & 0o044, "readable by others, as the umask says"
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "why"),
-    [
-        ("deep.json", '{"training": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
-        ("deep.yaml", "training: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
-        ("bomb.yaml", "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]", "aliases"),
-        ("large.json", '{"training": "' + "x" * (1 << 20) + '"}', "at most 1 MiB"),
-        ("large.yaml", "# " + "x" * (1 << 20), "at most 1 MiB"),
-        ("odd.yaml", "training: &a {b: *a}", "aliases"),
-    ],
-)
-def test_a_config_of_a_stranger_is_refused_in_a_short_sentence(tmp_path, name, text, why):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=why) as caught:
-        ConfigStore.load(tmp_path / name)
-    assert len(str(caught.value)) < 500
