@@ -61,9 +61,9 @@ def test_a_reward_that_is_no_number_stops_the_run(train, tmp_path, reward):
     assert all(trainer.learner.lm.state_dict()[name].equal(before[name]) for name in before)
 
 
-def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
+def test_a_loss_that_is_no_number_stops_the_run(train, tmp_path):
     config = small(tmp_path, training={"num_iters_per_epoch": 2})
-    trainer = PPOTrainer(config, Odd)
+    trainer = train(config, Odd)
 
     def spoil(trainer, row):
         with torch.no_grad():
@@ -72,7 +72,6 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
     trainer.callbacks.append(spoil)
     with pytest.raises(NonFiniteError) as caught:
         trainer.fit()
-    trainer.cleanup()
     assert "loss" in one_sentence(caught)
     assert len(read_metrics(tmp_path)) == 1
 
@@ -211,13 +210,12 @@ def test_a_model_with_adapters_of_its_own_is_told_how_to_have_some(tmp_path):
         PPOTrainer(small(tmp_path), Odd, model=model, tokenizer=tiny_tokenizer())
 
 
-def test_a_frozen_model_is_welcome_where_adapters_are_trained(tmp_path):
+def test_a_frozen_model_is_welcome_where_adapters_are_trained(train, tmp_path):
     pytest.importorskip("peft")
     model = tiny_model().requires_grad_(False)
     config = small(tmp_path, model={"lora_rank": 2})
-    trainer = PPOTrainer(config, Odd, model=model, tokenizer=tiny_tokenizer())
+    trainer = train(config, Odd, model=model, tokenizer=tiny_tokenizer())
     trained = [name for name, each in trainer.learner.lm.named_parameters() if each.requires_grad]
-    trainer.cleanup()
     assert trained
     assert all("lora_" in name for name in trained)
 
@@ -229,13 +227,12 @@ def test_a_trainer_that_was_cleaned_up_says_so(train, tmp_path):
         trainer.fit()
 
 
-def test_a_reward_function_that_empties_an_episode_is_told_which(tmp_path):
+def test_a_reward_function_that_empties_an_episode_is_told_which(train, tmp_path):
     def empty(episode):
         episode.actions.clear()
         episode.rewards.clear()
         return 1.0
 
-    trainer = PPOTrainer(small(tmp_path), Odd, reward_fn=empty)
+    trainer = train(small(tmp_path), Odd, reward_fn=empty)
     with pytest.raises(RewardError, match="episode 0"):
         trainer.fit()
-    trainer.cleanup()

@@ -117,14 +117,13 @@ def test_an_environment_that_raises_when_it_is_closed_trains(theirs, caplog, cap
     assert re.search(r"^note: [1-4] of 4 episodes", out, re.MULTILINE)
 
 
-def test_advice_that_came_and_went_is_said_once_at_the_end(tmp_path, capsys):
-    trainer = PPOTrainer(small(tmp_path), Odd)
+def test_advice_that_came_and_went_is_said_once_at_the_end(train, tmp_path, capsys):
+    trainer = train(small(tmp_path), Odd)
     report = RunReport(trainer, Console())
     for share in (97, 100, 98):
         report.advise(f"{share}% of the replies were cut: raise it")
     capsys.readouterr()
     report.on_sigterm(Evaluation("odd", [], 0, 0.0))
-    trainer.cleanup()
     assert capsys.readouterr().out.count("advice: ") == 1
 
 

@@ -77,7 +77,7 @@ def test_the_quick_start_with_a_reward_that_asks_the_environment(tmp_path, make)
 # --- what it plays ---------------------------------------------------------------------------
 
 
-def test_a_dataset_and_a_held_out_one_are_not_mixed_up(tmp_path):
+def test_a_dataset_and_a_held_out_one_are_not_mixed_up(train, tmp_path):
     rows = [{"q": f"train {at}", "a": "x"} for at in range(8)]
     held_out = [{"q": f"held out {at}", "a": "x"} for at in range(4)]
     seen = {"train": set(), "held out": set()}
@@ -86,7 +86,7 @@ def test_a_dataset_and_a_held_out_one_are_not_mixed_up(tmp_path):
         seen["train"].add(trajectory.states[0])
         return 0.0
 
-    trainer = PPOTrainer(
+    trainer = train(
         small(tmp_path, environment={"eval_interval": 1}),
         dataset=rows,
         val_dataset=held_out,
@@ -95,7 +95,6 @@ def test_a_dataset_and_a_held_out_one_are_not_mixed_up(tmp_path):
     )
     trainer.fit()
     seen["held out"] = {episode.states[0] for episode in trainer.evaluate(3).episodes}
-    trainer.cleanup()
     assert seen["train"]
     assert all("train" in text for text in seen["train"])
     assert all("held out" in text for text in seen["held out"])
@@ -110,12 +109,11 @@ def test_a_seed_of_any_size_is_a_seed(tmp_path):
     assert rows[0]["policy/entropy"] != rows[1]["policy/entropy"]
 
 
-def test_a_model_in_a_folder_is_trained_and_saved(tmp_path):
+def test_a_model_in_a_folder_is_trained_and_saved(train, tmp_path):
     path = save_tiny(tmp_path / "model")
     config = small(tmp_path / "run", model={"model_name": path}, training={"learning_rate": 0.1})
-    trainer = PPOTrainer(config, Odd, reward_fn=lambda t: len(t.actions[0]))
+    trainer = train(config, Odd, reward_fn=lambda t: len(t.actions[0]))
     trainer.fit()
-    trainer.cleanup()
     saved = load_file(tmp_path / "run/checkpoints/iteration-000001/model/model.safetensors")
     before = load_file(tmp_path / "model/model.safetensors")
     assert saved.keys() == before.keys()
@@ -191,14 +189,13 @@ def test_its_tokenizer_knows_the_example_moves_and_the_answers(coin):
 
 
 @pytest.mark.slow
-def test_it_is_taught_its_example_moves_trained_and_evaluated(coin, tmp_path):
+def test_it_is_taught_its_example_moves_trained_and_evaluated(train, coin, tmp_path):
     config = small(
         tmp_path,
         environment={"env_id": coin, "eval_interval": 1, "eval_episodes": 20, "eval_split": "test"},
         warm_start={"player": "auto", "turns": 400, "steps": 60, "rate": 3e-3},
     )
-    trainer = PPOTrainer(config)
+    trainer = train(config)
     [row] = trainer.fit()
-    trainer.cleanup()
     assert row["warm_start/turns"] == 400
     assert row["warm_start/invalid"] < 0.1, "it writes moves"

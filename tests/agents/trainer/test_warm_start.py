@@ -75,9 +75,9 @@ def test_the_checkpoint_knows_what_it_brought(whole):
     assert kept["warm_start/loss"] == read_metrics(whole)[0]["warm_start/loss"]
 
 
-def test_copies_of_the_policy_begin_where_it_begins(tmp_path):
+def test_copies_of_the_policy_begin_where_it_begins(train, tmp_path):
     kl = {"kl": "loss", "kl_coef": 0.1}
-    trainer = PPOTrainer(echo(tmp_path, training=kl, model={"critic": "separate"}))
+    trainer = train(echo(tmp_path, training=kl, model={"critic": "separate"}))
     trainer.warm_up()
     parts = trainer.learner.state()
     taught = trainer.learner.lm.state_dict()
@@ -86,16 +86,14 @@ def test_copies_of_the_policy_begin_where_it_begins(tmp_path):
     copied = trainer.learner.model.critic_lm.state_dict()
     for name, kept in trainer.learner.lm.base_model.state_dict().items():
         assert torch.equal(kept, copied[name]), name
-    trainer.cleanup()
 
 
-def test_the_engine_plays_with_what_was_taught(tmp_path):
-    trainer = PPOTrainer(echo(tmp_path))
+def test_the_engine_plays_with_what_was_taught(train, tmp_path):
+    trainer = train(echo(tmp_path))
     before = trainer.evaluate(4).invalid
     trainer.warm_up()
     assert trainer.evaluate(4).invalid < before
     assert trainer.publisher.version == trainer.sampler.engine.version == 0
-    trainer.cleanup()
 
 
 def told(config, **kwargs):
@@ -142,9 +140,9 @@ def test_auto_leaves_a_given_model_alone_that_writes_enough(tmp_path, monkeypatc
     assert not (tmp_path / "run/warm-start").exists()
 
 
-def test_adapters_are_taught_and_their_base_is_not(tmp_path):
+def test_adapters_are_taught_and_their_base_is_not(train, tmp_path):
     config = echo(tmp_path, model={"lora_rank": 2})
-    trainer = PPOTrainer(config)
+    trainer = train(config)
     before = {name: each.clone() for name, each in trainer.learner.lm.named_parameters()}
     trainer.warm_up()
     changed = {
@@ -154,30 +152,29 @@ def test_adapters_are_taught_and_their_base_is_not(tmp_path):
     }
     assert changed
     assert all("lora_" in name for name in changed)
-    trainer.cleanup()
 
 
-def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_nothing(tmp_path):
+def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_nothing(
+    train, tmp_path
+):
     """A rate of nearly 0 learns nothing, so that only the solver can help."""
     training = {"num_epochs": 4, "learning_rate": 1e-9}
     config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 60})
     config.environment.eval_interval, config.environment.eval_episodes = 1, 16
     said = []
-    trainer = PPOTrainer(config)
+    trainer = train(config)
     trainer.on_notice = said.append
     rows = trainer.fit()
-    trainer.cleanup()
     assert [row.get("warm_start/from_solver") for row in rows] == [0.0, 1.0, None, None]
     assert rows[1]["warm_start/solver_at"] == 1
     assert rows[-1]["eval/return"] > rows[0]["eval/return"] + 0.1
     assert "solver" in said[0]
-    again = PPOTrainer(echo(tmp_path, training=training | {"num_epochs": 4}))
+    again = train(echo(tmp_path, training=training | {"num_epochs": 4}))
     again.load_checkpoint(tmp_path / "warm-start")
     assert again.iteration == 1
-    again.cleanup()
 
 
-def test_weights_come_back_where_imitating_the_solver_led_to_less(tmp_path, monkeypatch):
+def test_weights_come_back_where_imitating_the_solver_led_to_less(train, tmp_path, monkeypatch):
     training = {"num_epochs": 4, "learning_rate": 1e-9}
     config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 60})
     config.environment.eval_interval, config.environment.eval_episodes = 1, 16
@@ -190,11 +187,10 @@ def test_weights_come_back_where_imitating_the_solver_led_to_less(tmp_path, monk
         return dict.fromkeys(warm_start.STARTED, -1.0) | {"warm_start/from_solver": 1.0}
 
     monkeypatch.setattr(warm_start.WarmStart, "run_second", ruin)
-    trainer = PPOTrainer(config)
+    trainer = train(config)
     said = []
     trainer.on_notice = said.append
     trainer.fit()
     assert any("back" in line for line in said)
     assert all(weight.any() for weight in trainer.learner.lm.parameters())
     assert not trainer.warm_start["warm_start/from_solver"]
-    trainer.cleanup()
