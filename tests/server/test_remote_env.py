@@ -123,7 +123,7 @@ def test_an_environment_that_raises_there_is_one_error_here():
     with serving("odd", make=Hanging) as server:
         env = gym.make("llm_gym/Remote-v0", url=server.url)
         env.reset(seed=0)
-        with pytest.raises(RemoteError, match="ZeroDivisionError: it was told to"):
+        with pytest.raises(RemoteError, match="ZeroDivisionError"):
             env.step("raise")
         assert env.reset(seed=0)[0] == "hello"
         assert env.step("on")[4]["odd"].keys() == {1}

@@ -81,7 +81,7 @@ def test_a_call_sends_one_message_to_each_worker_it_needs(four, monkeypatch):
 def test_workers_step_at_the_same_time(start, tmp_path):
     alone = make_vec(Odd, 2)
     alone.reset(seed=0)
-    with pytest.raises(RowsError, match="rows 0, 1 raised TimeoutError: nobody else came"):
+    with pytest.raises(RowsError, match=r"rows 0, 1 .*TimeoutError"):
         alone.step([f"meet 0.2 {tmp_path}"] * 2)
     (tmp_path / str(os.getpid())).unlink()
     envs = start(Odd, 2, workers=2)

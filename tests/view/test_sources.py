@@ -144,7 +144,7 @@ def test_what_is_no_episode_is_named_and_the_rest_is_shown(tmp_path):
     found = indexed(path)
     assert [row.line for row in found.rows] == [2]
     assert [problem.split(":")[0] for problem in found.problems] == ["line 1", "line 3", "line 5"]
-    with pytest.raises(RecordError, match="no episode in line 1"):
+    with pytest.raises(RecordError, match="line 1"):
         found.raw(1)
 
 

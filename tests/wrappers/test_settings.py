@@ -72,7 +72,7 @@ def test_it_passes_gymnasiums_checker(cls, settings):
 
 @pytest.mark.parametrize(("cls", "settings"), REFUSED)
 def test_a_setting_that_cannot_be_kept_is_refused_by_its_name(cls, settings):
-    with pytest.raises(ConfigError, match=next(iter(settings), "max_turns, max_tokens")):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
         cls(guessing(), **settings)
 
 

@@ -314,7 +314,7 @@ def test_one_number_for_each_turn_goes_to_its_turn(kind):
     assert apply_reward_fn(lambda episode: terms, [one]) == [7.0]
     assert one.rewards == [1.0, 6.0]
     assert one.extra["reward_terms"] == {"steps": 3.0, "end": 4.0}
-    with pytest.raises(RewardError, match="one for each of 2 turns, got 3"):
+    with pytest.raises(RewardError, match="2 turns, got 3"):
         apply_reward_fn(lambda episode: kind([1.0, 2.0, 3.0]), [one])
     with pytest.raises(RewardError, match="finite"):
         apply_reward_fn(lambda episode: kind([1.0, float("nan")]), [one])

@@ -140,7 +140,7 @@ def test_training_in_the_middle_of_a_reply_is_an_error(model):
     engine.poll(timeout=0)
     with torch.no_grad():
         model.get_input_embeddings().weight.mul_(1.1)
-    with pytest.raises(EngineError, match="weights were changed while 1 "):
+    with pytest.raises(EngineError, match="weights"):
         engine.poll()
     engine.cancel()
     request = Request([1, 2], Sampling(max_tokens=4))

@@ -132,7 +132,7 @@ def test_a_closed_engine_says_so(model):
 def test_settings_are_checked(model):
     with pytest.raises(ConfigError, match="max_rows"):
         TransformersEngine(model, max_rows=0)
-    with pytest.raises(ConfigError, match=r"context_length must be in \[2, 512\]"):
+    with pytest.raises(ConfigError, match="context_length"):
         TransformersEngine(model, context_length=1000)
     engine = TransformersEngine(model, context_length=10)
     assert len(engine.generate([Request([1, 2], seed=1)])[0].ids) <= 8
