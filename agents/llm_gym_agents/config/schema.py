@@ -172,10 +172,9 @@ class WarmStartConfig(Section):
     section = "warm_start"
 
     player: Literal["auto", "random", "solver", "file", "none"] = "none"
-    """Whose moves are imitated: random legal ones, a solver's, or those of a file; auto takes
-    random ones for the embedded model, and for a given one that writes too few usable moves. It
-    takes the solver's where random play is never paid, or after a quarter of a run that gained
-    less than 20 points of held-out success."""
+    """Whose moves are imitated: random legal ones, a solver's, or those of a file. auto takes the
+    solver's where there is one, else random ones; a given model that writes usable moves only
+    imitates after a quarter of a run that gained less than 20 points of held-out success."""
     turns: PositiveInt = 4000
     """Moves to collect."""
     steps: PositiveInt = 200

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.infos import flag, reward_terms
-from llm_gym.episodes import Trajectory, play_episode
+from llm_gym.core.infos import flag
+from llm_gym.episodes import play_episode
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits
@@ -33,7 +33,6 @@ from llm_gym_agents.learn.imitation import (
     label_episode,
     load_demonstrations,
     play_demonstrations,
-    split_options,
     write_losses,
 )
 from llm_gym_agents.learn.learner import Learner
@@ -310,15 +309,12 @@ class WarmStart:
         return Decision.of_mix(each, why) if self.mix else next(iter(each.values()))
 
     def _decide_for(self, env_id: str, found: Decision) -> Decision:
-        """Return whom to imitate in one environment: the solver where chance is never paid."""
+        """Return whom to imitate in one environment: its solver, or else random moves."""
         env = self.make_envs[env_id]()
         try:
+            if has_solver(env):
+                return Decision("solver", found.why)
             find_player(env, found.player)
-            luck = play_at_random(
-                env, self._batch_of(env_id), turns=self.settings.turns, split=self.train_split
-            )
-            if not luck.is_enough and has_solver(env):
-                return Decision("solver", f"{found.why}, and {luck}")
         except ConfigError as error:
             return Decision("none", f"{found.why}, but {error}")
         finally:
@@ -446,58 +442,6 @@ class WarmStart:
         return found
 
 
-# --- random play ----------------------------------------------------------------------
-
-BATCHES = 4
-"""Batches of random play; a rewarded episode in each is enough."""
-_RUN = -4
-"""Seeds these episodes apart from those of training and evaluation."""
-_TURNS = 100
-_ROUNDING = 1e-9
-
-
-class RandomPlay(NamedTuple):
-    """How often random play is rewarded, which decides whether to imitate it or a solver.
-
-    RL improves a random player as long as chance is rewarded now and then. Where moves are whole
-    sentences, such as queries, it never is, and a model must be shown what pays.
-    """
-
-    paid: int
-    """Episodes in which a usable move was rewarded, positively or not, by more than shaping."""
-    played: int
-    batch: int
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether a batch can be expected to have a rewarded episode.
-
-        True as well if fewer episodes than a batch were played: that shows nothing.
-        """
-        return self.played < self.batch or self.paid * self.batch >= self.played
-
-    def __str__(self) -> str:
-        return (
-            f"random play was paid in {self.paid} of {self.played:,} episodes, less than once in a "
-            f"batch of {self.batch}"
-        )
-
-
-def play_at_random(
-    env: gym.Env[str, str], batch: int, *, turns: int, split: str | None = None
-) -> RandomPlay:
-    """Play at random until it was rewarded often enough, four batches or ``turns`` turns."""
-    env = EpisodeLimits(env, max_turns=_TURNS)
-    options = split_options(env, split)
-    paid = played = gone = 0
-    while played < BATCHES * batch and paid < BATCHES and gone < turns:
-        seed = episode_seed(_RUN, played)
-        episode = play_episode(env, find_player(env, "random", seed), seed, options)
-        played, gone = played + 1, gone + episode.num_turns
-        paid += _is_paid(episode)
-    return RandomPlay(paid, played, batch)
-
-
 def has_solver(env: gym.Env[str, str]) -> bool:
     """Whether ``env`` has a solver that plays."""
     try:
@@ -505,15 +449,3 @@ def has_solver(env: gym.Env[str, str]) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def _is_paid(episode: Trajectory) -> bool:
-    """Whether a usable move was rewarded; a penalty for nonsense teaches no game."""
-    return any(
-        abs(reward - _shaping(info)) > _ROUNDING and flag(info, "valid_action") is not False
-        for info, reward in zip(episode.infos, episode.rewards, strict=True)
-    )
-
-
-def _shaping(info: Mapping[str, Any]) -> float:
-    return reward_terms(info).get("shaping", 0.0)

@@ -313,7 +313,7 @@ def test_the_easy_suite_has_all_families_with_a_level_of_that_name():
 
 
 def test_each_environment_is_taught_by_a_player_of_its_own():
-    mix = {ECHO: 1.0, HANOI: 3.0}  # chance solves no tower
+    mix = {LAKE: 1.0, HANOI: 3.0}  # a lake of Gymnasium's has no solver
     config = ConfigStore()
     config.environment.mix, config.training.batch_size = mix, 8
     config.warm_start.player, config.warm_start.turns = "auto", 400
@@ -333,9 +333,9 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
     }
     teacher = WarmStart(settings=config.warm_start, **others)
     decision = teacher.decide()
-    assert decision.players == {ECHO: "random", HANOI: "solver"}
+    assert decision.players == {LAKE: "random", HANOI: "solver"}
     assert (decision.player, decision.solved) == ("solver", 0.5)
-    one = Decision("random", "", {ECHO: "random", HANOI: "none"})
+    one = Decision("random", "", {LAKE: "random", HANOI: "none"})
     assert len(teacher.collect(one, 0, 400)) == 100
     assert len(teacher.collect(decision, 0, 400)) == 400
 

@@ -104,22 +104,12 @@ def told(config, **kwargs):
     return trainer, said
 
 
-@pytest.mark.slow
-def test_auto_imitates_the_solver_where_chance_is_never_paid_and_says_so(tmp_path):
-    config = echo(tmp_path, warm_start={"player": "auto"}, inference={"max_tokens": 24})
-    config.environment.env_id = "llm_gym/TextToSQLEasy-v0"
-    trainer, said = told(config)
-    assert "solver" in said[0]
-    assert f"0 of {4 * config.training.batch_size} episodes" in said[0]
-    assert trainer.warm_start["warm_start/turns"] == 60
-    assert trainer.warm_start["warm_start/from_solver"] == 1.0
-
-
-def test_auto_teaches_the_embedded_model_and_says_why(tmp_path):
+def test_auto_imitates_the_solver_and_says_why(tmp_path):
     trainer, said = told(echo(tmp_path, warm_start={"player": "auto"}))
-    assert "random moves" in said[0]
+    assert "solver" in said[0]
     assert "60 moves, 12 steps" in said[1]
     assert trainer.warm_start["warm_start/steps"] == 12
+    assert trainer.warm_start["warm_start/from_solver"] == 1.0
 
 
 def test_auto_probes_a_given_model_and_teaches_one_that_writes_no_moves(tmp_path):
@@ -154,6 +144,14 @@ def test_adapters_are_taught_and_their_base_is_not(train, tmp_path):
     assert all("lora_" in name for name in changed)
 
 
+@pytest.fixture
+def at_random(monkeypatch):
+    """Let ``auto`` begin with random moves."""
+    decision = warm_start.Decision("random", "a test says so")
+    monkeypatch.setattr(warm_start.WarmStart, "decide", lambda teacher: decision)
+
+
+@pytest.mark.usefixtures("at_random")
 def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_nothing(
     train, tmp_path
 ):
@@ -174,6 +172,7 @@ def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_no
     assert again.iteration == 1
 
 
+@pytest.mark.usefixtures("at_random")
 def test_weights_come_back_where_imitating_the_solver_led_to_less(train, tmp_path, monkeypatch):
     training = {"num_epochs": 4, "learning_rate": 1e-9}
     config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 60})

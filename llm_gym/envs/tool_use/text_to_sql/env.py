@@ -107,6 +107,8 @@ class TextToSQLEnv(ToolEnv):
         return sql_questions.answer(self._number, self._blanks, keys)
 
     def answer(self, text: str) -> Outcome:
+        if text == self._gold:  # the same rows in every database
+            return win("Yes, that is right.")
         scripts = [fill(self._schema, self.rows, self._seed)]
         scripts += [
             draw_twin(self._schema, self._blanks, self._twin_seed, at) for at in range(len(TWINS))
