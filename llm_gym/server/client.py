@@ -14,7 +14,6 @@ from llm_gym.server import protocol
 
 _MAX_LENGTH = 1 << 30
 _MAX_TEXT = 1 << 20
-Row = tuple[str, int, str, Any]
 
 
 class About(NamedTuple):
@@ -27,7 +26,7 @@ class About(NamedTuple):
 
 
 class Connection:
-    """A server of environments; arguments as of ``RemoteEnv``."""
+    """A session at a server of environments; arguments as of ``RemoteEnv``."""
 
     def __init__(
         self,
@@ -42,6 +41,7 @@ class Connection:
         key = Key(secret, token_env) if secret else None
         self._http = JsonHTTP(url, key.headers if key else None, key.hide if key else None)
         self._token_env = token_env
+        self._leave()
         self._timeout, self._backoff = timeout, Backoff(tries, first_s=0.1, longest_s=5.0)
         try:
             self.about = self._ask_about()
@@ -49,9 +49,31 @@ class Connection:
             self.close()
             raise
 
-    def run(self, row: Row) -> Any:
-        """Return the answer to ``row``; it is asked for again on failure, and yet played once."""
-        body = {"rows": [row]}
+    def play(self, operation: str, argument: Any) -> Any:
+        """Do one operation and return its answer as in ``protocol``, an error included.
+
+        A reset begins a session that the server has lost anew.
+        """
+        try:
+            answer = self._run(operation, argument)
+            is_lost = isinstance(answer, dict) and answer["error"] == protocol.LOST
+            if is_lost and operation == protocol.RESET and self.number:
+                self._leave()
+                answer = self._run(operation, argument)
+        except RemoteError:
+            self._leave()  # nobody knows whether the server has played it
+            raise
+        if not (isinstance(answer, dict) and answer["error"] in protocol.NOT_PLAYED):
+            self.number += 1
+        return answer
+
+    def _leave(self) -> None:
+        """Go on in a new session, which the next reset begins."""
+        self._name, self.number = secrets.token_urlsafe(16), 0
+
+    def _run(self, operation: str, argument: Any) -> Any:
+        """Return the answer; it is asked for again on failure, and yet played once."""
+        body = {"rows": [(self._name, self.number + 1, operation, argument)]}
         told = self._try(lambda: self._http.post(protocol.ROWS, body, self._timeout))
         answers = told.get("rows") if isinstance(told, dict) else None
         if isinstance(answers, list) and len(answers) == 1 and _is_answer(answers[0]):
@@ -59,6 +81,7 @@ class Connection:
         raise RemoteError(f"{self._http.url} answered with something else than one row")
 
     def close(self) -> None:
+        self._leave()
         self._http.close()
 
     def _ask_about(self) -> About:
@@ -129,41 +152,3 @@ def _whole(value: Any) -> int:
     if type(value) is not int or not 0 < value <= _MAX_LENGTH:
         raise TypeError(f"expected a whole number above 0, got {value!r:.100}")
     return value
-
-
-class RemoteSession:
-    """The place of one episode after another at a server; ``play`` is what moves it."""
-
-    def __init__(self) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        """Go on in a new session, which the next reset begins."""
-        self.name, self.number = secrets.token_urlsafe(16), 0
-
-
-def play(connection: Connection, session: RemoteSession, operation: str, argument: Any) -> Any:
-    """Do one operation in a session and return its answer as in ``protocol``, an error included.
-
-    A reset begins a session that the server has lost anew.
-    """
-    try:
-        answer = connection.run((session.name, session.number + 1, operation, argument))
-        is_lost = isinstance(answer, dict) and answer["error"] == protocol.LOST
-        if is_lost and operation == protocol.RESET and session.number:
-            session.leave()
-            answer = connection.run((session.name, 1, operation, argument))
-    except RemoteError:
-        session.leave()  # nobody knows whether the server has played it
-        raise
-    if not (isinstance(answer, dict) and answer["error"] in protocol.NOT_PLAYED):
-        session.number += 1
-    return answer
-
-
-def refusal(answer: dict[str, str]) -> Exception:
-    """Return the exception for an answer that is an error."""
-    kind, message = answer["error"], answer["message"]
-    if kind == protocol.REFUSED:
-        return ConfigError(message)
-    return RemoteError(f"the server says: {message}")

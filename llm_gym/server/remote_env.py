@@ -14,7 +14,7 @@ from llm_gym.core.outcome import refuse_step
 from llm_gym.core.text import shown
 from llm_gym.episodes.play import Beginning
 from llm_gym.server import protocol
-from llm_gym.server.client import Connection, RemoteSession, play, refusal
+from llm_gym.server.client import Connection
 
 
 class RemoteEnv(gym.Env[str, str]):
@@ -55,7 +55,6 @@ class RemoteEnv(gym.Env[str, str]):
         about = self._connection.about
         self.has_splits = about.has_splits
         self.observation_space, self.action_space = about.observation_space, about.action_space
-        self._session = RemoteSession()
         self._waits = "has not begun"
         self._instance: str | None = None
         self._prompt, self._screen = about.system_prompt, ""
@@ -88,12 +87,12 @@ class RemoteEnv(gym.Env[str, str]):
         return None
 
     def close(self) -> None:
-        if self._connection is not None and self._session.number:
-            with suppress(RemoteError):  # an idle session ends by itself
-                self._ask(protocol.CLOSE, None)
         if self._connection is not None:
+            with suppress(RemoteError):  # an idle session ends by itself
+                if self._connection.number:
+                    self._ask(protocol.CLOSE, None)
             self._connection.close()
-        self._waits, self._session = "has not begun", RemoteSession()
+        self._waits = "has not begun"
 
     # --- what text environments have beyond it ---------------------------------------------
 
@@ -133,16 +132,15 @@ class RemoteEnv(gym.Env[str, str]):
     def _ask(self, operation: str, argument: Any) -> list[Any]:
         if self._connection is None:
             self._connection = Connection(self._url, **self._how)
-        try:
-            answer = play(self._connection, self._session, operation, argument)
-        except RemoteError:
-            self._waits = "has failed"
-            raise
-        if isinstance(answer, dict):
-            if operation != protocol.CALL:
-                self._waits = "has failed"
-            raise refusal(answer)
-        return list(answer)
+        before, self._waits = self._waits, "has failed"  # unless it is answered
+        answer = self._connection.play(operation, argument)
+        if isinstance(answer, list) or operation == protocol.CALL:
+            self._waits = before
+        if isinstance(answer, list):
+            return answer
+        if answer["error"] == protocol.REFUSED:
+            raise ConfigError(answer["message"])
+        raise RemoteError(f"the server says: {answer['message']}")
 
     def _shown(self, action: str, text: str) -> str:
         if self.render_mode is not None:
@@ -153,8 +151,7 @@ class RemoteEnv(gym.Env[str, str]):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy begins an episode of its own.
-        state = {"_connection": None, "_session": RemoteSession(), "_waits": "has not begun"}
-        return {**self.__dict__, **state}
+        return {**self.__dict__, "_connection": None, "_waits": "has not begun"}
 
 
 @contextmanager

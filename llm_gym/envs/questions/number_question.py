@@ -69,13 +69,13 @@ class ChainSumEnv(NumberQuestion):
         and no equals sign before the last, is unusable.
 
     Observations:
-        The question.
+        The question, such as ``What is 12 + 5 - 30?``
 
     Rewards:
-        1 for the right number, otherwise 0.
+        1 for the value, otherwise 0.
 
     Episode end:
-        Terminates with the answer: won if it is right, otherwise lost.
+        Terminates with the first number: won or lost.
 
     Args:
         min_terms: Fewest numbers in a chain, at least 2.
@@ -156,13 +156,13 @@ class LetterCountingEnv(NumberQuestion):
         unusable.
 
     Observations:
-        The question.
+        The question with the letter and the words.
 
     Rewards:
-        1 for the right number, otherwise 0.
+        1 for the right count, and 0 for one that is off by however little.
 
     Episode end:
-        Terminates with the answer: won if it is right, otherwise lost.
+        Terminates with the answer (won or lost), as there is one turn.
 
     Args:
         min_words: Fewest words in a question, at least 1.

@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, NoReturn
 
@@ -296,21 +295,15 @@ def is_transient(error: HTTPError) -> bool:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that ``Retry-After`` asks for: a number, or a date after ``Date``.
+    """Return the seconds that ``Retry-After`` asks for; the servers of models write no dates.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "soon"})
     (2.5, None)
-    >>> now, then = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:57 GMT"
-    >>> retry_after({"date": now, "retry-after": then})
-    20.0
     """
-    told = headers.get("retry-after", "")
-    with suppress(ValueError):
-        return max(0.0, float(told))
-    with suppress(ValueError, TypeError, OverflowError, IndexError, AttributeError):
-        then, now = parsedate_to_datetime(told), parsedate_to_datetime(headers.get("date", ""))
-        return max(0.0, (then - now).total_seconds())
-    return None
+    try:
+        return max(0.0, float(headers.get("retry-after", "")))
+    except ValueError:
+        return None
 
 
 def jitter(*place: int) -> float:

@@ -121,18 +121,11 @@ def prose(view: View) -> str:
 def terse(view: View) -> str:
     """Return ``view`` in as few words as possible."""
     exits = " ".join(
-        " ".join(
-            filter(
-                None,
-                (
-                    exit.way,
-                    exit.to,
-                    f"( locked {exit.door} )" if exit.door else "",
-                    "*" * exit.marked,
-                ),
-            )
-        )
+        word
         for exit in view.exits
+        for locked in [f"( locked {exit.door} )" if exit.door else ""]
+        for word in (exit.way, exit.to, locked, "*" * exit.marked)
+        if word
     )
     boxes = [
         f"{box} ( {'closed' if held is None else ' , '.join(held)} )".replace("  ", " ")

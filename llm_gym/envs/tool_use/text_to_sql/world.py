@@ -4,7 +4,9 @@ A domain has two tables of things and one that links them. An episode takes some
 rows are drawn from a seed of their own, so that one question can be asked of many databases.
 """
 
+import json
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +19,9 @@ from llm_gym.envs.tool_use.fact_world import (
     draw_names,
 )
 
-Values = tuple[str, ...]
 Thing = tuple[str, str, int]
 """A row of a table of things: name, text, number."""
 NAME_PARTS = ((ADJECTIVES, NOUNS), (FIRST_NAMES, LAST_NAMES))
-_CITIES = (
-    "Arden", "Bexley", "Corvo", "Dalby", "Elmira", "Fenwick", "Garda", "Hythe", "Ilmen", "Jarrow",
-)  # fmt: skip
-_COLOURS = ("black", "blue", "brown", "green", "grey", "red", "white", "yellow")
 
 
 class Things(NamedTuple):
@@ -33,9 +30,9 @@ class Things(NamedTuple):
     table: str
     one: str
     are_people: bool
-    words: dict[str, Values]
+    words: dict[str, list[str]]
     """Columns of text, with what may stand in them."""
-    numbers: dict[str, tuple[int, int]]
+    numbers: dict[str, list[int]]
     """Columns of whole numbers, with their range."""
 
 
@@ -45,70 +42,21 @@ class Domain(NamedTuple):
     first: Things
     second: Things
     links: str
-    numbers: dict[str, tuple[int, int]]
+    numbers: dict[str, list[int]]
 
 
-def _people(table: str, one: str, word: str, values: Values, **numbers: tuple[int, int]) -> Things:
-    return Things(table, one, True, {"city": _CITIES, word: values}, {"age": (6, 90), **numbers})
+def _load() -> list[Domain]:
+    """Read ``domains.json``."""
+    home = resources.files("llm_gym.envs.tool_use.text_to_sql")
+    rows = json.loads(home.joinpath("domains.json").read_text("ascii"))
+    return [
+        Domain(Things(**row[first]), Things(**row[second]), row["links"], row["numbers"])
+        for first, second in (("first", "second"), ("second", "first"))
+        for row in rows
+    ]
 
 
-_DOMAINS = (
-    Domain(
-        _people("customers", "customer", "sector", ("firm", "private", "public"), balance=(0, 500)),
-        Things(
-            "products",
-            "product",
-            False,
-            {"category": ("books", "garden", "kitchen", "toys"), "colour": _COLOURS},
-            {"price": (1, 300), "stock": (0, 90)},
-        ),
-        "orders",
-        {"quantity": (1, 9), "discount": (0, 30)},
-    ),
-    Domain(
-        _people("members", "member", "plan", ("basic", "family", "student"), fee=(0, 120)),
-        Things(
-            "books",
-            "book",
-            False,
-            {"genre": ("crime", "history", "poetry", "science"), "language": ("da", "en", "fr")},
-            {"length": (40, 900), "value": (1, 120)},
-        ),
-        "loans",
-        {"duration": (1, 60), "fine": (0, 25)},
-    ),
-    Domain(
-        _people("patients", "patient", "ward", ("east", "north", "south"), weight=(20, 120)),
-        Things(
-            "doctors",
-            "doctor",
-            True,
-            {"field": ("eyes", "heart", "lungs", "skin"), "grade": ("junior", "senior")},
-            {"salary": (40, 160), "room": (100, 399)},
-        ),
-        "visits",
-        {"duration": (5, 90), "cost": (10, 400)},
-    ),
-    Domain(
-        _people(
-            "students", "student", "house", ("ash", "birch", "cedar", "elm"), height=(100, 200)
-        ),
-        Things(
-            "courses",
-            "course",
-            False,
-            {"subject": ("art", "maths", "music", "physics"), "level": ("first", "second")},
-            {"price": (10, 120), "capacity": (5, 60)},
-        ),
-        "enrolments",
-        {"score": (0, 100), "absence": (0, 20)},
-    ),
-)
-
-DOMAINS = (
-    *_DOMAINS,
-    *(Domain(own.second, own.first, own.links, own.numbers) for own in _DOMAINS),
-)
+DOMAINS = _load()
 """Each of them both ways round, as fewer tables than three begin with the first."""
 
 
@@ -272,7 +220,7 @@ def _draw_things(
     return [(name, text, value) for name, (text, value) in zip(names, rows, strict=True)]
 
 
-def _near(rng: np.random.Generator, edge: int, span: tuple[int, int], wild: float) -> int:
+def _near(rng: np.random.Generator, edge: int, span: Sequence[int], wild: float) -> int:
     if rng.random() < wild:
         return int(rng.integers(*span, endpoint=True))
     return edge + int(rng.integers(-1, 1, endpoint=True))
