@@ -25,7 +25,7 @@ _OWN = "llm_gym.envs."
 _PLAIN_GYM = ("gymnasium.envs.toy_text.", "gymnasium.envs.classic_control.")
 _AS_TEXT = "llm_gym.wrappers.as_text.env:AsTextEnv"
 _MAX_NUMBER, _MAX_TEXT, _MAX_ITEMS, _MAX_DEPTH = 100_000, 2000, 1000, 5
-_MAX_ROWS, _MAX_SCRIPT = 100_000, 1_000_000
+_MAX_ROWS = 100_000
 # Words, and no path, no module:attribute, no command.
 _WORDS = re.compile(r"[^/\\:;\x00-\x08\x0b-\x1f\x7f]*")
 _WRAPPERS = frozenset(
@@ -124,18 +124,9 @@ def _plain(value: Any, depth: int = 0) -> bool:
 
 
 def _tools(value: Any) -> bool:
+    """Return whether ``value`` names built-in tools, and gives none of them a setting."""
     listed = value if isinstance(value, list) else [value]
-    return len(listed) <= _MAX_ITEMS and all(map(_tool, listed))
-
-
-def _tool(value: Any) -> bool:
-    if isinstance(value, str):
-        value = {"tool": value}
-    if not isinstance(value, Mapping) or not isinstance(name := value.get("tool"), str):
-        return False
-    judges = _TOOLS.get(name)
-    settings = [key for key in value if key != "tool"]
-    return judges is not None and all(key in judges and judges[key](value[key]) for key in settings)
+    return all(name in ("finish", "calculator", "python") for name in listed)
 
 
 def _dataset(value: Any) -> bool:
@@ -153,28 +144,6 @@ _SPECIAL: Mapping[str, Callable[[Any], bool]] = {
     "render_mode": lambda value: value in (None, "ansi"),
     # A sandbox without isolation, a foreign server, code by name.
     **dict.fromkeys(("isolation", "mcp", "sandbox", "read", "preload"), lambda value: False),
-}
-_TOOLS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
-    "finish": {},
-    "calculator": {},
-    "python": {
-        "stateful": _plain,
-        "timeout": lambda value: isinstance(value, int | float) and 0 < value <= 60,
-        "memory_mb": lambda value: isinstance(value, int) and value <= 4096,
-    },
-    "search": {
-        "corpus": lambda value: isinstance(value, Mapping) and len(value) <= _MAX_ROWS,
-        "results": _plain,
-        "snippet_chars": _plain,
-    },
-    "sql": {
-        # One of these signs is what makes it SQL and not the path of a file.
-        "database": lambda value: (
-            isinstance(value, str) and len(value) <= _MAX_SCRIPT and (";" in value or "\n" in value)
-        ),
-        "max_rows": _plain,
-        "max_value_chars": _plain,
-    },
 }
 
 

@@ -118,8 +118,7 @@ def test_what_is_on_the_list_plays_as_before():
 
 
 def test_harmless_tools_need_no_trust():
-    tools = [{"tool": "sql", "database": "CREATE TABLE t (n); INSERT INTO t VALUES (3);"}, "finish"]
-    env = ToolUse(gym.make(GAME), tools)
+    env = ToolUse(gym.make(GAME), ["calculator", "finish"])
     episode = play_episode(env, lambda observation: "7", seed=3)
     env.close()
     again = rebuild(episode)

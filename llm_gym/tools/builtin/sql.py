@@ -113,18 +113,19 @@ class Database:
     Args:
         source: Path of an SQLite file, or SQL that makes a database in memory: tables, rows,
             indices and views. Such a script reaches no file and no other database.
-        max_steps: Steps of SQLite's machine per query.
-        max_value_chars: Longest text that a query may make or read.
 
     >>> database = Database("CREATE TABLE t (n); INSERT INTO t VALUES (1), (2);")
     >>> database.query("SELECT sum(n) FROM t")
     (['sum(n)'], [(3,)])
     """
 
-    def __init__(
-        self, source: str, *, max_steps: int = 2_000_000, max_value_chars: int = 1000
-    ) -> None:
-        self.source, self.max_steps, self.max_value_chars = source, max_steps, max_value_chars
+    max_steps = 2_000_000
+    """Steps of SQLite's machine per query."""
+    max_value_chars = 1000
+    """Longest text that a query may make or read."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
 
     def query(self, sql: str, max_rows: int = 1000) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Return the names of the columns and up to ``max_rows`` rows.
@@ -194,8 +195,6 @@ class SqlTool(Tool):
     Args:
         database: Path of an SQLite file, or SQL that makes a database in memory.
         max_rows: Rows shown.
-        max_steps: Steps of SQLite's machine per query.
-        max_value_chars: Longest text that a query may make or read.
 
     >>> tool = SqlTool("CREATE TABLE t (n, s); INSERT INTO t VALUES (1, 'one'), (2, NULL);")
     >>> print(tool.execute(query="SELECT * FROM t"))
@@ -213,22 +212,13 @@ class SqlTool(Tool):
     )
     timeout = None  # it counts steps instead
 
-    def __init__(
-        self,
-        database: str,
-        *,
-        max_rows: int = 20,
-        max_steps: int = 2_000_000,
-        max_value_chars: int = 1000,
-    ) -> None:
+    def __init__(self, database: str, *, max_rows: int = 20) -> None:
         check_range("max_rows", max_rows, 1)
-        check_range("max_steps", max_steps, 1)
-        check_range("max_value_chars", max_value_chars, 100)
         if _is_file(database) and not _is_there(database):
             got = f"{database!r:.200}"
             raise ConfigError(f"database must be a file or SQL that makes one, got {got}")
         self.max_rows = max_rows
-        self.database = Database(database, max_steps=max_steps, max_value_chars=max_value_chars)
+        self.database = Database(database)
 
     def execute(self, /, **params: Any) -> str:
         columns, rows = self.database.query(params["query"], self.max_rows + 1)
