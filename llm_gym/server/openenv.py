@@ -100,13 +100,11 @@ class WebSocketSession:
         """Return the answer to one message; None where it closes the session."""
         assert self._session is not None, "begun"
         self._sessions.counts["requests"] += 1
-        self._session.used_at = now = self._loop.time()
+        self._session.used_at = self._loop.time()
         asked = self._read(text)
         if not isinstance(asked, tuple):
             return asked
         job = (self._name, self._session.number + 1, *asked)
-        if self._runner.in_loop(asked[0]):
-            return self._said(asked[0], self._runner.play_here(job, now))
         (answer,) = await self._runner.run([job])
         return self._said(asked[0], answer)
 

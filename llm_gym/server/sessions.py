@@ -267,8 +267,6 @@ def _close(session: EnvSession) -> None:
             env.close()
 
 
-_SLICE_S = 0.005
-"""Seconds that one request is played before others get their turn."""
 _MOST_LEFT_BEHIND = 64
 
 
@@ -321,44 +319,25 @@ class SessionRunner:
         if session is not None:
             answer = self.sessions.play(session, job[2], job[3])
             self.sessions.settle(session, job, answer, now)
-        if type(answer) is dict:
-            self.sessions.counts[f"errors {answer['error']}"] += 1
         return answer
 
     async def run(self, jobs: Sequence[Job], player: str = "") -> list[Answer]:
-        """Play jobs of many sessions, those of each in order."""
-        loop = asyncio.get_running_loop()
-        if all(self.in_loop(job[2]) for job in jobs):
-            answers: list[Answer] = []
-            until = loop.time() + _SLICE_S
-            for job in jobs:
-                if (now := loop.time()) >= until:
-                    await asyncio.sleep(0)
-                    now = loop.time()
-                    until = now + _SLICE_S
-                answers.append(self.play_here(job, now, player))
-            return answers
-        lines: dict[str, list[int]] = {}
-        for at, job in enumerate(jobs):
-            lines.setdefault(job[0], []).append(at)
-        answered: list[Any] = [None] * len(jobs)
-        await asyncio.gather(*(self._line(jobs, rows, answered, player) for rows in lines.values()))
-        return answered
-
-    async def _line(
-        self, jobs: Sequence[Job], rows: list[int], answered: list[Any], player: str
-    ) -> None:
-        for at in rows:
-            answered[at] = await self._one(jobs[at], player)
+        """Play jobs one after another; between two of them, others get their turn."""
+        answers: list[Answer] = []
+        for job in jobs:
+            if answers:
+                await asyncio.sleep(0)
+            answers.append(await self._one(job, player))
+            if isinstance(answers[-1], dict):
+                self.sessions.counts[f"errors {answers[-1]['error']}"] += 1
+        return answers
 
     async def _one(self, job: Job, player: str) -> Answer:
-        loop = asyncio.get_running_loop()
-        session, answer = self.sessions.accept(job, loop.time(), player)
-        if session is not None:
-            answer = await self._in_thread(session, job)
-        if isinstance(answer, dict):
-            self.sessions.counts[f"errors {answer['error']}"] += 1
-        return answer
+        now = asyncio.get_running_loop().time()
+        if self.in_loop(job[2]):
+            return self.play_here(job, now, player)
+        session, answer = self.sessions.accept(job, now, player)
+        return answer if session is None else await self._in_thread(session, job)
 
     async def _in_thread(self, session: EnvSession, job: Job) -> Answer:
         loop = asyncio.get_running_loop()
@@ -383,14 +362,12 @@ class SessionRunner:
                 done.set_result(answer)
 
         self._threads.submit(task)
-        limit = self.sessions.limits.step_s
-        while not by:  # time in the queue does not count
+        limit, begun = self.sessions.limits.step_s, False
+        while not begun:  # time in the queue does not count
+            begun = bool(by)
             finished, _ = await asyncio.wait({done}, timeout=limit)
             if finished:
                 return done.result()
-        finished, _ = await asyncio.wait({done}, timeout=limit)
-        if finished:
-            return done.result()
         self.sessions.end(job[0], "timeout")
         self._threads.leave_behind(by[0])
         return protocol.error(protocol.TIMEOUT, f"the environment took more than {limit:g} s")
