@@ -21,10 +21,11 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.evaluate import fairness
-from llm_gym.evaluate.fairness import DoesNotApply, game_of, need, player_of
+from llm_gym.evaluate.fairness import DoesNotApply, game_of, need, play_on, player_of
 from llm_gym.evaluate.scores import measure
 
 EPISODES = 40
+_ENDLESS = 10**6
 INFO_KEYS = ("valid_action", "success", "stop_reason", "reward_terms", "turn")
 HOSTILE = {
     "empty": "",
@@ -87,12 +88,7 @@ def _some_actions(env: gym.Env[str, str], count: int = 12) -> list[str]:
 
 
 def _play(env: gym.Env[str, str], seed: int, actions: list[str]) -> list[Any]:
-    trace: list[Any] = [env.reset(seed=seed)]
-    for action in actions:
-        trace.append(env.step(action))
-        if trace[-1][2] or trace[-1][3]:
-            break
-    return trace
+    return [env.reset(seed=seed), *play_on(env, iter(actions).__next__, len(actions))]
 
 
 # --- the checks --------------------------------------------------------------------------
@@ -182,11 +178,9 @@ def _oracle(env: gym.Env[str, str]) -> None:
     for seed in range(EPISODES):
         env.reset(seed=seed)
         promised += game.oracle_value()
-        done = False
-        while not done:
-            _, _, terminated, truncated, info = env.step(game.oracle_action())
-            done = terminated or truncated
-        if not info["success"]:
+        for step in play_on(env, game.oracle_action, _ENDLESS):
+            won = step[4]["success"]
+        if not won:
             lost.append(seed)
     # No slack in a game without chance, four standard deviations in one with it.
     slack = 4 * max(promised * (1 - promised / EPISODES), 0.0) ** 0.5

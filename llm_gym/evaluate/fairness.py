@@ -47,6 +47,15 @@ def player_of(env: gym.Env[Any, Any]) -> TextEnv:
     return env if getattr(env, "offers_players", False) else game_of(env)  # type: ignore[return-value]
 
 
+def play_on(env: gym.Env[str, str], act: Callable[[], str], turns: int) -> Iterator[Any]:
+    """Yield what each step gives until the episode is over, or ``turns`` are played."""
+    for _ in range(turns):
+        step = env.step(act())
+        yield step
+        if step[2] or step[3]:
+            return
+
+
 UNUSABLE = ("???", "no such move", "-1", "999999999", "north north", "[]", "answer")
 _SPLIT_INSTANCES = 100
 _SEEDS = 400
@@ -115,13 +124,10 @@ def _play_shaped(
 ) -> None:
     env.reset(seed=seed)
     terms: list[float] = []
-    ended = False
-    while not ended and len(terms) < 60:
-        _, _, terminated, truncated, info = env.step(player(game, len(terms)))
-        terms.append(info["reward_terms"]["shaping"])
+    for step in play_on(env, lambda: player(game, len(terms)), 60):
+        terms.append(step[4]["reward_terms"]["shaping"])
         need(abs(terms[-1]) <= 1.0 + 1e-9, f"a turn is paid {terms[-1]} by shaping")
-        ended = terminated or truncated
-    if ended and game.shaping_gamma == 1.0:
+    if (step[2] or step[3]) and game.shaping_gamma == 1.0:
         need(abs(sum(terms)) < 1e-6, f"shaping adds up to {sum(terms)} over an episode, not to 0")
 
 
@@ -186,12 +192,14 @@ def splits_share_nothing(env: gym.Env[str, str], draws: int = _SEEDS) -> None:
 
 def _answer(env: gym.Env[str, str], seed: int) -> tuple[str, ...]:
     """Return what the oracle plays, or its last action where that wins by itself."""
-    game, actions, done = player_of(env), list[str](), False
-    env.reset(seed=seed)
-    while not done and len(actions) < _ANSWER:
+    game, actions = player_of(env), list[str]()
+
+    def act() -> str:
         actions.append(game.oracle_action())
-        _, _, terminated, truncated, _ = env.step(actions[-1])
-        done = terminated or truncated
+        return actions[-1]
+
+    env.reset(seed=seed)
+    list(play_on(env, act, _ANSWER))
     env.reset(seed=seed)
     return tuple(actions[-1:] if env.step(actions[-1])[4]["success"] else actions)
 
@@ -212,11 +220,7 @@ def giving_up_does_not_pay(env: gym.Env[str, str]) -> None:
 
 def _total(env: gym.Env[str, str], act: Callable[[], str], seed: int) -> float:
     env.reset(seed=seed)
-    total, done, turns = 0.0, False, 0
-    while not done and turns < _TURNS:
-        _, reward, terminated, truncated, _ = env.step(act())
-        total, turns, done = total + float(reward), turns + 1, terminated or truncated
-    return total
+    return sum(float(step[1]) for step in play_on(env, act, _TURNS))
 
 
 def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:

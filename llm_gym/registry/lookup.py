@@ -114,29 +114,12 @@ def meant_id(name: str) -> str:
     return next(iter([*ours, *found]), "")
 
 
-# How ids begin that a package registers when it is imported, by its module.
-_HOMES = {
-    "minigrid": ("MiniGrid-", "BabyAI-"),
-    "ale_py": ("ALE/",),
-    "highway_env": (
-        *("highway-", "merge-", "roundabout-", "parking-", "intersection-", "racetrack-"),
-        *("two-way-", "exit-", "u-turn-", "lane-keeping-"),
-    ),
-    "gymnasium_robotics": (
-        *("Fetch", "HandReach", "HandManipulate", "PointMaze", "AntMaze", "AdroitHand"),
-        "FrankaKitchen",
-    ),
-    "miniworld": ("MiniWorld-",),
-    "crafter": ("Crafter",),
-    "nle": ("NetHack", "MiniHack-"),
-    "browsergym.miniwob": ("browsergym/miniwob",),
-    "vizdoomgym": ("Vizdoom",),
-    "gym_sokoban": ("Sokoban-",),
-    "procgen": ("procgen-",),
-    "flappy_bird_gymnasium": ("FlappyBird-",),
-    "panda_gym": ("Panda",),
-    "mo_gymnasium": ("mo-", "minecart-", "deep-sea-treasure"),
-}
+# How ids begin that a package registers when it is imported, and its module.
+_HOMES = (
+    *(("MiniGrid-", "minigrid"), ("BabyAI-", "minigrid"), ("MiniWorld-", "miniworld")),
+    *(("ALE/", "ale_py"), ("highway-", "highway_env"), ("Fetch", "gymnasium_robotics")),
+    *(("FlappyBird-", "flappy_bird_gymnasium"), ("browsergym/miniwob", "browsergym.miniwob")),
+)
 
 
 def home_of(name: str) -> str:
@@ -145,7 +128,7 @@ def home_of(name: str) -> str:
     >>> home_of("ALE/Pong-v5"), home_of("Maze-v0")
     ('ale_py', '')
     """
-    found = (home for home, begins in _HOMES.items() if name.startswith(begins))
+    found = (home for begins, home in _HOMES if name.startswith(begins))
     return next((home for home in found if home not in sys.modules), "")
 
 
