@@ -6,18 +6,7 @@ from llm_gym.tools.manager import EnvironmentStepTool, MultiTurnManager, ToolTur
 from llm_gym.tools.registry import ToolCounts, ToolRegistry, as_registry, get_tool
 
 __all__ = [
-    "EnvironmentStepTool",
-    "FinishTool",
-    "FunctionTool",
-    "MultiTurnManager",
-    "Tool",
-    "ToolCounts",
-    "ToolDefinition",
-    "ToolError",
-    "ToolRegistry",
-    "ToolResult",
-    "ToolTurn",
-    "as_registry",
-    "get_tool",
-    "tool",
-]
+    "EnvironmentStepTool", "FinishTool", "FunctionTool", "MultiTurnManager", "Tool", "ToolCounts",
+    "ToolDefinition", "ToolError", "ToolRegistry", "ToolResult", "ToolTurn", "as_registry",
+    "get_tool", "tool",
+]  # fmt: skip
