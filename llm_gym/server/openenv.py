@@ -20,37 +20,24 @@ from llm_gym.server.sessions import Answer, EnvSession, SessionRunner
 if TYPE_CHECKING:
     from starlette.websockets import WebSocket
 
-_TEXT = {"type": "string"}
-_FLAG = {"type": "boolean"}
-_OBJECT = {"type": "object"}
+_TEXT, _FLAG, _OBJECT = {"type": "string"}, {"type": "boolean"}, {"type": "object"}
+_ENDS = {"terminated": _FLAG, "truncated": _FLAG}
+_STATE = {"episode_id": {"type": ["string", "null"]}, "step_count": {"type": "integer"}}
+
+
+def _record(title: str, properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    return {**_OBJECT, "title": title, "properties": properties, "required": [*required]}
+
+
 SCHEMA = {
-    "action": {
-        "title": "TextAction",
-        "type": "object",
-        "properties": {"message": _TEXT, "metadata": _OBJECT},
-        "required": ["message"],
-        "additionalProperties": False,
-    },
-    "observation": {
-        "title": "TextObservation",
-        "type": "object",
-        "properties": {
-            "message": _TEXT,
-            "system_prompt": _TEXT,
-            "terminated": _FLAG,
-            "truncated": _FLAG,
-            "info": _OBJECT,
-        },
-        "required": ["message"],
-    },
-    "state": {
-        "title": "State",
-        "type": "object",
-        "properties": {
-            "episode_id": {"type": ["string", "null"]},
-            "step_count": {"type": "integer"},
-        },
-    },
+    "action": _record("TextAction", {"message": _TEXT, "metadata": _OBJECT}, "message")
+    | {"additionalProperties": False},
+    "observation": _record(
+        "TextObservation",
+        {"message": _TEXT, "system_prompt": _TEXT, **_ENDS, "info": _OBJECT},
+        "message",
+    ),
+    "state": _record("State", _STATE),
 }
 _CODES = {
     protocol.FULL: "CAPACITY_REACHED",

@@ -86,7 +86,8 @@ class EnvServer:
             self._server.run(sockets=[self._socket])
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._run_beside, name="llm_gym server", daemon=True)
+        how = {"sockets": [self._socket]}
+        self._thread = threading.Thread(target=self._server.run, kwargs=how, daemon=True)
         self._thread.start()
         while not self._server.started and self._thread.is_alive():
             self._thread.join(0.005)
@@ -99,9 +100,6 @@ class EnvServer:
         self._server.should_exit = True
         assert self._thread is not None
         self._thread.join()
-
-    def _run_beside(self) -> None:
-        self._server.run(sockets=[self._socket])
 
 
 def is_light(env: gym.Env[Any, Any]) -> bool:
