@@ -50,10 +50,8 @@ def choose(name: str, given: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if given in names:
         return given
-    near = difflib.get_close_matches(str(given), names, 3) or names[:3]
-    raise ConfigError(
-        f"{name} must be one of {len(names)} names, such as {', '.join(near)}, got {given!r}"
-    )
+    near = ", ".join(difflib.get_close_matches(str(given), names, 3) or names[:3])
+    raise ConfigError(f"{name} must be one of {len(names)} names, such as {near}, got {given!r}")
 
 
 def fresh_copy(made: Any) -> Any:

@@ -112,7 +112,7 @@ def potential_in_range(env: gym.Env[str, str]) -> None:
     shaping, game.shaping = game.shaping, True
     try:
         for seed in range(4):
-            for player in (_at_random, _stubborn, _oracle_then_random):
+            for player in (lambda game, _: game.random_action(), _stubborn, _oracle_then_random):
                 _play_shaped(env, game, seed, player)
     finally:
         game.shaping = shaping
@@ -129,10 +129,6 @@ def _play_shaped(
         need(abs(terms[-1]) <= 1.0 + 1e-9, f"a turn is paid {terms[-1]} by shaping")
     if (step[2] or step[3]) and game.shaping_gamma == 1.0:
         need(abs(sum(terms)) < 1e-6, f"shaping adds up to {sum(terms)} over an episode, not to 0")
-
-
-def _at_random(game: TextEnv, turn: int) -> str:
-    return game.random_action()
 
 
 def _stubborn(game: TextEnv, turn: int) -> str:

@@ -59,7 +59,7 @@ class EnvServer:
             light = threads == 0 if threads is not None else is_light(env)
             runner = SessionRunner(self.sessions, in_loop=light, threads=threads or THREADS)
             about = http.describe(env, env_id, self.sessions)
-            description = _first_line(env)
+            description = (type(env.unwrapped).__doc__ or "").strip().partition("\n")[0]
         finally:
             env.close()
         http.Guard(host, port, token)  # before anything listens
@@ -111,10 +111,6 @@ def is_light(env: gym.Env[Any, Any]) -> bool:
     """
     module = type(env.unwrapped).__module__
     return module.startswith(_LIGHT) and not module.startswith(_HEAVY)
-
-
-def _first_line(env: gym.Env[Any, Any]) -> str:
-    return (type(env.unwrapped).__doc__ or "").strip().partition("\n")[0]
 
 
 def _listen(host: str, port: int) -> socket.socket:

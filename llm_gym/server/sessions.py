@@ -57,7 +57,7 @@ class ServerLimits:
 
 
 Job = tuple[str, int, str, Any]
-"""EnvSession, number, operation, argument: a row of ``protocol``."""
+"""Session, number, operation, argument: a row of ``protocol``."""
 Answer = list[Any] | dict[str, str]
 OPTIONS = frozenset({"split", "difficulty"})
 """Options of ``reset`` that a request may give."""
@@ -271,7 +271,7 @@ _MOST_LEFT_BEHIND = 64
 
 
 class ReplaceableThreads:
-    """ReplaceableThreads that may be left behind; as daemons, they never hold up an exit."""
+    """Threads that may be left behind; as daemons, they never hold up an exit."""
 
     def __init__(self, count: int) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()

@@ -131,7 +131,6 @@ class TokenBudget(TextWrapper):
         count_tokens: Returns the number of tokens in a text; the default is a rough count that
             needs no tokenizer. It is not JSON, so an environment wrapped with it has no JSON
             spec.
-        tell: Whether observations say how many tokens are left.
 
     Example:
         >>> import llm_gym
@@ -147,13 +146,11 @@ class TokenBudget(TextWrapper):
         env: gym.Env[str, str],
         max_tokens: int,
         count_tokens: Callable[[str], int] | None = None,
-        tell: bool = True,
     ) -> None:
         check_range("max_tokens", max_tokens, 1)
         super().__init__(env)
-        self.max_tokens, self.tell = max_tokens, tell
         self._count = count_tokens or about_tokens
-        self._left = max_tokens
+        self.max_tokens = self._left = max_tokens
         inner = getattr(env.observation_space, "max_length", 0)
         self.observation_space = AnyText(inner + _NOTE_CHARS)
 
@@ -172,4 +169,4 @@ class TokenBudget(TextWrapper):
         return observation, reward, terminated, truncated, info
 
     def _told(self, observation: str) -> str:
-        return f"{observation}\nTokens left: {self._left}." if self.tell else observation
+        return f"{observation}\nTokens left: {self._left}."

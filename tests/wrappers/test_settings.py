@@ -32,7 +32,7 @@ MADE = [
     (EpisodeLimits, {"max_turns": 3}),
     (FormatReward, {"format": "[0-9]+", "penalty": 0.25, "ask": "Only digits."}),
     (MaxInvalid, {"max_invalid": 2, "in_a_row": False}),
-    (TokenBudget, {"max_tokens": 7, "tell": False}),
+    (TokenBudget, {"max_tokens": 7}),
     (ToolUse, {"tools": ["finish"], "parser": "react", "max_calls": 4, "call_cost": 0.25}),
     (TranscriptObservation, {"max_turns": 3, "max_chars": 500}),
 ]
