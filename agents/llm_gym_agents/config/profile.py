@@ -231,6 +231,8 @@ EPISODE_S, TURN_S, WORD_S = 7e-4, 2.5e-4, 5e-5
 """CPU seconds of an episode that is played and learned from, of a turn of it, of a word read."""
 WARM_START_BATCH = 96
 """Moves of an optimizer step of a warm start."""
+WARM_START_TOKENS = 6144
+"""Ids that the embedded model reads in such a step, at most: long texts must not take the run."""
 PLAYED = 0.4
 """Share of that for what is only played, as in an evaluation."""
 

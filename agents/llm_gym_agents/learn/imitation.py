@@ -64,6 +64,7 @@ def imitate(
     *,
     steps: int = 150,
     batch_size: int = 128,
+    batch_tokens: int | None = None,
     learning_rate: float = 3e-3,
     ramp: int = 10,
     decay: tuple[float, float] = (1.0, 1.0),
@@ -79,6 +80,7 @@ def imitate(
         data: Turns, or dialogues whose replies are all learned.
         steps: Optimizer steps.
         batch_size: Turns of a step.
+        batch_tokens: Most ids of a step, on average; fewer turns are drawn where these are long.
         learning_rate: Reached after ``ramp`` steps.
         ramp: Steps over which the rate rises.
         decay: Factors on the rate at the start and at the end; linear in between.
@@ -89,6 +91,10 @@ def imitate(
     """
     talks = [(each,) if isinstance(each, Example) else each for each in data]
     mean_turns = sum(map(len, talks)) / len(talks)
+    if batch_tokens is not None:
+        read = sum(len(turn.prompt_ids) + len(turn.reply_ids) for talk in talks for turn in talk)
+        mean_ids = read / len(talks) / mean_turns
+        batch_size = min(batch_size, max(1, round(batch_tokens / mean_ids)))
     drawn = max(1, round(batch_size / mean_turns))
     weights = [weight for weight in model.lm.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=weight_decay)

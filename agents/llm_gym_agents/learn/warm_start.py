@@ -23,7 +23,7 @@ from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import TrainingConfig, WarmStartConfig
-from llm_gym_agents.config.profile import WARM_START_BATCH
+from llm_gym_agents.config.profile import WARM_START_BATCH, WARM_START_TOKENS
 from llm_gym_agents.engines.base import FinishReason
 from llm_gym_agents.learn.imitation import (
     Dialogue,
@@ -49,6 +49,8 @@ PROBE_IDS = 2**42
 """First episode id of the probe; ids seed the sampling."""
 VISIT_IDS = 2**43
 """First episode id of play that a solver labels."""
+VISITED_TOKENS = 30_000
+"""Tokens that are sampled for it in a round and an environment: sampling costs most of it."""
 PROBED = 16
 """Episodes of the probe."""
 PROBED_TURNS = 4
@@ -267,6 +269,7 @@ class WarmStart:
             data,
             steps=steps,
             batch_size=WARM_START_BATCH,
+            batch_tokens=WARM_START_TOKENS if self.embedded else None,
             learning_rate=self.settings.rate,
             decay=self.rate_decay(decision.player, at),
             weight_decay=self.training.weight_decay,
@@ -382,15 +385,15 @@ class WarmStart:
         return self.collect(decision, at, turns // 2) + self.visited
 
     def label_visited(self, env_id: str, at: int, turns: int) -> list[Dialogue]:
-        """Return ``turns`` turns of the model's own play, labelled by the solver (DAgger)."""
+        """Return up to ``turns`` turns of the model's own play, labelled by the solver (DAgger)."""
         options = self._train_options()
         asked = in_env(options, env_id) if self.mix else options
         env = EpisodeLimits(self.make_envs[env_id](), max_turns=turns)
         found: list[Dialogue] = []
         first = VISIT_IDS + at * ROUNDS_APART
-        count = 0
+        count = sampled = 0
         try:
-            while count < turns:
+            while count < turns and sampled < VISITED_TOKENS:
                 ids = range(first, first + self._batch_of(env_id))
                 first = ids.stop
                 todo = [EpisodeTask(id, episode_seed(-5, id), id, asked) for id in ids]
@@ -402,6 +405,7 @@ class WarmStart:
                     chat = self.sampler.policy.chat
                     found += label_episode(env, episode, own, chat, seed, options)
                     count += len(own)
+                    sampled += sum(len(turn.reply_ids) for turn in own)
         finally:
             close_user_env(env)
         return found

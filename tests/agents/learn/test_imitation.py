@@ -16,6 +16,7 @@ from llm_gym.wrappers import ToolUse
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import build_engine, build_policy
+from llm_gym_agents.learn import imitation
 from llm_gym_agents.learn.imitation import (
     DialogueEncoder,
     Example,
@@ -93,6 +94,19 @@ def test_the_loss_is_the_mean_log_probability_of_the_replies():
     expected = -sum(log_probs[at - 1, ids[0, at]] for at in range(begin, ids.shape[1])) / 2
     [loss] = imitate(PolicyValueModel(lm, critic="none"), [example], steps=1, batch_size=3)
     assert loss == pytest.approx(float(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize(("batch_tokens", "read"), [(None, 16), (10**6, 16), (80, 8), (5, 1)])
+def test_long_turns_make_a_step_of_fewer(batch_tokens, read, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        imitation, "_backward", lambda model, batch, most: sizes.append(len(batch)) or 0.0
+    )
+    lm, _ = player_at_chance(ECHO, words=4, max_turns=2, steps=0)
+    model = PolicyValueModel(copy.deepcopy(lm), critic="none")
+    turns = [Example([1] * 8, [2] * 2)] * 3  # ten ids each
+    imitate(model, turns, steps=1, batch_size=16, batch_tokens=batch_tokens)
+    assert sizes == [read]
 
 
 def test_the_same_seed_teaches_the_same():

@@ -114,7 +114,8 @@ def fill(schema: Schema, rows: int, seed: int) -> str:
         count = max(rows // (1 + second), 3)
         names = draw_names(rng, count, *NAME_PARTS[table.are_people])
         kinds = rng.choice(table.words[word], count).tolist()
-        numbers = rng.integers(*table.numbers[number], count, endpoint=True).tolist()
+        low, high = table.numbers[number]
+        numbers = rng.integers(low, high, count, endpoint=True).tolist()
         things.append(list(zip(names, kinds, numbers, strict=True)))
     links: list[list[int]] = []
     if schema.tables > 1:
@@ -222,7 +223,7 @@ def _draw_things(
 
 def _near(rng: np.random.Generator, edge: int, span: Sequence[int], wild: float) -> int:
     if rng.random() < wild:
-        return int(rng.integers(*span, endpoint=True))
+        return int(rng.integers(span[0], span[1], endpoint=True))
     return edge + int(rng.integers(-1, 1, endpoint=True))
 
 
