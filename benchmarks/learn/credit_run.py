@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from time import process_time
 from typing import Any
 
@@ -18,7 +19,7 @@ from llm_gym_agents.rollouts.pack import Packer
 def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
     """Return what the judge says of the policy and the critic as they are now."""
     config, ppo = trainer.config, trainer.learner.ppo
-    return credit(
+    report = credit(
         str(config.environment.env_id),
         trainer.sampler.policy,
         config.training,
@@ -28,7 +29,8 @@ def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
         max_turns=config.inference.max_turns,
         env_kwargs=config.environment.env_kwargs,
         critic=lambda data: ppo.stabilizers.unscale(ppo.scorer.score(Packer(data))),
-    ).summary()
+    )
+    return asdict(report)
 
 
 def result(arguments: Sequence[str]) -> dict[str, Any]:

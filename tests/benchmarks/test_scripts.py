@@ -81,12 +81,12 @@ def test_the_control_has_the_advantages_of_gae_on_other_tokens():
 
 @pytest.mark.slow
 def test_an_estimator_starts_from_the_warm_started_weights_and_reports_a_curve(tmp_path):
-    from llm_gym_agents.distributed.build import build_lm
+    from llm_gym_agents.distributed.build import language_model
     from llm_gym_agents.run.checkpoint_weights import save_lm
 
     made = learning_run.settings("Echo", 0)
     folder, batch = tmp_path / "weights", made.training.batch_size
-    save_lm(folder, *build_lm(made, ECHO))
+    save_lm(folder, *language_model(made, ECHO))
     row = learning_run.learn("Echo", 0, folder, "grpo", train=2 * batch, points=2, episodes=8)
     assert [point["episodes"] for point in row["curve"]] == [0, batch, 2 * batch]
     assert 0 == row["curve"][0]["cpu_s"] < row["curve"][1]["cpu_s"] < row["curve"][2]["cpu_s"]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+Floats, Ints = npt.NDArray[np.float64], npt.NDArray[np.int64]
 DRAWS = 400
 """Draws of the bootstrap."""
 CLEAR = 2.0
@@ -56,7 +56,7 @@ class Truth(NamedTuple):
 
 
 def compare(
-    estimate_N: Floats, truth: Truth, group_N: npt.NDArray[np.int64], seed: int = 0
+    estimate_N: Floats, truth: Truth, group_N: Ints, seed: int = 0
 ) -> dict[str, list[float | None]]:
     """Return correlation, sign agreement and bias of an estimate, each with its 95 % interval.
 
@@ -68,10 +68,10 @@ def compare(
     clear_N &= np.abs(truth.mean_N) > 1e-9
     half_N = 0.5 + 0.5 * np.sign(estimate_N) * np.sign(truth.mean_N)
 
-    def sign(at: npt.NDArray[np.int64]) -> float:
+    def sign(at: Ints) -> float:
         return float(half_N[at][clear_N[at]].mean()) if clear_N[at].any() else float("nan")
 
-    def bias(at: npt.NDArray[np.int64]) -> float:
+    def bias(at: Ints) -> float:
         return _in_deviations(estimate_N[at]) - _in_deviations(truth.mean_N[at])
 
     return {
@@ -84,11 +84,11 @@ def compare(
 
 
 def explained_variance(
-    value_N: Floats, truth: Truth, group_N: npt.NDArray[np.int64], seed: int = 0
+    value_N: Floats, truth: Truth, group_N: Ints, seed: int = 0
 ) -> list[float | None]:
     """Return the share of the truth's variance that values explain, with its 95 % interval."""
 
-    def explained(at: npt.NDArray[np.int64]) -> float:
+    def explained(at: Ints) -> float:
         whole = float(truth.mean_N[at].var())
         left = float((truth.mean_N[at] - value_N[at]).var())
         return 1.0 - left / whole if whole > 0 else float("nan")
@@ -97,20 +97,16 @@ def explained_variance(
 
 
 def interval(
-    statistic: Callable[[npt.NDArray[np.int64]], float],
-    group_N: npt.NDArray[np.int64],
+    statistic: Callable[[Ints], float],
+    group_N: Ints,
     seed: int = 0,
 ) -> list[float | None]:
     """Return a statistic of all turns and the ends of its 95 % interval; None if undefined."""
     rng = np.random.default_rng(seed)
     members = [np.flatnonzero(group_N == group) for group in np.unique(group_N)]
     whole = statistic(np.arange(len(group_N)))
-    drawn = [
-        statistic(
-            np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))])
-        )
-        for _ in range(DRAWS if len(members) > 1 else 0)
-    ]
+    draws = rng.integers(len(members), size=(DRAWS if len(members) > 1 else 0, len(members)))
+    drawn = [statistic(np.concatenate([members[at] for at in draw])) for draw in draws]
     known = [each for each in drawn if np.isfinite(each)]
     ends = np.quantile(known, [0.025, 0.975]).tolist() if known else [float("nan")] * 2
     return [float(each) if np.isfinite(each) else None for each in (whole, *ends)]

@@ -1,7 +1,7 @@
 """``llm-gym eval --credit``: how near each estimator comes to the true advantage of a turn.
 
 The truth is played: K branches from the state before a turn and K from the state after it, with the
-same policy. Estimators get the same episodes and no part in these branches. Read ``judge`` first.
+same policy. Estimators get the same episodes and no part in these branches. Read ``_judge`` first.
 
 Shapes: N judged turns, K turns of all episodes, T sampled tokens.
 """
@@ -11,21 +11,20 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym.wrappers import EpisodeLimits, StateInfo
-from llm_gym_agents.algo import TokenStream, get_advantage
+from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.algo.credit import Floats, Truth, compare, explained_variance
-from llm_gym_agents.algo.tensor_ops import segment_sum
+from llm_gym_agents.algo.tensor_ops import segment_mean
 from llm_gym_agents.config import ConfigStore, TrainingConfig
 from llm_gym_agents.distributed.build import load_lm
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
@@ -98,9 +97,6 @@ class CreditReport:
     """Correlation, sign agreement, bias and sampled tokens of each."""
     seconds: float
 
-    def summary(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def credit(
     env: EnvSource,
@@ -155,20 +151,17 @@ def credit(
         ends.callback(pool.close, raise_if_closed=False)
         sampler = Sampler(policy, pool)
         ends.callback(sampler.collector.close)
-        return judge(
-            sampler.play, tasks, training, branches=branches, turns=turns, seed=seed, critic=critic
-        )
+        return _judge(sampler.play, tasks, training, critic, branches, turns, seed)
 
 
-def judge(
+def _judge(
     play: Play,
     tasks: Sequence[EpisodeTask],
     training: TrainingConfig,
-    *,
+    critic: Critic | None,
     branches: int,
     turns: int,
-    seed: int = 0,
-    critic: Critic | None = None,
+    seed: int,
 ) -> CreditReport:
     """Play ``tasks`` and branches from some of their states, and judge every estimator."""
     start, gamma = perf_counter(), training.gamma
@@ -243,7 +236,6 @@ def _estimates(
     scores = Scores(None, None, None, None) if critic is None else critic(data)
     states = state_tensors(rollout, branches, training.gamma)
     found: dict[str, Floats] = {}
-    stream = token_stream(data, data.reward_T, scores)
     for name, (estimator, own) in JUDGED.items():
         spec = get_advantage(estimator)
         if spec.needs_critic and critic is None:
@@ -253,19 +245,12 @@ def _estimates(
             used = "branches" in own or not field.startswith("branch")
             setattr(data, field, tensor if used else None)
         stream = token_stream(data, data.reward_T, scores)
-        found[name] = _on_turns(
-            stream, spec(stream, **estimator_settings(spec, plain)).advantages_T
-        )
-    if stream.value_T is None:
+        advantages_T = spec(stream, **estimator_settings(spec, plain)).advantages_T
+        found[name] = segment_mean(advantages_T.double(), stream.turn_lengths_K).cpu().numpy()
+    if scores.value_T is None:
         return found, None
-    return found, stream.value_T[stream.turn_starts_K].double().numpy()
-
-
-def _on_turns(stream: TokenStream, advantages_T: torch.Tensor) -> Floats:
-    """Return the mean advantage of each turn's tokens."""
-    sums_K = segment_sum(advantages_T.double(), stream.turn_lengths_K)
-    means: Floats = (sums_K / stream.turn_lengths_K).cpu().numpy()
-    return means
+    starts_K = token_stream(data, data.reward_T, scores).turn_starts_K
+    return found, scores.value_T[starts_K].double().numpy()
 
 
 # --- the critic of a run -----------------------------------------------------------------------

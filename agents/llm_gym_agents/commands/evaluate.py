@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ def _judge_credit(
         if not options.json:
             say(credit_table(reports[-1]))
     if options.json:
-        say(json.dumps([report.summary() for report in reports], indent=2))
+        say(json.dumps([asdict(report) for report in reports], indent=2))
     return 0
 
 

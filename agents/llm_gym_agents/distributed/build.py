@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -118,8 +118,12 @@ def training_env(
     if settings.mix:
         if environment is not None or dataset is not None:
             raise ConfigError("environment.mix says what is played, so pass no other, got one")
-        _check_mix(settings.env_ids)
         kwargs = {env_id: settings.kwargs_of(env_id) for env_id in settings.mix}
+        try:
+            for env_id in kwargs:
+                find_spec(env_id)
+        except ConfigError as error:
+            raise ConfigError(f"environment.mix must have ids of environments: {error}") from error
         return functools.partial(MixedEnv, kwargs)
     if dataset is not None:
         return dataset_env(config, dataset, collate_fn)
@@ -129,14 +133,6 @@ def training_env(
     if isinstance(found, str):
         find_spec(found)
     return found
-
-
-def _check_mix(env_ids: Iterable[str]) -> None:
-    for env_id in env_ids:
-        try:
-            find_spec(env_id)
-        except ConfigError as error:
-            raise ConfigError(f"environment.mix must have ids of environments: {error}") from error
 
 
 def dataset_env(
@@ -154,49 +150,37 @@ def dataset_env(
 # --- the model ---------------------------------------------------------------------------
 
 
-def build_lm(
-    config: ConfigStore, env: EnvSource, tokenizer: PreTrainedTokenizerBase | None = None
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model that is trained, and its tokenizer."""
-    settings = config.model
-    if settings.is_embedded:
-        tokenizer = tokenizer or _tiny_tokenizer(config, env)
-        seed = config.training.seed
-        lm: PreTrainedModel = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=seed)
-        device = device_of(settings.device)
-        lm.to(device=device, dtype=_kept_dtype(config, device))
-    else:
-        lm, own = load_lm(config, settings.model_name)
-        tokenizer = tokenizer or own
-    return prepare_lm(config, lm), tokenizer
-
-
 def language_model(
     config: ConfigStore,
     env: EnvSource,
     model: PreTrainedModel | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model that is trained and its tokenizer, those passed in where there are any."""
-    if model is None:
-        lm, tokenizer = build_lm(config, env, tokenizer)
-    else:
-        assert tokenizer is not None, "as check_arguments sees to"
-        lm = prepare_lm(config, _placed(config, model))
-    check_tokenizer(lm, tokenizer)
-    return lm, tokenizer
+    """Return the model that is trained and its tokenizer, those passed in where there are any.
 
-
-def _placed(config: ConfigStore, model: PreTrainedModel) -> PreTrainedModel:
-    """Return a model that was passed in, where the config wants it and in its precision.
-
-    ``auto`` moves it to a GPU if there is one, and leaves its precision alone.
+    Of a model that was passed in, the precision is left alone if the config says ``auto``.
     """
     settings = config.model
-    model.to(device=device_of(settings.device))
-    if settings.dtype != "auto":
-        model.to(dtype=_kept_dtype(config, settings.device))
-    return model
+    if model is not None:
+        assert tokenizer is not None, "as check_arguments sees to"
+        model.to(device=device_of(settings.device))
+        if settings.dtype != "auto":
+            model.to(dtype=_kept_dtype(config, settings.device))
+    elif settings.is_embedded:
+        tokenizer = tokenizer or _tiny_tokenizer(config, env)
+        model = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=config.training.seed)
+        device = device_of(settings.device)
+        model.to(device=device, dtype=_kept_dtype(config, device))
+    else:
+        model, own = load_lm(config, settings.model_name)
+        tokenizer = tokenizer or own
+    rows = len(model.get_input_embeddings().get_parameter("weight"))
+    if len(tokenizer) > rows:
+        raise ConfigError(
+            f"the tokenizer must have at most the {rows} tokens of the model's embedding, got "
+            f"{len(tokenizer)}; pass the tokenizer that the model was made with"
+        )
+    return prepare_lm(config, model), tokenizer
 
 
 def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -247,16 +231,6 @@ def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
         lm.enable_input_require_grads()
     without_dropout(lm)
     return lm
-
-
-def check_tokenizer(lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Refuse a tokenizer with ids that the model has no embedding for."""
-    rows = len(lm.get_input_embeddings().get_parameter("weight"))
-    if len(tokenizer) > rows:
-        raise ConfigError(
-            f"the tokenizer must have at most the {rows} tokens of the model's embedding, got "
-            f"{len(tokenizer)}; pass the tokenizer that the model was made with"
-        )
 
 
 def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:

@@ -30,7 +30,7 @@ from llm_gym_agents.rollouts.branches import all_places, play_branches, state_te
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.mix import ENV
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
-from llm_gym_agents.rollouts.rewards import settle_rewards
+from llm_gym_agents.rollouts.rewards import apply_reward_fn, reward_metrics
 from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, resample_zero_variance_groups
@@ -206,6 +206,9 @@ class BatchCollector:
         mode = self._training.reward_mode
 
         def settle(own: list[Trajectory]) -> dict[str, float]:
-            return settle_rewards(self._reward_fn, own, self._environment, mode=mode)
+            if self._reward_fn is None:
+                return {}
+            apply_reward_fn(self._reward_fn, own, self._environment, mode=mode)
+            return reward_metrics(own)
 
         return self._ranks.score(episodes, settle)

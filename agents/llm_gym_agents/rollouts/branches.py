@@ -10,6 +10,7 @@ Shapes: K turns of all episodes, B visits of states in branches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -49,10 +50,8 @@ def rewards_to_go(episode: Trajectory, gamma: float) -> list[float]:
     >>> rewards_to_go(Trajectory(rewards=[0.0, 1.0, 2.0]), 0.5)
     [1.0, 2.0, 2.0]
     """
-    found: list[float] = []
-    for reward in reversed(episode.rewards):
-        found.append(reward + gamma * (found[-1] if found else 0.0))
-    return found[::-1]
+    backwards = reversed(episode.rewards)
+    return list(accumulate(backwards, lambda later, reward: reward + gamma * later))[::-1]
 
 
 def all_places(rollout: Rollout) -> list[Place]:

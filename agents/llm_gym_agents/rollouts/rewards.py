@@ -82,20 +82,6 @@ def apply_reward_fn(
     return [sum(map(sum, parts.values())) for parts in terms]
 
 
-def settle_rewards(
-    reward_fn: RewardFn | None,
-    episodes: Sequence[Trajectory],
-    environment: Any = None,
-    *,
-    mode: Literal["replace", "add"] = "replace",
-) -> dict[str, float]:
-    """Call ``apply_reward_fn`` if there is a reward function; return ``reward_metrics``."""
-    if reward_fn is None:
-        return {}
-    apply_reward_fn(reward_fn, episodes, environment, mode=mode)
-    return reward_metrics(episodes)
-
-
 def reward_metrics(episodes: Sequence[Trajectory]) -> dict[str, float]:
     """Return the mean of every reward term, and of the environment's own return.
 

@@ -18,6 +18,7 @@ from llm_gym_agents.run.metrics import (
     CRITIC_ONLY,
     ENTROPY,
     EVAL_SUCCESS,
+    EXPLAINED_VARIANCE,
     FROM_SOLVER,
     KL,
     TRAIN_SUCCESS,
@@ -28,174 +29,143 @@ PATIENCE, LONG = 3, 10
 ADVICE = "advice/"
 """Prefix of the metric of a symptom that holds."""
 
-Row = Mapping[str, float]
-Rows = Sequence[Row]
+Rows = Sequence[Mapping[str, float]]
+
+
+class _Row(dict[str, float]):
+    """The metrics of an iteration; one that is missing is NaN, which is neither high nor low."""
+
+    def __missing__(self, name: str) -> float:
+        return math.nan
 
 
 class Symptom(NamedTuple):
     """Something that keeps a run from learning."""
 
     name: str
-    find: Callable[[Rows], float | None]
-    """Returns the number that shows the symptom in the last rows, or None."""
+    metric: str
+    """The number that shows it."""
+    holds: Callable[[_Row], bool]
     sentence: str
     """``{}`` is the number."""
     patience: int = PATIENCE
 
 
-def _all_rows(
-    metric: str,
-    is_bad: Callable[[float], bool],
-    *,
-    unless: Callable[[Row], bool] = lambda row: False,
-    shown: str | None = None,
-) -> Callable[[Rows], float | None]:
-    """Return a ``find`` that gives the last ``shown`` where ``metric`` is bad in all rows."""
-
-    def find(rows: Rows) -> float | None:
-        bad = [row for row in rows if metric in row and is_bad(row[metric]) and not unless(row)]
-        return rows[-1][shown or metric] if len(bad) == len(rows) else None
-
-    return find
+def _has_diverged(row: _Row) -> bool:
+    """Whether the mean value is more than five times the scale of the rewards."""
+    scale = max(1.0, abs(row["reward/mean"]), row["reward/std"])
+    return "value/mean" in row and not abs(row["value/mean"]) <= 5 * scale
 
 
-def _above(metric: str, limit: float) -> Callable[[Rows], float | None]:
-    return _all_rows(metric, lambda value: value > limit)
-
-
-_zero_variance = _all_rows(
-    "reward/std",
-    lambda spread: spread <= 1e-9,
-    unless=lambda row: row.get(TRAIN_SUCCESS) == 1.0,  # a batch that always wins is no fault
-    shown="reward/mean",
-)
-_no_update = _all_rows(
-    KL,
-    lambda value: abs(value) < 1e-9,
-    # The policy stays while the critic warms up, and where rewards do not differ.
-    unless=lambda row: row.get(CRITIC_ONLY, 0.0) > 0 or row.get("train/signal") == 0.0,
-)
-_entropy_collapse = _all_rows(
-    ENTROPY,
-    lambda value: value < 1e-3,
-    unless=lambda row: row.get(TRAIN_SUCCESS, 0.0) >= 0.9,
-)
-
-
-def _value_divergence(rows: Rows) -> float | None:
-    """Return the mean value where it is more than five times the scale of the rewards."""
-    for row in rows:
-        if not {"value/mean", "value/target_mean", "reward/mean"} <= row.keys():
-            return None
-        scale = max(1.0, abs(row["reward/mean"]), row.get("reward/std", 0.0))
-        if abs(row["value/mean"]) <= 5 * scale:
-            return None
-    return rows[-1]["value/mean"]
-
-
-SYMPTOMS = (
-    Symptom(
-        "zero_variance",
-        _zero_variance,
-        "every episode of the last batches had the reward {:.3g}, so there is nothing to "
-        "compare: let it imitate winning moves (--warm-start.player solver, or file), take an "
-        "easier environment, or shape the reward (--environment.env-kwargs shaping=true)",
-    ),
-    Symptom(
-        "invalid_replies",
-        _above("episode/invalid", 0.9),
-        "{:.0%} of the replies cannot be used: let it imitate legal moves (--warm-start.player "
-        "random), or for longer (--warm-start.rounds), or tell it the format "
-        "(--environment.env-kwargs action_format=tag)",
-    ),
-    Symptom(
-        "truncated_replies",
-        _above("episode/truncated_replies", 0.95),
-        "{:.0%} of the replies were cut at inference.max_tokens: raise it",
-    ),
-    Symptom(
-        "entropy_collapse",
-        _entropy_collapse,
-        "the entropy is {:.2g}, so the model always says the same: raise training.entropy_coef "
-        "or lower training.learning_rate, and begin anew",
-    ),
-    Symptom(
-        "no_update",
-        _no_update,
-        "the policy does not move (KL {:.1g}): raise training.learning_rate, or see why the "
-        "rewards do not differ",
-    ),
-    Symptom(
-        "value_divergence",
-        _value_divergence,
-        "the values have diverged to {:.3g}: lower training.value_learning_rate or training.gamma",
-    ),
-    Symptom(
-        "idle_critic",
-        _all_rows(
-            "value/explained_variance",
-            lambda explained: explained < 0.0,
-            unless=lambda row: row.get(CRITIC_ONLY, 0.0) > 0 or row.get(TRAIN_SUCCESS) == 1.0,
-        ),
-        "the critic explains nothing of the returns ({:.2g} of their variance): raise "
-        "training.value_learning_rate, or do without one (--training.adv-estimator "
-        "reinforce_plus_plus, or grpo)",
-        LONG,
-    ),
-    Symptom(
-        "zero_variance_groups",
-        _above("group/zero_variance", 0.95),
-        "{:.0%} of the groups have equal rewards and teach nothing: raise training.group_size, "
-        "or choose starts of middling difficulty",
-    ),
-    Symptom(
-        "env_failures",
-        _above("episode/failed", 0.5),
-        "{:.0%} of the episodes failed in their environment: play one by hand (llm-gym play), "
-        "check it (llm-gym check), or give it environment.workers",
-    ),
-)
-
-
-def symptoms(vocabulary: int | None = None) -> tuple[Symptom, ...]:
+def symptoms(vocabulary: int) -> tuple[Symptom, ...]:
     """Return every symptom; the size of the ``vocabulary`` bounds the entropy."""
-    if not vocabulary:
-        return SYMPTOMS
-    highest = Symptom(
-        "max_entropy",
-        _above(ENTROPY, 0.98 * math.log(vocabulary)),
-        "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
-        "training.entropy_coef, or warm-start the model",
+    return (
+        Symptom(
+            "zero_variance",
+            "reward/mean",
+            # A batch that always wins is no fault.
+            lambda row: row["reward/std"] <= 1e-9 and row[TRAIN_SUCCESS] != 1.0,
+            "every episode of the last batches had the reward {:.3g}, so there is nothing to "
+            "compare: let it imitate winning moves (--warm-start.player solver, or file), take an "
+            "easier environment, or shape the reward (--environment.env-kwargs shaping=true)",
+        ),
+        Symptom(
+            "invalid_replies",
+            "episode/invalid",
+            lambda row: row["episode/invalid"] > 0.9,
+            "{:.0%} of the replies cannot be used: let it imitate legal moves (--warm-start.player "
+            "random), or for longer (--warm-start.rounds), or tell it the format "
+            "(--environment.env-kwargs action_format=tag)",
+        ),
+        Symptom(
+            "truncated_replies",
+            "episode/truncated_replies",
+            lambda row: row["episode/truncated_replies"] > 0.95,
+            "{:.0%} of the replies were cut at inference.max_tokens: raise it",
+        ),
+        Symptom(
+            "entropy_collapse",
+            ENTROPY,
+            lambda row: row[ENTROPY] < 1e-3 and not row[TRAIN_SUCCESS] >= 0.9,
+            "the entropy is {:.2g}, so the model always says the same: raise training.entropy_coef "
+            "or lower training.learning_rate, and begin anew",
+        ),
+        Symptom(
+            "max_entropy",
+            ENTROPY,
+            lambda row: row[ENTROPY] > 0.98 * math.log(vocabulary),
+            "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
+            "training.entropy_coef, or warm-start the model",
+        ),
+        Symptom(
+            "no_update",
+            KL,
+            # The policy stays while the critic warms up, and where rewards do not differ.
+            lambda row: (
+                abs(row[KL]) < 1e-9 and not row[CRITIC_ONLY] > 0 and row["train/signal"] != 0.0
+            ),
+            "the policy does not move (KL {:.1g}): raise training.learning_rate, or see why the "
+            "rewards do not differ",
+        ),
+        Symptom(
+            "value_divergence",
+            "value/mean",
+            _has_diverged,
+            "the values have diverged to {:.3g}: lower training.value_learning_rate or "
+            "training.gamma",
+        ),
+        Symptom(
+            "idle_critic",
+            EXPLAINED_VARIANCE,
+            lambda row: (
+                row[EXPLAINED_VARIANCE] < 0.0
+                and not row[CRITIC_ONLY] > 0
+                and row[TRAIN_SUCCESS] != 1.0
+            ),
+            "the critic explains nothing of the returns ({:.2g} of their variance): raise "
+            "training.value_learning_rate, or do without one (--training.adv-estimator "
+            "reinforce_plus_plus, or grpo)",
+            LONG,
+        ),
+        Symptom(
+            "zero_variance_groups",
+            "group/zero_variance",
+            lambda row: row["group/zero_variance"] > 0.95,
+            "{:.0%} of the groups have equal rewards and teach nothing: raise training.group_size, "
+            "or choose starts of middling difficulty",
+        ),
+        Symptom(
+            "env_failures",
+            "episode/failed",
+            lambda row: row["episode/failed"] > 0.5,
+            "{:.0%} of the episodes failed in their environment: play one by hand (llm-gym play), "
+            "check it (llm-gym check), or give it environment.workers",
+        ),
     )
-    return (*SYMPTOMS, highest)
 
 
 class RunDiagnostics:
     """Finds symptoms in the rows of a run. Each is reported once."""
 
-    def __init__(self, vocabulary: int | None = None) -> None:
+    def __init__(self, vocabulary: int) -> None:
         self._symptoms = symptoms(vocabulary)
-        self._rows: list[Row] = []
+        self._rows: list[_Row] = []
         self._holding: set[str] = set()
         self._told: set[str] = set()
 
-    def update(self, row: Row) -> dict[str, str]:
+    def update(self, row: Mapping[str, float]) -> dict[str, str]:
         """Return the symptoms that are new after ``row``: name and sentence."""
-        self._rows = [*self._rows, dict(row)][-LONG:]
-        found = {
-            each: each.find(self._rows[-each.patience :])
+        self._rows = [*self._rows, _Row(row)][-LONG:]
+        holding = [
+            each
             for each in self._symptoms
             if len(self._rows) >= each.patience
-        }
-        sentences = {
-            each.name: each.sentence.format(value)
-            for each, value in found.items()
-            if value is not None
-        }
-        new = {name: text for name, text in sentences.items() if name not in self._told}
-        self._holding = set(sentences)
+            and all(map(each.holds, self._rows[-each.patience :]))
+        ]
+        new = [each for each in holding if each.name not in self._told]
+        self._holding = {each.name for each in holding}
         self._told |= self._holding
-        return new
+        return {each.name: each.sentence.format(self._rows[-1][each.metric]) for each in new}
 
     def catch_up(self, rows: Rows) -> None:
         """Read the rows of a resumed run without reporting anything."""
@@ -227,7 +197,7 @@ RISING = 0.03
 def final_diagnosis(
     before: Evaluation,
     after: Evaluation,
-    rows: Sequence[Mapping[str, float]],
+    rows: Rows,
     *,
     embedded: bool = False,
 ) -> str | None:
@@ -258,7 +228,7 @@ def final_diagnosis(
     return f"{found}{best}: {', or '.join(_remedies(after.env_id, known, rows, embedded))}"
 
 
-def _overfitted_success(after: Evaluation, rows: Sequence[Mapping[str, float]]) -> float | None:
+def _overfitted_success(after: Evaluation, rows: Rows) -> float | None:
     """Return the training success if it is far above held-out success, else None."""
     last = [row[TRAIN_SUCCESS] for row in rows[-FEW:] if TRAIN_SUCCESS in row]
     trained = fmean(last) if last else 0.0
@@ -280,7 +250,7 @@ def _earns_more(before: Evaluation, after: Evaluation) -> bool:
 def _remedies(
     env_id: str | None,
     known: Mapping[str, Score],
-    rows: Sequence[Mapping[str, float]],
+    rows: Rows,
     embedded: bool,
 ) -> list[str]:
     """Return what may help, likeliest first."""

@@ -8,6 +8,7 @@ turn's advantage is +1/4 or -1/4, the second's 0 after "a", and +1/2 or -1/2 aft
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import gymnasium as gym
 import numpy as np
@@ -148,7 +149,7 @@ def test_a_critic_that_knows_the_game_explains_it_and_one_that_does_not_does_not
 def test_the_report_is_a_table_and_json(report):
     lines = credit_table(report).splitlines()
     assert len(lines) == 3 + len(report.estimators)
-    assert json.loads(json.dumps(report.summary()))["turns"] == report.turns
+    assert json.loads(json.dumps(asdict(report)))["turns"] == report.turns
 
 
 def test_what_cannot_be_judged_is_refused():

@@ -7,7 +7,7 @@ import torch
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym_agents.distributed import build
-from llm_gym_agents.distributed.build import build_lm
+from llm_gym_agents.distributed.build import language_model
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn import learner
@@ -23,7 +23,7 @@ from tests.agents.tiny import save_tiny
 
 def test_a_model_is_loaded_from_where_the_config_says(tmp_path):
     folder = save_tiny(tmp_path / "model", hidden_size=16)
-    lm, tokenizer = build_lm(configured({"model.model_name": folder}, tmp_path), ECHO)
+    lm, tokenizer = language_model(configured({"model.model_name": folder}, tmp_path), ECHO)
     assert lm.config.hidden_size == 16
     assert tokenizer.chat_template is not None
 
@@ -31,7 +31,7 @@ def test_a_model_is_loaded_from_where_the_config_says(tmp_path):
 @pytest.mark.parametrize("folder", [True, False])
 def test_weights_have_the_precision_that_was_asked_for(folder, tmp_path):
     given = {"model.model_name": save_tiny(tmp_path / "model")} if folder else {}
-    lm, _ = build_lm(
+    lm, _ = language_model(
         configured(given | {"model.dtype": "bfloat16", "model.lora_rank": 2}, tmp_path), ECHO
     )
     kept = {name: weight.dtype for name, weight in lm.named_parameters()}
@@ -44,7 +44,7 @@ def test_a_device_that_is_not_there_is_an_error(folder, tmp_path):
     given = {"model.model_name": save_tiny(tmp_path / "model")} if folder else {}
     config = configured(given | {"model.device": "cuda:63"}, tmp_path)
     with pytest.raises((LLMGymError, RuntimeError, AssertionError), match=r"(?i)cuda"):
-        build_lm(config, ECHO)
+        language_model(config, ECHO)
 
 
 def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
@@ -57,7 +57,7 @@ def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
     )
     for trust in (False, True):
         given = {"model.model_name": folder, "model.trust_remote_code": trust}
-        build_lm(configured(given, tmp_path), ECHO)
+        language_model(configured(given, tmp_path), ECHO)
     assert told == [False, True]
 
 
@@ -86,7 +86,7 @@ def test_checkpointing_saves_memory_and_changes_no_weight(tmp_path):
     plain, after = play({}, tmp_path / "plain"), play(given, tmp_path / "on")
     for name, weight in plain.weights.items():
         torch.testing.assert_close(after.weights[name], weight, atol=1e-4, rtol=1e-3)
-    lm, _ = build_lm(configured(given, tmp_path), ECHO)
+    lm, _ = language_model(configured(given, tmp_path), ECHO)
     assert lm.is_gradient_checkpointing
 
 
