@@ -20,7 +20,7 @@ import benchmarks.learn.tables
 import benchmarks.peers.tables
 import benchmarks.scale.tables
 from benchmarks.envs import leaderboard
-from benchmarks.learn.tables import GAIN, gain, minutes, pairs_won
+from benchmarks.learn.tables import GAIN, above_random, minutes, pairs_won
 from benchmarks.lib import numbers
 from benchmarks.lib.curves import GOAL, learned
 from benchmarks.lib.machine import ROOT
@@ -94,12 +94,12 @@ def _demo(result: Any) -> str:
 
 def _train_all(result: Any) -> str:
     rows = {
-        row["env_id"]: gain(row) or 0.0
+        row["env_id"]: above_random(row) or 0.0
         for command, row in result["rows"].items()
         if "success" in row and command.startswith("llm-gym train llm_gym/")
     }
     won = sum(each >= GAIN for each in rows.values())
-    return f"{won} of {len(rows)} families gain {100 * GAIN:.0f} points or more"
+    return f"{won} of {len(rows)} families end {100 * GAIN:.0f} points or more above random play"
 
 
 def _real_model(result: Any) -> str:

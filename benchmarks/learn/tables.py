@@ -10,12 +10,15 @@ from typing import Any
 from benchmarks.learn.learning import EPISODES, ESTIMATORS, SEEDS
 from benchmarks.lib.curves import GOAL, NAMES, Row, learned
 from benchmarks.lib.tables import TEXT, figure, measured, read, table
+from llm_gym.evaluate.scores import published
 
 MODELS = {
     "smollm2": "SmolLM2-135M-Instruct",
     "0.5B": "0.5B, vocabulary 152k, random weights",
     "1.5B": "1.5B, vocabulary 152k, random weights",
 }
+GOOD = 0.8
+"""Success at the start from which RL has something to lose."""
 GAIN = 0.2
 """Points, as a share, that reinforcement learning is to add to the warm start."""
 SCALES = {"CartPole-v1": (21.0, 100.0)}
@@ -171,14 +174,18 @@ def train_all(result: Any) -> str:
     }
     own = {name: row for name, row in rows.items() if name.startswith("llm_gym/")}
     foreign = {name: row for name, row in rows.items() if name not in own}
-    won, others = (sum((gain(row) or 0.0) >= GAIN for row in e.values()) for e in (own, foreign))
-    little = [row for row in rows.values() if (gain(row) or 0.0) < GAIN]
-    advised = sum("solver" in " ".join(row["advice"]) for row in little)
+    above = sum((above_random(row) or 0.0) >= GAIN for row in own.values())
+    below = [name for name, row in own.items() if (above_random(row) or 0.0) < 0]
+    added = sum((gain(row) or 0.0) >= GAIN for row in rows.values())
+    good = [row for row in own.values() if row["curve"] and (row["curve_start"] or 0.0) > GOOD]
+    kept = sum(min(row["curve"]) >= row["curve_start_low"] for row in good)
+    most = max(row["kl_most"] for row in good)
     return (
-        f"RL added {100 * GAIN:.0f} points or more on {won} of {len(own)} families and on {others} "
-        f"of {len(foreign)} other environments. Of the {len(little)} other runs {advised} advise "
-        "to imitate the solver\n(`--warm-start.player solver`) or to take a model that knows words "
-        f"and numbers (`--model`).\n\n{_trained(own)}\n\n{_trained(foreign)}"
+        f"{above} of {len(own)} families end {100 * GAIN:.0f} points or more above the random "
+        f"legal player, {len(below)} below it. RL added {100 * GAIN:.0f} points or more to the "
+        f"warm start in {added} of all {len(rows)} runs. Of {len(good)} runs that start above "
+        f"{100 * GOOD:.0f} %, {kept} have no evaluation below the interval of their start; the "
+        f"largest KL of an iteration is {most:.3f}.\n\n{_trained(own)}\n\n{_trained(foreign)}"
     )
 
 
@@ -191,11 +198,12 @@ def _is_bare(command: str) -> bool:
 def _trained(rows: Mapping[str, Any]) -> str:
     """Return a line for each run, the largest gain first."""
     columns = {"`llm-gym train …`": TEXT}
+    columns |= {"random player": "{:.0f}"}
     columns |= dict.fromkeys(("random weights", "warm start", "trained"), "{}")
-    columns |= {"gain": "{:+.0f}"} | dict.fromkeys(("solver", "unusable replies"), "{:.0f}")
+    columns |= {"RL added": "{:+.0f}"} | dict.fromkeys(("solver", "unusable replies"), "{:.0f}")
     columns |= {"episodes": "{:,}", "CPU s": "{}"}
     lines = []
-    for name, row in sorted(rows.items(), key=lambda item: -(gain(item[1]) or 0.0)):
+    for name, row in sorted(rows.items(), key=lambda item: -(score(item[1], "trained") or 0.0)):
         marks = {
             "\\*": row["env_id"] in PAID,
             "†": "machine" in row or row.get("cpus") == 2,
@@ -206,6 +214,7 @@ def _trained(rows: Mapping[str, Any]) -> str:
         lines.append(
             (
                 f"`{name}`{''.join(mark for mark, holds in marks.items() if holds)}",
+                None if chance(row) is None else 100 * (chance(row) or 0.0),
                 *(_at(row, when) for when in ("random_weights", "warm_start", "trained")),
                 None if gain(row) is None else 100 * (gain(row) or 0.0),
                 None if solved is None else 100 * solved["success"],
@@ -232,6 +241,18 @@ def score(row: Mapping[str, Any], when: str) -> float | None:
     low, high = SCALES[row["env_id"]]
     paid = row["return"][when]
     return None if paid is None else max(0.0, (paid - low) / (high - low))
+
+
+def chance(row: Mapping[str, Any]) -> float | None:
+    """Return the published success of the random legal player."""
+    known = published().get(row["env_id"])
+    return None if known is None else known["random"].success
+
+
+def above_random(row: Mapping[str, Any]) -> float | None:
+    """Return how far a run ended above the random legal player."""
+    low, reached = chance(row), score(row, "trained")
+    return None if low is None or reached is None else round(reached - low, 4)
 
 
 def gain(row: Mapping[str, Any]) -> float | None:

@@ -10,7 +10,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,14 +47,27 @@ def provenance(script: str, packages: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def source() -> dict[str, Any]:
-    """Return the commit, and whether files differ from it; from the stamp where git has no word."""
-    commit = _git("rev-parse", "HEAD")
-    if commit is not None:
-        return {"commit": commit, "uncommitted_changes": bool(_git("status", "--porcelain"))}
-    if STAMP.exists():
+    """Return the commit, and whether files differ from it.
+
+    A tree that travelled alone, or into an older history, has a stamp: its commit holds if the
+    files are those of that commit.
+    """
+    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain")
+    found = {"commit": commit, "uncommitted_changes": commit is None or bool(changes)}
+    if found["uncommitted_changes"] and STAMP.exists():
         stamp: dict[str, Any] = json.loads(STAMP.read_text("utf-8"))
-        return stamp
-    return {"commit": None, "uncommitted_changes": True}
+        tree = stamp.pop("tree", None)
+        if commit is None or tree == tree_hash():
+            return stamp
+    return found
+
+
+def tree_hash() -> str | None:
+    """Return git's hash of the files as they are; None without git."""
+    with tempfile.TemporaryDirectory() as place:
+        index = {"GIT_INDEX_FILE": f"{place}/index"}
+        _git("add", "--all", env=os.environ | index)
+        return _git("write-tree", env=os.environ | index)
 
 
 def cpu_model() -> str:
@@ -82,9 +96,11 @@ def _version(package: str) -> str:
         return str(importlib.import_module(package).__version__)
 
 
-def _git(*arguments: str) -> str | None:
+def _git(*arguments: str, env: Mapping[str, str] | None = None) -> str | None:
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=ROOT)
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, cwd=ROOT, env=env
+        )
     except FileNotFoundError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -92,4 +108,5 @@ def _git(*arguments: str) -> str | None:
 
 if __name__ == "__main__":
     argparse.ArgumentParser(description="Write the stamp of this checkout.").parse_args()
-    STAMP.write_text(json.dumps(source()) + "\n", "utf-8")
+    STAMP.unlink(missing_ok=True)
+    STAMP.write_text(json.dumps({**source(), "tree": tree_hash()}) + "\n", "utf-8")
