@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -107,24 +108,17 @@ def _replays(slots: list[Any], draw: Callable[[], float]) -> bool:
     return first == [draw() for _ in range(3)]
 
 
-class _StateSlots:
-    """Where the process keeps its randomness, looked for anew when numpy's moves."""
-
-    def __init__(self) -> None:
-        self._bits: object = None
-        self._found: list[StateSlot] = []
-
-    def __call__(self) -> list[StateSlot]:
-        bits: object = np.random.get_bit_generator()  # type: ignore[attr-defined]
-        if bits is not self._bits:
-            python: random.Random = random._inst
-            whole: np.random.RandomState = np.random.mtrand._rand
-            self._found = [*python_slots(python), *numpy_slots(whole)]
-            self._bits = bits  # held, so that its memory stays
-        return self._found
+@lru_cache(maxsize=1)
+def _find_slots(bits: object) -> list[StateSlot]:
+    # The cache holds ``bits``, so that its memory stays.
+    python: random.Random = random._inst
+    whole: np.random.RandomState = np.random.mtrand._rand
+    return [*python_slots(python), *numpy_slots(whole)]
 
 
-_slots = _StateSlots()
+def _slots() -> list[StateSlot]:
+    """Return where the process keeps its randomness, looked for anew when numpy's moves."""
+    return _find_slots(np.random.get_bit_generator())  # type: ignore[attr-defined]
 
 
 class _NullWriter(io.TextIOBase):

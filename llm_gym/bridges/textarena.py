@@ -87,21 +87,6 @@ class RandomOpponent:
         )
 
 
-class ServedOpponent:
-    """A model behind an OpenAI-compatible API, as ``llm_gym.evaluate.endpoint`` talks to it."""
-
-    def __init__(self, **settings: Any) -> None:
-        from llm_gym.evaluate.endpoint.client import ChatClient
-
-        try:
-            self.client = ChatClient(**settings)
-        except TypeError as error:
-            raise ConfigError(f"opponent must have url and model: {error}") from error
-
-    def __call__(self, text: str) -> str:
-        return self.client.reply([{"role": "user", "content": text}]).text
-
-
 def ask(opponent: Opponent, text: str) -> str:
     """Return an opponent's reply; raise ``WorkerError`` if it fails."""
     try:
@@ -124,7 +109,13 @@ def make_opponent(given: Given) -> Opponent:
     if given == "random":
         return RandomOpponent()
     if isinstance(given, Mapping):
-        return ServedOpponent(**given)
+        from llm_gym.evaluate.endpoint.client import ChatClient
+
+        try:
+            client = ChatClient(**given)
+        except TypeError as error:
+            raise ConfigError(f"opponent must have url and model: {error}") from error
+        return lambda text: client.reply([{"role": "user", "content": text}]).text
     if callable(given):
         return given
     found = import_object(given) if ":" in given else None

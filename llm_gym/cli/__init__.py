@@ -23,24 +23,20 @@ from llm_gym.core.errors import ConfigError, LLMGymError, install_command
 GROUP = "llm_gym.commands"
 TRACEBACK = "LLM_GYM_TRACEBACK"
 # Said here, because importing every command, or the trainer, for a line of help takes long.
-_BUILT_IN = {
+# In the order in which one would come to need them; what other packages add comes last.
+_HELP = {
     "list": "list the environments: what they are, turns and scores",
     "play": "play an environment in the terminal",
+    "eval": "let a model play, here or served elsewhere, and report its success",
+    "train": "train a model to play",
+    "resume": "go on with a run of train",
     "view": "look at runs and episodes in a browser, token by token",
     "replay": "play saved episodes again and report any difference",
     "check": "check an environment, the sandbox, or what is installed",
     "serve": "serve an environment to players elsewhere, OpenEnv's clients among them",
-}
-_HELP = _BUILT_IN | {
-    "eval": "let a model play, here or served elsewhere, and report its success",
-    "train": "train a model to play",
-    "resume": "go on with a run of train",
     "export": "write data or packages for other trainers, or put a model on a hub",
 }
-# As one would come to need them; what other packages add comes last.
-_LISTED = (
-    *("list", "play", "eval", "train", "resume", "view", "replay", "check", "serve", "export"),
-)
+_BUILT_IN = _HELP.keys() - {"eval", "train", "resume", "export"}
 Command = Callable[[list[str]], int]
 
 
@@ -145,12 +141,8 @@ def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
 
 def _names(added: Iterable[str]) -> list[str]:
     """Return every command, in the order of the help."""
-    return sorted({*_HELP, *added}, key=_place)
+    return [*_HELP, *sorted({*added} - _HELP.keys())]
 
 
 def _needs_trainer(name: str) -> Callable[[argparse.Namespace], int]:
     return lambda options: _trainers({}, name, name)([])
-
-
-def _place(name: str) -> tuple[int, str]:
-    return (_LISTED.index(name) if name in _LISTED else len(_LISTED), name)

@@ -112,15 +112,14 @@ def check_installation() -> int:
     needs = extras()
     if not needs:
         say("this is a source tree on PYTHONPATH, so its extras are not known")
-    lacking = {extra: _missing(names) for extra, names in needs.items()}
-    if needs:
+    else:
         say("\nengines")
         for engine, extra in _ENGINES.items():
             if extra in needs:
-                _tell(engine, extra, lacking[extra], needs[extra])
+                _tell(engine, extra, needs[extra])
         say("\nextras")
         for extra in sorted(needs.keys() - set(_GROUPS)):
-            _tell(extra, extra, lacking[extra], needs[extra])
+            _tell(extra, extra, needs[extra])
     say("\nsandbox")
     _tell_sandbox()
     return 0
@@ -141,10 +140,6 @@ def extras() -> dict[str, list[str]]:
     return found
 
 
-def _missing(names: list[str]) -> list[str]:
-    return [name for name in names if _version(name) is None]
-
-
 def _version(name: str) -> str | None:
     try:
         return metadata.version(name)
@@ -152,8 +147,8 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _tell(name: str, extra: str, missing: list[str], names: list[str]) -> None:
-    if missing:
+def _tell(name: str, extra: str, names: list[str]) -> None:
+    if any(_version(each) is None for each in names):
         say(f"  {'-':<6}{name}: {install_command(extra)}")
     else:
         versions = ", ".join(f"{each} {_version(each)}" for each in names[:4])

@@ -119,16 +119,10 @@ def _key(value: Any) -> Any:
     return tuple(_key(item) for item in value) if isinstance(value, list) else value
 
 
-def _read_opaque(text: Any) -> Opaque:
-    if not isinstance(text, str):
-        raise TypeError("$repr holds a string")
-    return Opaque(text)
-
-
 _TAGS: dict[str, Callable[[Any], Any]] = {
     "$float": read_special,
     "$dict": lambda pairs: {_key(decode(key)): decode(item) for key, item in pairs},
-    "$repr": _read_opaque,
+    "$repr": lambda text: Opaque(_text(text)),
 }
 
 
@@ -261,14 +255,6 @@ def _check_message(message: Any) -> Any:
     return message
 
 
-def _write_message(message: Any) -> Any:
-    return encode(_check_message(message))
-
-
-def _read_message(message: Any) -> Any:
-    return _check_message(_read_mapping(message))
-
-
 def _text_or_null(value: Any) -> str | None:
     return None if value is None else _text(value)
 
@@ -286,7 +272,12 @@ WHOLES = ListField(WHOLE, "whole numbers")
 FLAGS = ListField(SingleField("true or false", _flag, _flag), "true and false")
 MAPPINGS = ListField(MAPPING, "objects")
 MESSAGES = ListField(
-    SingleField("a message with role and content", _write_message, _read_message), "messages"
+    SingleField(
+        "a message with role and content",
+        lambda message: encode(_check_message(message)),
+        lambda message: _check_message(_read_mapping(message)),
+    ),
+    "messages",
 )
 
 

@@ -209,10 +209,6 @@ class Trajectory:
 
     # --- JSON ----------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """Raise ``RecordError`` if a field holds what it may not, or the lists do not fit."""
-        _check_columns(write_fields(self, FIELDS))
-
     def to_json(self) -> str:
         """Return the record as one line of strict JSON in ASCII, without a newline."""
         columns = write_fields(self, FIELDS)

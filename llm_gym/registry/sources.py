@@ -52,17 +52,13 @@ def build_env(
 ) -> gym.Env[Any, Any]:
     """Return a new environment from a spec or a factory; one in an older shape is adapted."""
     if isinstance(source, EnvSpec):
-        return _make(source, settings)
+        try:
+            return gym.make(source, **settings)
+        except TypeError as error:
+            if wrong_setting(error) not in settings:  # a mistake of the environment's own
+                raise
+            raise cannot_build(source.id, error) from error
     if isinstance(source, type) and issubclass(source, BaseEnvironment) and not settings:
         return as_gym(source)  # which knows how to build one without a config
     made = source(**settings)
     return as_gym(made) if isinstance(made, BaseEnvironment) else made
-
-
-def _make(spec: EnvSpec, settings: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    try:
-        return gym.make(spec, **settings)
-    except TypeError as error:
-        if wrong_setting(error) not in settings:  # a mistake of the environment's own
-            raise
-        raise cannot_build(spec.id, error) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -43,6 +43,7 @@ def make_app(
     """Return the ASGI application; ``about`` is the answer of ``/v1/about``."""
     sessions = runner.sessions
     metadata = {"name": about["env_id"], "description": description, "version": __version__}
+    constants = {protocol.ABOUT: about, "/schema": openenv.SCHEMA, "/metadata": metadata}
 
     async def rows(request: Request) -> Response:
         player = request.client.host if request.client else ""
@@ -67,10 +68,11 @@ def make_app(
     app = Starlette(
         routes=[
             Route(protocol.ROWS, rows, methods=["POST"]),
-            Route(protocol.ABOUT, _constant(about)),
             Route("/health", health),
-            Route("/schema", _constant(openenv.SCHEMA)),
-            Route("/metadata", _constant(metadata)),
+            *(
+                Route(path, _json(_write(told)), methods=["GET"])
+                for path, told in constants.items()
+            ),
             *(
                 Route(path, no_session, methods=["GET", "POST"])
                 for path in ("/reset", "/step", "/state", "/mcp")
@@ -83,15 +85,6 @@ def make_app(
     )
     app.router.redirect_slashes = False
     return app
-
-
-def _constant(value: Any) -> Callable[[Request], Awaitable[Response]]:
-    body = _write(value)
-
-    async def answer(_: Request) -> Response:
-        return _json(body)
-
-    return answer
 
 
 def _json(body: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -142,7 +135,6 @@ class Guard:
         self._knows: Callable[[bytes], bool] = lambda given: (
             token is None or same_secret(given, token)
         )
-        self._open = token is None
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str] | None:
         """Return the status and the reason of a refusal, or None."""
@@ -151,7 +143,7 @@ class Guard:
         own = is_own(host, None, self._hosts) if self._hosts is not None else True
         if not own or b"origin" in found:
             return 403, "this server answers programs that call it by its own name, and no pages"
-        if not self._open and not self._knows(_secret(found.get(b"authorization", b""))):
+        if not self._knows(_secret(found.get(b"authorization", b""))):
             return 401, f"this server wants its token, as {protocol.TOKEN_VARIABLE} holds it"
         return None
 

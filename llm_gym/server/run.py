@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import gymnasium as gym
 
-from llm_gym.core.errors import ConfigError, install_command
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.server.sessions import ServerLimits, SessionRunner, Sessions
 
 THREADS = 32
@@ -51,7 +51,9 @@ class EnvServer:
         threads: int | None = None,
         tls: tuple[str, str] | None = None,
     ) -> None:
-        http = _need("llm_gym.server.app")
+        for package in ("starlette", "uvicorn"):
+            require_package(package, "llm-gym serve", "serve")
+        http: Any = importlib.import_module("llm_gym.server.app")
         self.limits = limits or ServerLimits()
         self.sessions = Sessions(make, self.limits, players)
         env = make()
@@ -129,18 +131,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return plug
 
 
-def _need(module: str) -> Any:
-    """Import a module that needs the ``serve`` extra."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(
-            f"llm-gym serve needs {error.name}. Install it with: {install_command('serve')}"
-        ) from error
-
-
 def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any:
-    uvicorn = _need("uvicorn")
+    uvicorn: Any = importlib.import_module("uvicorn")
     certificate, key = tls or (None, None)
     config = uvicorn.Config(
         app,

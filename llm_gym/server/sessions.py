@@ -64,25 +64,21 @@ OPTIONS = frozenset({"split", "difficulty"})
 _NAME = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
 
+@dataclass(slots=True, eq=False)
 class EnvSession:
     """One environment, and where its player has got to."""
 
-    __slots__ = (
-        *("answer", "busy", "env", "episode", "lost", "number", "on_end"),
-        *("player", "turns", "used_at"),
-    )
-
-    def __init__(self, now: float, player: str = "") -> None:
-        self.player = player
-        """The address that plays it."""
-        self.env: gym.Env[str, str] | None = None
-        self.number = 0
-        self.answer: Answer = []
-        self.turns = self.episode = 0
-        self.used_at = now
-        self.busy = self.lost = False
-        self.on_end: Callable[[], object] | None = None
-        """Called when the session is ended because its player says nothing."""
+    used_at: float
+    player: str = ""
+    """The address that plays it."""
+    env: gym.Env[str, str] | None = None
+    number: int = 0
+    answer: Answer = field(default_factory=list)
+    turns: int = 0
+    busy: bool = False
+    lost: bool = False
+    on_end: Callable[[], object] | None = None
+    """Called when the session is ended because its player says nothing."""
 
 
 class Sessions:
@@ -219,7 +215,7 @@ class Sessions:
         if session.env is None:
             session.env = self._make()
         begun = begin(session.env, seed, options)
-        session.turns, session.episode = 0, session.episode + 1
+        session.turns = 0
         observation = protocol.text(begun.observation)
         return [observation, encode(begun.info), begun.instance_id, begun.system_prompt]
 
@@ -243,14 +239,11 @@ class Sessions:
         value = _begun(session).get_wrapper_attr(name)()
         return [encode(float(value)) if name == protocol.VALUE else protocol.texts(value)]
 
-    def _closed(self, session: EnvSession, _: Any) -> Answer:
-        return []
-
     _plays: Mapping[str, Callable[[Sessions, EnvSession, Any], Answer]] = {
         protocol.RESET: _reset,
         protocol.STEP: _step,
         protocol.CALL: _call,
-        protocol.CLOSE: _closed,
+        protocol.CLOSE: lambda *_: [],
     }
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import ActionParser, Parsed
 from llm_gym.tools.definition import Tool, text_definition
@@ -29,13 +28,7 @@ class ToolResult:
     """What the model is told: the result, or what went wrong."""
 
     def to_dict(self) -> dict[str, Any]:
-        # Not ``asdict``, which copies arguments of any depth by recursion.
-        return {
-            "name": self.name,
-            "arguments": self.arguments,
-            "success": self.success,
-            "result": self.result,
-        }
+        return dict(vars(self))  # not ``asdict``, which copies arguments of any depth by recursion
 
 
 class Ran(NamedTuple):
@@ -93,14 +86,6 @@ def feedback(parser: ActionParser, results: Sequence[ToolResult]) -> str:
     return "\n".join(
         parser.render_result(ToolCall(one.name, one.arguments), one.result) for one in results
     )
-
-
-def check_budget(name: str, value: int | None) -> int | None:
-    """Return ``value`` if it is a whole number from 0 on, or None."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if value is not None and not (whole and value >= 0):
-        raise ConfigError(f"{name} must be a whole number of at least 0 or None, got {value!r}")
-    return value
 
 
 def _excess(arguments: dict[str, Any]) -> str:

@@ -39,16 +39,13 @@ def text_definition(name: str, description: str, parameter: str, meaning: str) -
 class Tool(ABC):
     """A tool that a model may call."""
 
+    definition: ToolDefinition
+    """What the model is told about the tool."""
     timeout: float | None = TIMEOUT
     """Seconds a call may take. It then runs in a thread, which is left behind when time is up.
     None for a tool that keeps its own time (or never waits): it runs in the caller's thread."""
     final: bool = False
     """Whether a call is the last one: its result is the answer, not something to go on from."""
-
-    @property
-    @abstractmethod
-    def definition(self) -> ToolDefinition:
-        """What the model is told about the tool."""
 
     @abstractmethod
     def execute(self, /, **params: Any) -> object:
@@ -80,13 +77,9 @@ class FunctionTool(Tool):
     def __init__(self, function: Callable[..., object], timeout: float | None = TIMEOUT) -> None:
         self.function, self.timeout = function, check_timeout(timeout)
         name, description, parameters = read_function(function)
-        self._definition = ToolDefinition(name, description, parameters)
+        self.definition = ToolDefinition(name, description, parameters)
         self.__doc__, self.__module__ = function.__doc__, function.__module__
         self.__qualname__ = function.__qualname__
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._definition
 
     def execute(self, /, **params: Any) -> object:
         return self.function(**params)

@@ -15,8 +15,8 @@ from llm_gym.core.legacy import BaseEnvironment, LegacyEnv, as_gym
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
 from llm_gym.reading.parsers import ActionParser, get_parser
-from llm_gym.tools.calling import ToolResult, check_budget, feedback, is_call, run_calls
-from llm_gym.tools.definition import Tool, ToolDefinition, ToolError, text_definition
+from llm_gym.tools.calling import ToolResult, feedback, is_call, run_calls
+from llm_gym.tools.definition import Tool, ToolError, text_definition
 from llm_gym.tools.registry import ToolRegistry
 
 
@@ -56,12 +56,8 @@ class EnvironmentStepTool(Tool):
         name: str = "environment_step",
         description: str = "Play a move in the environment.",
     ) -> None:
-        self._definition = text_definition(name, description, "action", "The move.")
+        self.definition = text_definition(name, description, "action", "The move.")
         self.bind(env)
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._definition
 
     def bind(self, env: gym.Env[str, str] | BaseEnvironment) -> None:
         """Play in ``env`` from now on, in an episode that is under way."""
@@ -163,8 +159,9 @@ class MultiTurnManager:
         max_calls: int | None = None,
     ) -> None:
         check_range("max_turns", max_turns, 1)
+        check_range("max_calls", max_calls, 0)
         self.registry, self.parser = registry, get_parser(parser)
-        self.max_turns, self.max_calls = max_turns, check_budget("max_calls", max_calls)
+        self.max_turns, self.max_calls = max_turns, max_calls
         self.history: list[ToolTurn] = []
         self._own_env, self._spent = env, 0
         self._bind(env)

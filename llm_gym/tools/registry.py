@@ -60,7 +60,8 @@ class ToolRegistry:
         self.max_result_chars = max_result_chars
         self.counts: dict[str, ToolCounts] = {}
         """Of this registry since it was made, by tool."""
-        self._tools: dict[str, Tool] = {}
+        self.tools: dict[str, Tool] = {}
+        """By name, in the order in which they were registered."""
         for one in tools:
             self.register(one)
 
@@ -73,33 +74,28 @@ class ToolRegistry:
                 )
             tool = FunctionTool(tool)
         name = tool.definition.name
-        if name in self._tools:
+        if name in self.tools:
             raise ConfigError(f"there is a tool called {name} already")
-        self._tools[name] = tool
+        self.tools[name] = tool
         self.counts[name] = ToolCounts()
         return tool
 
     @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The tools, by name, in the order in which they were registered."""
-        return self._tools
-
-    @property
     def definitions(self) -> list[ToolDefinition]:
-        return [tool.definition for tool in self._tools.values()]
+        return [tool.definition for tool in self.tools.values()]
 
     def schemas(self) -> list[dict[str, Any]]:
         return [definition.schema() for definition in self.definitions]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools
+        return name in self.tools
 
     def __len__(self) -> int:
-        return len(self._tools)
+        return len(self.tools)
 
     def execute_tool(self, name: str, /, **params: Any) -> tuple[bool, str]:
         """Run a tool; return whether it succeeded, and its result or what went wrong."""
-        tool = self._tools.get(name)
+        tool = self.tools.get(name)
         if tool is None:
             return False, self.unknown(name)
         counts = self.counts[name]
@@ -116,18 +112,18 @@ class ToolRegistry:
         return succeeded, shorten(text, self.max_result_chars)
 
     def reset(self) -> None:
-        for tool in self._tools.values():
+        for tool in self.tools.values():
             tool.reset()
 
     def close(self) -> None:
-        for tool in self._tools.values():
+        for tool in self.tools.values():
             tool.close()
 
     def unknown(self, name: object) -> str:
         """Return what a model is told that calls a tool which is not there."""
-        known = ", ".join(self._tools) or "none"
+        known = ", ".join(self.tools) or "none"
         shown = str(name)[:64]
-        meant = closest(shown, self._tools)
+        meant = closest(shown, self.tools)
         hint = f" Did you mean {meant}?" if meant else ""
         return f"There is no tool {shown!r}.{hint} Tools: {known}."
 
@@ -248,11 +244,11 @@ def _built(source: ToolSource) -> list[Any]:
         return [source]
     settings = dict(source)
     if "mcp" in settings:
-        from llm_gym.tools.builtin.mcp_client import mcp_tools
+        from llm_gym.tools.builtin.mcp_client import McpServer
 
         target = settings.pop("mcp")
         where = {"url": target} if isinstance(target, str) else {"command": target}
-        return list(mcp_tools(**where, **settings))
+        return list(McpServer(**where, **settings).tools)  # the connection ends with the process
     name = settings.pop("tool", None)
     if not isinstance(name, str):
         raise ConfigError(f'a tool with settings needs its name as "tool", got {source!r}')

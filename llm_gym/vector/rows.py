@@ -7,7 +7,8 @@ faster than ``VectorEnv._add_info``; values that do not fit together are kept as
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -100,10 +101,6 @@ def run_jobs(
 # --- the operations: all that begins or continues an episode answers with a 5-tuple ------
 
 
-def _step(env: TextualEnv, action: str) -> Any:
-    return _checked(env.step(action))
-
-
 def _checked(answer: Any) -> Any:
     """Return what ``step`` gave, if it is what Gymnasium asks for; the row fails if not."""
     if not isinstance(answer, tuple) or len(answer) != 5:
@@ -158,27 +155,19 @@ def _call(env: TextualEnv, argument: tuple[str, Sequence[Any], Mapping[str, Any]
     return found(*args, **kwargs) if callable(found) else found
 
 
-def _set(env: TextualEnv, argument: tuple[str, Any]) -> Any:
-    return env.set_wrapper_attr(*argument)
-
-
 def _describe(env: TextualEnv, _: None) -> Any:
     return env.observation_space, env.action_space, env.metadata, env.render_mode
 
 
-def _about(env: TextualEnv, _: None) -> Any:
-    return describe_env(env)
-
-
 _OPERATIONS: Mapping[str, Callable[[TextualEnv, Any], Any]] = {
-    "step": _step,
+    "step": lambda env, action: _checked(env.step(action)),
     "step, reset when over": _step_and_reset,
     "reset": _reset,
     "begin": _begin,
     "call": _call,
-    "set": _set,
+    "set": lambda env, argument: env.set_wrapper_attr(*argument),
     "describe": _describe,
-    "about": _about,
+    "about": lambda env, _: describe_env(env),
 }
 
 
@@ -226,7 +215,8 @@ def stack_infos(num_envs: int, rows: Sequence[int], infos: Sequence[Info]) -> In
 
 def _stack(mask: Mask, infos: Sequence[Info]) -> Info:
     stacked: Info = {}
-    for key, values in _values(infos):
+    for key in dict.fromkeys(chain.from_iterable(infos)):
+        values = [info[key] for info in infos if key in info]
         where = mask.copy()
         if len(values) < len(infos):
             where[mask] = [key in info for info in infos]
@@ -234,38 +224,17 @@ def _stack(mask: Mask, infos: Sequence[Info]) -> Info:
     return stacked
 
 
-def _values(infos: Sequence[Info]) -> Iterator[tuple[str, list[Any]]]:
-    first: Info = infos[0] if infos else {}
-    others = infos
-    with contextlib.suppress(KeyError):  # when the first has a key that another one lacks
-        yield from [(key, [info[key] for info in infos]) for key in first]
-        others = [info for info in infos if len(info) > len(first)]
-    keys: Info = {}
-    for info in others:
-        keys.update(info)
-    for key in keys:
-        if others is infos or key not in first:
-            yield key, [info[key] for info in infos if key in info]
-
-
 def _column(key: str, where: Mask, values: list[Any]) -> Any:
     first = values[0]
     if key == "final_obs" or first is None or isinstance(first, str):
         return _spread(where, values, object)
-    kinds = set(map(type, values))
-    kind = kinds.pop() if len(kinds) == 1 else object
-    if kind is dict:
+    dicts = [isinstance(value, dict) for value in values]
+    if all(dicts):
         return _stack(where, values)
-    try:
-        if kind in _SCALARS or issubclass(kind, np.number):
-            return _spread(where, values, kind)
-        dicts = [isinstance(value, dict) for value in values]
-        if all(dicts):
-            return _stack(where, values)
-        if not any(dicts):
+    if not any(dicts):
+        # Gymnasium stops at values that do not fit together; here they are kept as they are.
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             return _like_the_first(where, values)
-    except (TypeError, ValueError, OverflowError):
-        pass  # Gymnasium stops here; values that do not fit together are kept as they are
     return _spread(where, values, object)
 
 
@@ -281,12 +250,10 @@ def _spread(where: Mask, values: list[Any], kind: Any) -> npt.NDArray[Any]:
 def _like_the_first(where: Mask, values: list[Any]) -> npt.NDArray[Any]:
     # Gymnasium gives a column the type of its first value and casts the others to it.
     first = values[0]
-    if isinstance(first, np.ndarray):
-        column = np.zeros((len(where), *first.shape), dtype=first.dtype)
-    elif type(first) in _SCALARS or isinstance(first, np.number):
-        column = np.zeros(len(where), dtype=type(first))
-    else:
-        return _spread(where, values, object)
+    if not isinstance(first, np.ndarray):
+        is_number = type(first) in _SCALARS or isinstance(first, np.number)
+        return _spread(where, values, type(first) if is_number else object)
+    column = np.zeros((len(where), *first.shape), dtype=first.dtype)
     for row, value in zip(np.flatnonzero(where), values, strict=True):
         column[row] = value
     return column

@@ -173,7 +173,13 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
                 f"timeout must be positive and needs workers, got timeout={timeout} with "
                 f"workers={workers}"
             )
-        self._rows = _start_rows(factories, workers, timeout)
+        self._rows: LocalRows | WorkerPool
+        if workers:
+            from llm_gym.vector import worker_pool  # late: most uses need no processes
+
+            self._rows = worker_pool.WorkerPool(factories, workers, timeout)
+        else:
+            self._rows = LocalRows(factories)
         self._waiting = [_NOT_BEGUN] * self.num_envs
         self._observations = [""] * self.num_envs
         try:
@@ -230,7 +236,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         texts, rewards, terminated, truncated, infos = zip(*answers, strict=True)
         terminations = np.fromiter(terminated, np.bool_, self.num_envs)
         truncations = np.fromiter(truncated, np.bool_, self.num_envs)
-        self._note_all(texts, terminations | truncations)
+        self._note(dict(enumerate(answers)), operation)
         return (
             list(texts),
             np.fromiter(rewards, np.float64, self.num_envs),
@@ -360,13 +366,6 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             over = (terminated or truncated) and operation != _STEP_AND_RESET
             self._waiting[row] = _OVER if over else ""
 
-    def _note_all(self, texts: Sequence[str], over: Array) -> None:
-        self._observations = list(texts)
-        if self.autoreset_mode is AutoresetMode.SAME_STEP or not over.any():
-            self._waiting = [""] * self.num_envs
-        else:
-            self._waiting = [_OVER if one else "" for one in over.tolist()]
-
     def _check_row(self, row: int) -> None:
         if not 0 <= row < self.num_envs:
             raise ConfigError(f"row must be from 0 to {self.num_envs - 1}, got {row}")
@@ -382,13 +381,3 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
 def _closed() -> ClosedEnvironmentError:
     return ClosedEnvironmentError("this vector environment is closed; make a new one")
-
-
-def _start_rows(
-    factories: Sequence[Factory], workers: int, timeout: float | None
-) -> "LocalRows | WorkerPool":
-    if not workers:
-        return LocalRows(factories)
-    from llm_gym.vector.worker_pool import WorkerPool  # late: most uses need no processes
-
-    return WorkerPool(factories, workers, timeout)

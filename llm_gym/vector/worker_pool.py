@@ -97,26 +97,16 @@ def _pack(answers: dict[int, Any], failures: dict[int, Failure]) -> bytes:
         )
         for row, failure in failures.items()
     }
-    try:
+    with contextlib.suppress(Exception):  # pickling runs the code of whatever is inside
         return dumps((answers, told))
-    except Exception:  # noqa: BLE001 - pickling runs the code of whatever is inside
-        return dumps(_sendable(answers, told))
-
-
-def _sendable(
-    answers: dict[int, Any], failures: dict[int, Failure]
-) -> tuple[dict[int, Any], dict[int, Failure]]:
-    """Turn the answers that cannot be pickled into failures of their rows."""
-    kept = {}
-    for row, answer in answers.items():
+    for row, answer in list(answers.items()):
         try:
             dumps(answer)
         except Exception as error:  # noqa: BLE001 - as above
             what = f"answered with something that cannot be sent between processes: {error}"
-            failures[row] = Failure(what)
-        else:
-            kept[row] = answer
-    return kept, failures
+            told[row] = Failure(what)
+            del answers[row]
+    return dumps((answers, told))
 
 
 def end_with(lifeline: Connection) -> None:

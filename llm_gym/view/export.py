@@ -32,13 +32,8 @@ _EXPORT = re.compile(r"^export (?=(async )?(function|const|class|let) )", re.MUL
 def static_files() -> dict[str, bytes]:
     """Return every file of the page by its name."""
     folder = resources.files("llm_gym.view").joinpath("static")
-    kept = (each for each in folder.iterdir() if "." + each.name.rpartition(".")[2] in TYPES)
+    kept = (each for each in folder.iterdir() if Path(each.name).suffix in TYPES)
     return {each.name: each.read_bytes() for each in kept}
-
-
-def content_type(name: str) -> str:
-    """Return the media type of a file of the page."""
-    return TYPES["." + name.rpartition(".")[2]]
 
 
 def bundle(entry: str = "app.js") -> str:

@@ -11,13 +11,14 @@ import secrets
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from llm_gym.core.errors import LLMGymError
 from llm_gym.core.loopback import is_own, own_hosts, same_secret
 from llm_gym.view.api import Api, dump
-from llm_gym.view.export import content_type, static_files
+from llm_gym.view.export import TYPES, static_files
 from llm_gym.view.sources import ViewSource
 
 MAX_BODY = 2**20
@@ -67,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
         parts = urlsplit(name)
         name = parts.path or "index.html"
         if name in static_files():
-            self._send(HTTPStatus.OK, static_files()[name], content_type(name))
+            self._send(HTTPStatus.OK, static_files()[name], TYPES[Path(name).suffix])
             return
         question = name.removeprefix("api/")
         if question == name or question not in {*self.server.api.answers, "episode"}:
@@ -99,15 +100,13 @@ class Handler(BaseHTTPRequestHandler):
     def _allowed(self) -> str | None:
         """Return the path after the secret, or answer why not and return None."""
         site = self.headers.get("Sec-Fetch-Site", "none")
-        if not is_own(self.headers.get("Host", ""), self.headers.get("Origin"), self.server.hosts):
+        own = is_own(self.headers.get("Host", ""), self.headers.get("Origin"), self.server.hosts)
+        if not own or site not in ("same-origin", "none"):
             self._refuse(HTTPStatus.FORBIDDEN, "this server answers its own page alone")
             return None
         _, secret, name = [*self.path.split("/", 2), "", ""][:3]
         if not same_secret(secret, self.server.secret):
             self._refuse(HTTPStatus.FORBIDDEN, "open the address that llm-gym view has printed")
-            return None
-        if site not in ("same-origin", "none"):
-            self._refuse(HTTPStatus.FORBIDDEN, "this server answers its own page alone")
             return None
         return name
 

@@ -10,7 +10,7 @@ from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
 from llm_gym.reading.calls import MAX_CALLS
 from llm_gym.reading.parsers import ActionParser, get_parser
-from llm_gym.tools.calling import Ran, check_budget, feedback, is_call, run_calls
+from llm_gym.tools.calling import Ran, feedback, is_call, run_calls
 from llm_gym.tools.registry import ToolRegistry, ToolSource, as_registry
 from llm_gym.wrappers.base import TextWrapper
 
@@ -68,10 +68,10 @@ class ToolUse(TextWrapper):
         tools = tools if isinstance(tools, ToolRegistry) else _listed(tools)
         super().__init__(env)
         self._saved_kwargs["tools"] = tools
+        check_range("max_calls", max_calls, 0)
         check_range("call_cost", call_cost, 0)
         self.registry, self.parser = as_registry(tools), get_parser(parser)
-        self.max_calls = check_budget("max_calls", max_calls)
-        self.call_cost, self.describe = call_cost, describe
+        self.max_calls, self.call_cost, self.describe = max_calls, call_cost, describe
         self._text = self._instructions() if describe else ""
         self.observation_space = AnyText(self._longest())
         self._left = max_calls

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, MissingExtraError
 from llm_gym.tools import ToolError, ToolRegistry
 from llm_gym.tools.builtin.mcp_client import McpServer
 from llm_gym.tools.registry import as_registry
@@ -87,5 +87,5 @@ def test_one_of_command_and_url_is_given_and_a_missing_client_is_named(monkeypat
         with pytest.raises(ConfigError, match="url"):
             McpServer(**settings)
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(ConfigError, match=r"\[mcp\]"):
+    with pytest.raises(MissingExtraError, match=r"\[mcp\]"):
         as_registry({"mcp": COMMAND})

@@ -72,8 +72,6 @@ class ChatClient:
         key_env: The environment variable with the API key, instead of ``LLM_GYM_API_KEY``.
         timeout: Seconds until a reply must be there.
         backoff: When to ask again.
-        pause: Waits that many seconds, or returns True at once when the client was stopped; for
-            tests.
     """
 
     def __init__(
@@ -88,7 +86,6 @@ class ChatClient:
         key_env: str | None = None,
         timeout: float = 600.0,
         backoff: Backoff | None = None,
-        pause: Callable[[float], bool] | None = None,
     ) -> None:
         _check(max_tokens, temperature, top_p, timeout)
         url = api_url(url)
@@ -102,7 +99,7 @@ class ChatClient:
         self._body = {"model": model, **sampling, **(body or {})}
         self._hide = hide or str
         self._stopped = threading.Event()
-        self._pause = pause or self._stopped.wait
+        self._pause: Callable[[float], bool] = self._stopped.wait
         self._lock = threading.Lock()
         self.usage = Usage()
 

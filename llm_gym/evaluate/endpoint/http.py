@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.splits import stable_hash
 
 CONNECT_S = 30.0
@@ -74,7 +74,8 @@ class JsonHTTP:
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._query = f"?{parts.query}" if parts.query else ""
         self._headers, self._hide = headers or dict, hide or str
-        self._httpx = _import_httpx()
+        require_package("httpx", "talking to a server", "endpoint")
+        self._httpx: Any = importlib.import_module("httpx")
         self._failures = (self._httpx.TransportError, self._httpx.InvalidURL)
         limits = self._httpx.Limits(
             max_connections=None, max_keepalive_connections=None, keepalive_expiry=_IDLE_S
@@ -187,15 +188,6 @@ def split_url(url: str) -> urllib.parse.SplitResult:
         got = "" if {"@", "?"} & set(url) else f", got {url!r}"  # such a one may hold a secret
         raise ConfigError(f"url must be like http://127.0.0.1:8000{got}")
     return parts
-
-
-def _import_httpx() -> Any:
-    try:
-        return importlib.import_module("httpx")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"talking to a server needs httpx. Install it with: {install_command('endpoint')}"
-        ) from error
 
 
 # --- keys ---------------------------------------------------------------------------------------

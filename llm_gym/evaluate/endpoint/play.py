@@ -200,7 +200,20 @@ def play(
         env_id = next((episode.env_id for episode in played if episode.env_id), None)
         return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, episodes)
 
-    return _play_out(threads, ended, result)
+    try:
+        for episode in threads.play():
+            ended.add(episode)
+    except EndpointError as error:
+        error.result = result() if ended.episodes else None
+        raise
+    except KeyboardInterrupt:
+        interrupted = Interrupted("interrupted")
+        interrupted.result = result() if ended.episodes else None
+        raise interrupted from None
+    finally:  # whatever stops it, the episodes that have ended are kept
+        threads.stop()
+        ended.save()
+    return result()
 
 
 class _EpisodeThreads:
@@ -286,26 +299,6 @@ class _EpisodeLog:
         if self.episodes:
             write_episodes(self._path, self.in_order())
         self._writer.path.unlink(missing_ok=True)
-
-
-def _play_out(
-    threads: _EpisodeThreads, ended: _EpisodeLog, result: Callable[[], ServedEvaluation]
-) -> ServedEvaluation:
-    """Note the episodes as they end; whatever stops it, those that have ended are kept."""
-    try:
-        for episode in threads.play():
-            ended.add(episode)
-    except EndpointError as error:
-        error.result = result() if ended.episodes else None
-        raise
-    except KeyboardInterrupt:
-        interrupted = Interrupted("interrupted")
-        interrupted.result = result() if ended.episodes else None
-        raise interrupted from None
-    finally:
-        threads.stop()
-        ended.save()
-    return result()
 
 
 def _maker(

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from typing import Any
 
-from llm_gym.core.errors import ConfigError, install_command
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.tools.definition import TIMEOUT, Tool, ToolDefinition, ToolError, check_timeout
 from llm_gym.tools.sandbox.guard import guard_command
 
@@ -61,7 +61,7 @@ class McpServer:
         self.start_s = start_s
         if not 0.0 < start_s < float("inf"):
             raise ConfigError(f"start_s must be a number of seconds above 0, got {start_s!r}")
-        _import_mcp()
+        require_package("mcp", "a tool of an MCP server")
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._ready: concurrent.futures.Future[Any] = concurrent.futures.Future()
@@ -120,7 +120,7 @@ class McpServer:
             self._loop.close()
 
     async def _connect_and_wait(self) -> None:
-        mcp = _import_mcp()
+        mcp: Any = import_module("mcp")
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self.start_s):
                 streams = await stack.enter_async_context(self._transport())
@@ -131,7 +131,7 @@ class McpServer:
             await self._closing.wait()
 
     def _transport(self) -> Any:
-        mcp = _import_mcp()
+        mcp: Any = import_module("mcp")
         if self.url is None:
             program, *arguments = guard_command(self.command, line_bytes=_LINE_BYTES)
             return mcp.stdio_client(
@@ -157,22 +157,13 @@ class McpTool(Tool):
         if not re.match(r"[A-Za-z_]", name):
             name = f"_{name}"[:64]
         schema = {"type": "object", "properties": {}, **(row.get("inputSchema") or {})}
-        self._definition = ToolDefinition(name, row.get("description") or "", schema)
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._definition
+        self.definition = ToolDefinition(name, row.get("description") or "", schema)
 
     def execute(self, /, **params: Any) -> str:
         return self.server.call(self.remote_name, params)
 
     def close(self) -> None:
         self.server.close()
-
-
-def mcp_tools(command: Sequence[str] | None = None, **settings: Any) -> list[McpTool]:
-    """Return the tools of an MCP server; the connection ends with the process."""
-    return McpServer(command, **settings).tools
 
 
 async def _all_tools(session: Any) -> list[dict[str, Any]]:
@@ -204,12 +195,3 @@ def _as_text(part: Mapping[str, Any]) -> str:
     if part.get("type") == "text":
         return str(part.get("text", ""))
     return f"[{part.get('type', 'content')} that is not text]"
-
-
-def _import_mcp() -> Any:
-    try:
-        return import_module("mcp")
-    except ImportError as error:
-        raise ConfigError(
-            f"tools of MCP servers need mcp. Install it with: {install_command('mcp')}"
-        ) from error

@@ -3,7 +3,7 @@
 from typing import Any
 
 from llm_gym.tools.builtin.calculator import arithmetic
-from llm_gym.tools.definition import Tool, ToolDefinition, ToolError, check_timeout, text_definition
+from llm_gym.tools.definition import Tool, ToolError, check_timeout, text_definition
 from llm_gym.tools.sandbox import Sandbox, SandboxError, SandboxSession, shared
 
 _ONCE = "Run Python code. What it prints is returned, and the value of a last expression."
@@ -42,7 +42,7 @@ class PythonTool(Tool):
         self.stateful, self.seconds = stateful, timeout
         self.isolation, self.memory_mb = isolation, memory_mb
         self._sandbox = sandbox
-        self._definition = text_definition(
+        self.definition = text_definition(
             "python", _ON if stateful else _ONCE, "code", "Python code."
         )
         self._past: list[str] = []
@@ -50,10 +50,6 @@ class PythonTool(Tool):
 
     # It keeps its own time, by ending the process.
     timeout = None
-
-    @property
-    def definition(self) -> ToolDefinition:
-        return self._definition
 
     def execute(self, /, **params: Any) -> str:
         code = params["code"]

@@ -20,6 +20,7 @@ from typing import Any
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.settings import check_range
+from llm_gym.tools.definition import check_timeout
 from llm_gym.tools.sandbox.process import (
     SandboxError,
     SandboxFullError,
@@ -78,7 +79,7 @@ class Sandbox:
             raise ConfigError(
                 f"isolation must be one of {', '.join(ISOLATIONS)}, got {isolation!r}"
             )
-        _check_timeout(timeout)
+        check_timeout(timeout)
         check_range("memory_mb", memory_mb, 64)
         check_range("disk_mb", disk_mb, 1)
         check_range("files", files, 16)
@@ -95,7 +96,7 @@ class Sandbox:
 
     def run(self, code: str, timeout: float | None = None) -> SandboxResult:
         """Run ``code`` in a process of its own; nothing of it is left afterwards."""
-        seconds = self.timeout if timeout is None else _check_timeout(timeout)
+        seconds = check_timeout(timeout) or self.timeout
         if problem := _unusable(code):
             return problem
         process = self._fork(once=True, cpu_seconds=math.ceil(seconds) + 1)
@@ -208,7 +209,7 @@ class SandboxSession:
         """How often the variables were lost."""
 
     def run(self, code: str, timeout: float | None = None) -> SandboxResult:
-        seconds = self._sandbox.timeout if timeout is None else _check_timeout(timeout)
+        seconds = check_timeout(timeout) or self._sandbox.timeout
         if problem := _unusable(code):
             return problem
         if self._process is None:
@@ -258,12 +259,6 @@ def shared(**settings: Any) -> Sandbox:
     """
     # A fork of the process does not own what its parent started.
     return _shared(os.getpid(), tuple(sorted(settings.items())))
-
-
-def _check_timeout(timeout: float) -> float:
-    if not 0.0 < timeout < math.inf:
-        raise ConfigError(f"timeout must be a number of seconds above 0, got {timeout!r}")
-    return timeout
 
 
 def _unusable(code: Any) -> SandboxResult | None:

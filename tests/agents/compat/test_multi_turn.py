@@ -85,7 +85,7 @@ def test_an_episode_is_played_and_recorded(engine, model):
         {"role": "user", "content": "Play.\n\nI am 11."},
     ]
     assert not env.closed
-    episode.check()
+    episode.to_json()
     tokens = episode.tokens
     wanted = log_probs(model, tokens.ids[:1], tokens.ids[1:], temperature=0.7)
     for found, expected in zip(tokens.log_probs[1:], wanted, strict=True):

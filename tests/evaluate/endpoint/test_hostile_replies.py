@@ -26,9 +26,8 @@ def test_an_answer_is_a_reply_or_one_error(server, name, monkeypatch, caplog):
     monkeypatch.setenv("LLM_GYM_API_KEY", KEY)
     monkeypatch.setattr(http, "MAX_BODY_BYTES", 4 << 20)
     server.reply = REPLIES[name]
-    client = ChatClient(
-        server.url, "m", timeout=0.3, backoff=Backoff(tries=2), pause=lambda seconds: False
-    )
+    client = ChatClient(server.url, "m", timeout=0.3, backoff=Backoff(tries=2))
+    client._pause = lambda seconds: False
     try:
         reply = client.reply([{"role": "user", "content": "Guess."}])
         said = f"{reply!r} {reply.finish} {reply.text}"

@@ -227,7 +227,7 @@ def test_a_conversation_that_outgrows_the_context_is_cut_and_the_others_go_on(be
     assert not any(first.terminated)
     assert [episode.num_turns for episode in rest] == [5, 5]
     assert "outgrew the model's context" in result.notes()[0]
-    first.check()
+    first.to_json()
 
 
 @pytest.mark.parametrize(

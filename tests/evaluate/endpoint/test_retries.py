@@ -27,7 +27,8 @@ class Patient:
 
     def __init__(self, url, **settings):
         self.waits = []
-        self.client = ChatClient(url, "m", pause=self._note, **settings)
+        self.client = ChatClient(url, "m", **settings)
+        self.client._pause = self._note
 
     def _note(self, seconds):
         self.waits.append(seconds)

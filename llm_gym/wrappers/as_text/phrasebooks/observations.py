@@ -52,14 +52,6 @@ def number(value: float) -> str:
     return "0" if abs(value) < _NOTHING else f"{value:.4g}"
 
 
-def _say_discrete(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
-    return str(int(value))
-
-
-def _say_text(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
-    return str(value)
-
-
 def _say_array(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
     array = np.asarray(value)
     if array.size > FEW:
@@ -98,11 +90,11 @@ def _entry(name: str, text: str) -> str:
 
 
 _SAYERS: Mapping[type, Callable[[Any, Any, Sequence[str]], str]] = {
-    spaces.Discrete: _say_discrete,
+    spaces.Discrete: lambda space, value, labels: str(int(value)),
     spaces.MultiDiscrete: _say_array,
     spaces.MultiBinary: _say_array,
     spaces.Box: _say_array,
-    spaces.Text: _say_text,
+    spaces.Text: lambda space, value, labels: str(value),
     spaces.Dict: _say_dict,
     spaces.Tuple: _say_tuple,
     spaces.Sequence: _say_sequence,
