@@ -29,8 +29,6 @@ MEASURED_WEIGHTS = 135_000_000
 """Of the model that rates were measured on. Published rates of larger ones fall with their size."""
 SHARED = 5
 """Environments of a mix that share the warm start of one."""
-LONG_MOVE = 40
-"""Characters of a move, such as a query, that takes longer to learn and to write than to choose."""
 CHOSEN = "chosen by you"
 DEFAULT = "by default"
 
@@ -230,8 +228,6 @@ RULES: tuple[Rule, ...] = (
     Rule("warm_start.player", "auto", _always,
          "any", "what writes no legal move never sees a reward that differs"),
     Rule("warm_start.turns", 8000, _embedded, "embedded model", "it has to learn every word"),
-    Rule("warm_start.steps", 120, lambda s: _embedded(s) and s.move_chars > LONG_MOVE,
-         "embedded model, moves of over 40 characters", "each teaches, and costs, as much as ten"),
     Rule("warm_start.steps", 250, _embedded, "embedded model", "enough for most games"),
     Rule("warm_start.rounds", 4, _embedded,
          "embedded model", "until most moves are legal, and a solver is imitated well"),

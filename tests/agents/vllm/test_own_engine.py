@@ -13,6 +13,7 @@ from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
+from llm_gym_agents.engines.weight_push import weights_in
 from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS, Publisher
 from llm_gym_agents.model.load import load_tokenizer
 from llm_gym_agents.rollouts.evaluation import rollout
@@ -70,7 +71,7 @@ def test_vllms_own_reload_of_packed_layers_is_right_or_caught(folder, lm, monkey
         names = packed._vllm.ask("collective_rpc", "llm_gym_parameters")[0]
 
         def reload(bucket):
-            given = {"weights_iterator": iter(bucket)}
+            given = {"weights_iterator": iter(list(weights_in(bucket)))}
             packed._vllm.ask("collective_rpc", "reload_weights", kwargs=given)
             return names
 
