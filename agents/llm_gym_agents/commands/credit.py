@@ -186,9 +186,20 @@ def _judge(
     ]
     if not kept:
         raise ConfigError("no branch could be played; the environment must repeat its episodes")
-    value, advantage = _truths(rollout, [places[at] for at in kept], returns, gamma)
+    judged = [places[at] for at in kept]
+    value = Truth.of([returns[place] for place in judged])
+    done = Truth.of(
+        [
+            [
+                rollout.episodes[at].rewards[turn] + gamma * later
+                for later in returns.get((at, turn + 1), [0.0])
+            ]
+            for at, turn in judged
+        ]
+    )
+    advantage = done.less(value)
     single = play_branches(play, rollout, places, 1, first=branches)
-    groups = np.array([int(rollout.episodes[places[at][0]].group or 0) for at in kept])
+    groups = np.array([int(rollout.episodes[at].group or 0) for at, _ in judged])
     estimates, value_K = _estimates(rollout, single, training, critic)
     own = rollout.tokens
     return CreditReport(
@@ -209,23 +220,6 @@ def _judge(
         },
         seconds=round(perf_counter() - start, 1),
     )
-
-
-def _truths(
-    rollout: Rollout, chosen: Sequence[Place], returns: Mapping[Place, list[float]], gamma: float
-) -> tuple[Truth, Truth]:
-    """Return the value before each of these turns, and the advantage of what was done there."""
-    value = Truth.of([returns[place] for place in chosen])
-    after = Truth.of(
-        [
-            [
-                rollout.episodes[at].rewards[turn] + gamma * later
-                for later in returns.get((at, turn + 1), [0.0])
-            ]
-            for at, turn in chosen
-        ]
-    )
-    return value, after.less(value)
 
 
 def _estimates(

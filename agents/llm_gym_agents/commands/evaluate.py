@@ -48,10 +48,11 @@ def main(argv: list[str]) -> int:
         close_user_env(build(name, {"rules": "system", **given[name]}))
     if options.constrained and options.engine == "transformers":
         raise ConfigError("--constrained needs --engine vllm or sglang")
+    patterns = {"patterns": True} if options.constrained else {}
     policy = LLMPolicy.from_pretrained(
         path,
         engine=options.engine,
-        config=_engine_settings(options),
+        config=patterns | settings(options.engine_set, "--engine-set"),
         template_options=settings(options.template_set, "--template-set") or options.template,
         context=options.context,
         sampling=Sampling(
@@ -109,13 +110,6 @@ def _judge_credit(
     if options.json:
         say(json.dumps([asdict(report) for report in reports], indent=2))
     return 0
-
-
-def _engine_settings(options: argparse.Namespace) -> dict[str, Any]:
-    given = settings(options.engine_set, "--engine-set")
-    if options.constrained and options.engine != "transformers":
-        given.setdefault("patterns", True)
-    return given
 
 
 def _play(

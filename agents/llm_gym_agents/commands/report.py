@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from rich.console import Console
 
@@ -66,7 +67,7 @@ class RunReport:
         if trainer.checkpoints.latest() is None or not records.exists():
             before = trainer.evaluate(trainer.schedule.reported, str(records))
         else:
-            before = Evaluation(trainer.sampler.env_id, list(read_episodes(records)), 0, 0.0)
+            before = self._recorded(records)
         self.say(f"before: {before}")
         return before
 
@@ -87,11 +88,10 @@ class RunReport:
         """Say how to go on, and how far the run has come."""
         self.say(f"told to stop; {self._go_on()}")
         records = sorted((self._trainer.folder / "episodes").glob("eval-*.jsonl"))
-        newest = None
-        if records:
-            played = list(read_episodes(records[-1]))
-            newest = Evaluation(self._trainer.sampler.env_id, played, 0, 0.0)
-        self._say_verdict(before, newest)
+        self._say_verdict(before, self._recorded(records[-1]) if records else None)
+
+    def _recorded(self, records: Path) -> Evaluation:
+        return Evaluation(self._trainer.sampler.env_id, list(read_episodes(records)), 0, 0.0)
 
     def interrupted(self) -> None:
         """Say how to go on, or that there is nothing to go on from yet."""
@@ -123,7 +123,7 @@ class RunReport:
         picture = draw_curve(
             trainer.folder,
             title=title,
-            references=_references(before),
+            references=_references(before.env_id),
             before=evaluation_metrics(before),
         )
         self._say_each(before, after)
@@ -145,12 +145,12 @@ class RunReport:
             return
         self.say(f"\n{'success':<40} before   after  random  solver")
         for env_id, episodes in now.items():
-            known = published().get(env_id, {})
+            known = _references(env_id)
             played = [
                 Evaluation(env_id, own, 0, 0.0).success if own else None
                 for own in (was.get(env_id), episodes)
             ]
-            told = [*played, *(known[who].success if who in known else None for who in _PLAYERS)]
+            told = [*played, *map(known.get, _PLAYERS)]
             row = "".join(f"{'' if one is None else f'{one:.0%}':>8}" for one in told)
             self.say(f"{env_id:<39}{row}")
 
@@ -197,6 +197,6 @@ def _line(text: str) -> str:
     return " | ".join(clip(text, _LONGEST).splitlines())
 
 
-def _references(result: Evaluation) -> Mapping[str, float]:
-    row = published().get(result.env_id or "", {})
+def _references(env_id: str | None) -> Mapping[str, float]:
+    row = published().get(env_id or "", {})
     return {player: row[player].success for player in _PLAYERS if player in row}

@@ -22,9 +22,6 @@ _HINT = "llm-gym train ENV --help-settings lists every setting"
 def parse_args(
     argv: Sequence[str],
     default: ConfigStore | None = None,
-    *,
-    prog: str = "llm-gym train",
-    description: str = "Every setting, with its default.",
 ) -> ConfigStore:
     """Return ``default`` with what ``argv`` changes; ``default`` itself stays as it is.
 
@@ -44,8 +41,8 @@ def parse_args(
                 ConfigStore,
                 args=list(argv),
                 default=default,
-                prog=prog,
-                description=description,
+                prog="llm-gym train",
+                description="Every setting, with its default.",
                 registry=_registry(),
             )
     except SystemExit as ended:

@@ -68,20 +68,12 @@ def _always(profile: TaskProfile) -> bool:
     return True
 
 
-def _embedded(profile: TaskProfile) -> bool:
-    return profile.model == "embedded"
+def _model(*kinds: str) -> When:
+    return lambda profile: profile.model in kinds
 
 
-def _given(profile: TaskProfile) -> bool:
-    return profile.model != "embedded"
-
-
-def _full(profile: TaskProfile) -> bool:
-    return profile.model == "full"
-
-
-def _lora(profile: TaskProfile) -> bool:
-    return profile.model == "lora"
+_embedded, _given = _model("embedded"), _model("full", "lora")
+_full, _lora = _model("full"), _model("lora")
 
 
 def _ours(profile: TaskProfile) -> bool:
@@ -96,10 +88,6 @@ def _endless(profile: TaskProfile) -> bool:
     return profile.env == "as_text" and (profile.turns is None or profile.turns > MOST_TURNS)
 
 
-def _groups(profile: TaskProfile) -> bool:
-    return profile.groups
-
-
 def _short(profile: TaskProfile) -> int:
     """Characters of the longest move, and 2."""
     return profile.move_chars + 2
@@ -110,35 +98,22 @@ def _roomy(profile: TaskProfile) -> int:
     return min(512, max(32, profile.move_chars))
 
 
-def _scaled(profile: TaskProfile, rate: float, power: float, most: float) -> float:
-    """Return ``rate``, which was measured at 135M weights, for a model of another size."""
-    size = (profile.weights or MEASURED_WEIGHTS) / MEASURED_WEIGHTS
-    return float(f"{min(most, rate * size**-power):.1e}")
+def _scaled(words: str, rate: float, power: float, most: float) -> Callable[[TaskProfile], float]:
+    """Return what gives ``rate``, which was measured at 135M weights, for a model of any size."""
+
+    def scaled(profile: TaskProfile) -> float:
+        size = (profile.weights or MEASURED_WEIGHTS) / MEASURED_WEIGHTS
+        return float(f"{min(most, rate * size**-power):.1e}")
+
+    scaled.__doc__ = words
+    return scaled
 
 
-def _rate(profile: TaskProfile) -> float:
-    """2e-5 at 135M weights, 1e-6 at 7B, 1e-3 at most."""
-    return _scaled(profile, 2e-5, 0.75, 1e-3)
-
-
-def _lora_rate(profile: TaskProfile) -> float:
-    """Ten times that of a full model, 1e-3 at most."""
-    return _scaled(profile, 2e-4, 0.75, 1e-3)
-
-
-def _value_rate(profile: TaskProfile) -> float:
-    """Five times learning_rate, 5e-3 at most."""
-    return _scaled(profile, 1e-4, 0.75, 5e-3)
-
-
-def _taught_rate(profile: TaskProfile) -> float:
-    """5e-5 at 135M weights, 1e-5 at 7B, 1e-3 at most."""
-    return _scaled(profile, 5e-5, 0.4, 1e-3)
-
-
-def _lora_taught_rate(profile: TaskProfile) -> float:
-    """Ten times that of a full model, 3e-3 at most."""
-    return _scaled(profile, 5e-4, 0.4, 3e-3)
+_rate = _scaled("2e-5 at 135M weights, 1e-6 at 7B, 1e-3 at most", 2e-5, 0.75, 1e-3)
+_lora_rate = _scaled("ten times that of a full model, 1e-3 at most", 2e-4, 0.75, 1e-3)
+_value_rate = _scaled("five times learning_rate, 5e-3 at most", 1e-4, 0.75, 5e-3)
+_taught_rate = _scaled("5e-5 at 135M weights, 1e-5 at 7B, 1e-3 at most", 5e-5, 0.4, 1e-3)
+_lora_taught_rate = _scaled("ten times that of a full model, 3e-3 at most", 5e-4, 0.4, 3e-3)
 
 
 def _penalty(profile: TaskProfile) -> float:
@@ -166,11 +141,6 @@ def _given_batch(profile: TaskProfile) -> int:
     return _episodes(profile, 2 * DECISIONS, 32, 128)
 
 
-def _given_mini_batch(profile: TaskProfile) -> int:
-    """A quarter of the batch."""
-    return _given_batch(profile) // 4
-
-
 def _evaluated(profile: TaskProfile) -> int:
     """100, or 8 of each environment of a mix."""
     return max(EVALUATED, 8 * len(profile.members))
@@ -178,7 +148,7 @@ def _evaluated(profile: TaskProfile) -> int:
 
 def _mini_batch(profile: TaskProfile) -> int:
     """A quarter of the batch."""
-    return _batch(profile) // 4
+    return (_batch if _embedded(profile) else _given_batch)(profile) // 4
 
 
 def _discount(profile: TaskProfile) -> float:
@@ -244,14 +214,11 @@ RULES: tuple[Rule, ...] = (
          "embedded model", "a whole batch is played side by side"),
     Rule("inference.num_envs", _given_batch, _given,
          "a given model", "a whole batch is played side by side"),
-    Rule("training.group_size", 8, _groups,
+    Rule("training.group_size", 8, lambda s: s.groups,
          "an estimator that compares episodes", "fewer of one start seldom differ"),
     Rule("training.estimator_settings.credit", "turn", lambda s: s.by_turn and s.has_potential,
          "such an estimator, shaped rewards", "they add up to 0: whole episodes do not show them"),
-    Rule("training.mini_batch_size", _mini_batch, _embedded,
-         "embedded model", "four steps from a batch"),
-    Rule("training.mini_batch_size", _given_mini_batch, _given,
-         "a given model", "four steps from a batch"),
+    Rule("training.mini_batch_size", _mini_batch, _always, "any", "four steps from a batch"),
     Rule("training.ppo_epochs", 2, _embedded, "embedded model", "playing costs as much"),
     Rule("training.ppo_epochs", 1, _given, "a given model", "a second pass drifts off policy"),
     Rule("training.learning_rate", 1e-3, _embedded, "embedded model", "0.1M weights"),

@@ -7,7 +7,7 @@ moves and episodes are.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -145,7 +145,7 @@ def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskP
 
 def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> TaskProfile:
     bare = env.unwrapped
-    seen: dict[str, Any] = _RandomPlay(env).lengths()
+    seen = _lengths(env)
     if isinstance(bare, TextEnv):
         return TaskProfile(
             model=kind,
@@ -167,61 +167,47 @@ def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Ta
     )
 
 
-class _RandomPlay:
-    """What a random player reads and writes in a few episodes, and a solver writes."""
+def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
+    """Return how long moves and episodes of a random player are, as ``TaskProfile`` calls them.
 
-    def __init__(self, env: gym.Env[str, str]) -> None:
-        self.moves: set[str] = set()
-        self.turns = self.words = self.episodes = self.paid = 0
-        self.worst = 0.0
-        if not env.has_wrapper_attr("random_action"):
-            return
+    The moves of a solver count too: they may be longer.
+    """
+    moves, rewards = set[str](), list[float]()
+    words = episodes = 0
+    if env.has_wrapper_attr("random_action"):
         with suppress(NotImplementedError, ConfigError):
+            act, legal = map(env.get_wrapper_attr, ("random_action", "legal_actions"))
             for seed in range(_EPISODES):
-                self._play(env, seed)
+                episodes += 1
+                for observation, move in _play(env, act, seed, rewards):
+                    moves |= {move, *(legal() or ())}
+                    words += len(_MARK.findall(observation)) + len(_MARK.findall(move))
         with suppress(NotImplementedError, ConfigError, AttributeError):
+            solve = env.get_wrapper_attr("solver_action")
             for seed in range(_EPISODES):
-                self._watch_solver(env, seed)
+                for _, move in _play(env, solve, seed, []):
+                    moves.add(move)
+    found = {"move_chars": max(map(len, moves), default=0), "worst_reward": min([0.0, *rewards])}
+    if rewards:
+        # Who is paid for every turn will learn to make episodes longer than random ones are.
+        longer = sum(reward > 0.0 for reward in rewards) > _PAID_EVERY_TURN * len(rewards)
+        found["episode_turns"] = MAX_TURNS_PLAYED / 2 if longer else len(rewards) / episodes
+        found["episode_words"] = words / len(rewards) * found["episode_turns"]
+    return found
 
-    def _play(self, env: gym.Env[str, str], seed: int) -> None:
-        act, legal = env.get_wrapper_attr("random_action"), env.get_wrapper_attr("legal_actions")
-        observation, _ = env.reset(seed=seed)
-        self.episodes += 1
-        for _ in range(MAX_TURNS_PLAYED):
-            move = act()
-            self.moves |= {move, *(legal() or ())}
-            self.turns += 1
-            self.words += len(_MARK.findall(observation)) + len(_MARK.findall(move))
-            observation, reward, terminated, truncated, _ = env.step(move)
-            self.paid += float(reward) > 0.0
-            self.worst = min(self.worst, float(reward))
-            if terminated or truncated:
-                break
 
-    def _watch_solver(self, env: gym.Env[str, str], seed: int) -> None:
-        """Add the moves of a solver, which may be longer than random ones."""
-        solve = env.get_wrapper_attr("solver_action")
-        env.reset(seed=seed)
-        ended, turns = False, 0
-        while not ended and turns < MAX_TURNS_PLAYED:
-            move = solve()
-            self.moves.add(move)
-            _, _, terminated, truncated, _ = env.step(move)
-            ended, turns = terminated or truncated, turns + 1
-
-    def lengths(self) -> dict[str, Any]:
-        """Return how long moves and episodes are, as ``TaskProfile`` calls them."""
-        found: dict[str, Any] = {
-            "move_chars": max(map(len, self.moves), default=0),
-            "worst_reward": self.worst,
-        }
-        if self.turns:
-            # Who is paid for every turn will learn to make episodes longer than random ones are.
-            longer = self.paid > _PAID_EVERY_TURN * self.turns
-            turns = MAX_TURNS_PLAYED / 2 if longer else self.turns / self.episodes
-            found["episode_turns"] = turns
-            found["episode_words"] = self.words / self.turns * turns
-        return found
+def _play(
+    env: gym.Env[str, str], act: Callable[[], str], seed: int, rewards: list[float]
+) -> Iterator[tuple[str, str]]:
+    """Yield observation and move of each turn before it is taken; add what it paid to rewards."""
+    observation, _ = env.reset(seed=seed)
+    for _ in range(MAX_TURNS_PLAYED):
+        move = act()
+        yield observation, move
+        observation, reward, terminated, truncated, _ = env.step(move)
+        rewards.append(float(reward))
+        if terminated or truncated:
+            break
 
 
 # --- what a run of the embedded model costs on one core -------------------------------------------

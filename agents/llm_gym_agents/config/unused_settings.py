@@ -7,20 +7,13 @@ But the user must know.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
 from llm_gym_agents.config.schema import RayConfig
 from llm_gym_agents.config.store import ConfigStore
 
-
-class _Unused(NamedTuple):
-    """Settings without an effect, and the setting that is the cause."""
-
-    names: tuple[str, ...]
-    cause: str
-
-
+Unused = tuple[tuple[str, ...], str]
+"""Settings without an effect, and the setting that is the cause."""
 ESTIMATOR_SETTINGS = {"gamma": "gamma", "gae_lambda": "lam"}
 """Settings of the section that an estimator may take, and its own names of them."""
 _CRITIC_SETTINGS = (
@@ -40,9 +33,9 @@ def unused_settings(config: ConfigStore) -> list[str]:
         for name, value in settings.items()
     }
     idle = [
-        f"{name}={changed[name]!r} has no effect with {group.cause}"
-        for group in (*_algorithm(config), *_switches(config))
-        for name in group.names
+        f"{name}={changed[name]!r} has no effect with {cause}"
+        for names, cause in (*_algorithm(config), *_switches(config))
+        for name in names
         if name in changed
     ]
     return [*idle, *_not_held_out(config)]
@@ -59,56 +52,52 @@ def _not_held_out(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _algorithm(config: ConfigStore) -> Iterator[_Unused]:
+def _algorithm(config: ConfigStore) -> Iterator[Unused]:
     training = config.training
     estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
     missing = [ours for ours, its in ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
-    yield _Unused(tuple(f"training.{name}" for name in missing), cause)
+    yield (tuple(f"training.{name}" for name in missing), cause)
     whole = {**estimator.settings, **training.estimator_settings}
     if whole.get("credit") == "episode":
-        yield _Unused(("training.gamma",), f"{cause}, which compares whole episodes")
+        yield (("training.gamma",), f"{cause}, which compares whole episodes")
     if not estimator.needs_critic:
-        yield _Unused((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
+        yield ((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
     if "clip_ratio" not in get_policy_loss(training.policy_loss).settings:
-        yield _Unused(("training.clip_ratio",), f"training.policy_loss={training.policy_loss!r}")
+        yield (("training.clip_ratio",), f"training.policy_loss={training.policy_loss!r}")
     if "clip_ratio" in training.loss_settings:
-        yield _Unused(("training.clip_ratio",), "training.loss_settings")
+        yield (("training.clip_ratio",), "training.loss_settings")
 
 
-def _switches(config: ConfigStore) -> Iterator[_Unused]:
+def _switches(config: ConfigStore) -> Iterator[Unused]:
     environment = config.environment
     if config.training.kl == "none":
-        yield _Unused(("training.kl_coef",), "training.kl='none'")
+        yield (("training.kl_coef",), "training.kl='none'")
     if not config.model.lora_rank:
-        yield _Unused(("model.lora_alpha",), "model.lora_rank=0")
+        yield (("model.lora_alpha",), "model.lora_rank=0")
     if config.inference.max_turns is None:
-        yield _Unused(("inference.bootstrap_at_turn_limit",), "inference.max_turns=None")
+        yield (("inference.bootstrap_at_turn_limit",), "inference.max_turns=None")
     if environment.env_ids:
-        yield _Unused(("environment.max_steps",), "an environment that has rules of its own")
+        yield (("environment.max_steps",), "an environment that has rules of its own")
     if not environment.mix:
-        yield _Unused(("environment.mix_by",), "environment.mix={}")
+        yield (("environment.mix_by",), "environment.mix={}")
     if not environment.eval_interval:
         every = ("eval_episodes", "eval_split", "stop_at_success")
         evaluation = tuple(f"environment.{name}" for name in every)
-        yield _Unused((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
+        yield ((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
+    if not config.ray.use_ray:
+        names = [name for name in RayConfig.model_fields if name != "use_ray"]
+        yield (tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
     yield from _warm_start(config)
-    yield from _ray(config)
 
 
-def _warm_start(config: ConfigStore) -> Iterator[_Unused]:
+def _warm_start(config: ConfigStore) -> Iterator[Unused]:
     player = config.warm_start.player
     cause = f"warm_start.player={player!r}"
     if player != "file":
-        yield _Unused(("warm_start.file",), cause)
+        yield (("warm_start.file",), cause)
     if player in ("none", "file"):
-        yield _Unused(("warm_start.turns",), cause)
+        yield (("warm_start.turns",), cause)
     if player == "none":
         names = ("steps", "rounds", "rate")
-        yield _Unused(tuple(f"warm_start.{name}" for name in names), cause)
-
-
-def _ray(config: ConfigStore) -> Iterator[_Unused]:
-    if not config.ray.use_ray:
-        names = [name for name in RayConfig.model_fields if name != "use_ray"]
-        yield _Unused(tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
+        yield (tuple(f"warm_start.{name}" for name in names), cause)

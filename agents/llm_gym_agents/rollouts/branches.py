@@ -21,7 +21,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym_agents.algo.advantages.groups import group_ids
 from llm_gym_agents.rollouts.mix import in_env
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Play
-from llm_gym_agents.rollouts.turns import Prefix, Rollout, Turn, episode_id
+from llm_gym_agents.rollouts.turns import Prefix, Rollout, episode_id
 
 BRANCH_IDS = 2**62
 """First id of branches."""
@@ -81,10 +81,15 @@ def play_branches(
     home: dict[int, Place] = {}
     tasks: list[EpisodeTask] = []
     for at, turn in places:
+        parent, turns = rollout.episodes[at], rollout.turns[at]
+        prefix = Prefix(parent.states[: turn + 1], parent.actions[:turn], turns[:turn])
+        options = in_env(parent.options, str(parent.env_id)) if mixed else parent.options
+        assert parent.seed is not None, "as the pool records it"
         for number in range(first, first + count):
-            task = _task(rollout.episodes[at], rollout.turns[at], turn, number, mixed)
-            home[task.id] = (at, turn)
-            tasks.append(task)
+            id = stable_hash(f"branch {episode_id(parent)}/{turn}/{number}") | BRANCH_IDS
+            group, shared = int(parent.group or 0), prefix if turn else None
+            tasks.append(EpisodeTask(id, parent.seed, group, options, shared))
+            home[id] = (at, turn)
     if not tasks:
         return []
     played = play(tasks).without_failed()
@@ -97,20 +102,6 @@ def play_branches(
         for episode, turns in zip(played.episodes, played.turns, strict=True)
     ]
     return sorted(found, key=lambda each: (each.place, episode_id(each.episode)))
-
-
-def _task(
-    parent: Trajectory, turns: Sequence[Turn], turn: int, number: int, mixed: bool
-) -> EpisodeTask:
-    prefix = Prefix(parent.states[: turn + 1], parent.actions[:turn], list(turns[:turn]))
-    assert parent.seed is not None, "as the pool records it"
-    return EpisodeTask(
-        stable_hash(f"branch {episode_id(parent)}/{turn}/{number}") | BRANCH_IDS,
-        parent.seed,
-        int(parent.group or 0),
-        in_env(parent.options, str(parent.env_id)) if mixed else parent.options,
-        prefix if turn else None,
-    )
 
 
 # --- tensors ---------------------------------------------------------------------------------

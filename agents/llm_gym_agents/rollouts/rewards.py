@@ -119,12 +119,10 @@ def takes_environment(reward_fn: RewardFn) -> bool:
     # An optional second argument of another name is a setting of the function's own.
     wanted = not second or second[0].default is inspect.Parameter.empty
     wanted = wanted or second[0].name in ("environment", "env")
-    for arguments in ((None, None), (None,)) if wanted else ((None,),):
-        try:
-            signature.bind(*arguments)
-        except TypeError:
-            continue
-        return len(arguments) == 2
+    for count in (2, 1) if wanted else (1,):
+        with suppress(TypeError):
+            signature.bind(*[None] * count)
+            return count == 2
     raise ConfigError(
         f"reward_fn must take (trajectory) or (trajectory, environment), got {signature}"
     )

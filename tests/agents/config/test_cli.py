@@ -80,10 +80,10 @@ def test_help_shows_every_setting_with_the_default_of_the_base(capsys):
     base = ConfigStore()
     base.training.learning_rate = 0.123
     with pytest.raises(SystemExit) as ended:
-        parse_args(["--help"], base, prog="llm-gym train demo")
+        parse_args(["--help"], base)
     assert ended.value.code == 0
     page = capsys.readouterr().out
-    assert "usage: llm-gym train demo" in page
+    assert "usage: llm-gym train" in page
     assert "0.123" in page
     missing = [n for s, n in SETTINGS if f"--{s}.{n}".replace("_", "-") not in page]
     assert missing == []

@@ -82,10 +82,18 @@ def gae_turn(
         whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
     """
     assert stream.value_T is not None, "as needs_critic says"
+    value_K = widen(stream.value_T)[stream.turn_starts_K]
+    return turn_advantages(stream, value_K, gamma=gamma, lam=lam, whiten=whiten)
+
+
+def turn_advantages(
+    stream: TokenStream, value_K: Tensor, *, gamma: float, lam: float, whiten: bool
+) -> Advantages:
+    """GAE over turns with these values before them, on tokens."""
     turns = TokenStream(
         reward_T=segment_sum(widen(stream.reward_T), stream.turn_lengths_K),
         lengths_E=stream.turns_E,
-        value_T=widen(stream.value_T)[stream.turn_starts_K],
+        value_T=value_K,
         terminated_E=stream.terminated_E,
         bootstrap_E=stream.bootstrap_E,
     )

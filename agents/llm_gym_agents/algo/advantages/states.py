@@ -9,22 +9,17 @@ Shapes: T sampled tokens of all episodes, E episodes, K turns, B visits in branc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo.advantages.gae import check_fraction, gae
+from llm_gym_agents.algo.advantages.gae import check_fraction, turn_advantages
 from llm_gym_agents.algo.advantages.groups import grpo, turn_items, turns_to_go
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
-from llm_gym_agents.algo.tensor_ops import (
-    StreamError,
-    result_dtype,
-    segment_sum,
-    spread,
-    standardize,
-    widen,
-)
+from llm_gym_agents.algo.tensor_ops import StreamError, spread, widen
 
 
 @register_advantage("gigpo", needs_groups=True, needs_states=True)
@@ -81,11 +76,9 @@ def state_td(
         whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
     """
     check_fraction("table_lambda", table_lambda)
-    if shrinkage < 0 or branches < 0:
-        raise ConfigError(
-            f"shrinkage and branches must be at least 0, got {shrinkage} and {branches}"
-        )
-    _check_branches(stream, branches)
+    if shrinkage < 0:
+        raise ConfigError(f"shrinkage must be at least 0, got {shrinkage}")
+    _check_branches(stream, branches, least=0)
     value_K = _table(stream, shrinkage, gamma)
     return _on_turns(stream, value_K, gamma=gamma, lam=table_lambda, whiten=whiten)
 
@@ -104,9 +97,7 @@ def vine(
         gamma: Discount from one turn to the next.
         whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
     """
-    if branches < 1:
-        raise ConfigError(f"branches must be at least 1, got {branches}")
-    _check_branches(stream, branches)
+    _check_branches(stream, branches, least=1)
     assert stream.branch_turn_B is not None
     assert stream.branch_return_B is not None
     own_K = turns_to_go(stream, gamma)
@@ -114,7 +105,9 @@ def vine(
     return _on_turns(stream, value_K, gamma=gamma, lam=0.0, whiten=whiten)
 
 
-def _check_branches(stream: TokenStream, branches: int) -> None:
+def _check_branches(stream: TokenStream, branches: int, least: int) -> None:
+    if branches < least:
+        raise ConfigError(f"branches must be at least {least}, got {branches}")
     if branches and stream.branch_turn_B is None:
         raise StreamError("branches need branch_turn_B, the visits of states in them, got None")
 
@@ -122,19 +115,11 @@ def _check_branches(stream: TokenStream, branches: int) -> None:
 def _on_turns(
     stream: TokenStream, value_K: Tensor, *, gamma: float, lam: float, whiten: bool
 ) -> Advantages:
-    """Return GAE over turns with these values, on tokens."""
-    turns = TokenStream(
-        reward_T=segment_sum(widen(stream.reward_T), stream.turn_lengths_K),
-        lengths_E=stream.turns_E,
-        value_T=value_K,
-    )
-    advantages_K, _ = gae(turns, gamma=gamma, lam=lam, whiten=False)
-    advantages_T = spread(advantages_K, stream.turn_lengths_K)
-    if whiten:
-        advantages_T = standardize(advantages_T)
-    dtype = result_dtype(stream.reward_T)
+    """Return GAE over turns with these values, and the reward to go, on tokens."""
+    ended = replace(stream, value_T=None, terminated_E=None, bootstrap_E=None)
+    found = turn_advantages(ended, value_K, gamma=gamma, lam=lam, whiten=whiten)
     to_go_T = spread(turns_to_go(stream, gamma), stream.turn_lengths_K)
-    return Advantages(advantages_T.to(dtype), to_go_T.to(dtype))
+    return found._replace(returns_T=to_go_T.to(found.advantages_T.dtype))
 
 
 def _table(stream: TokenStream, shrinkage: float, gamma: float) -> Tensor:
