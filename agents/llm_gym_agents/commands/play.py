@@ -18,7 +18,10 @@ from llm_gym.registry.user_code import close_user_env
 
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
-    options = _parser().parse_args(argv)
+    parser = Parser(prog="llm-gym play")
+    add_arguments(parser)
+    parser.set_defaults(seed=0)
+    options = parser.parse_args(argv)
     import_modules(options)
     check_model_path(options.model)
     if options.env is not None:
@@ -81,10 +84,3 @@ def show(episode: Trajectory) -> None:
         f"\n[{episode.stop_reason} after {episode.num_turns} turn{'s' * (episode.num_turns != 1)}, "
         f"return {episode.total_reward:g}]"
     )
-
-
-def _parser() -> Parser:
-    parser = Parser(prog="llm-gym play")
-    add_arguments(parser)
-    parser.set_defaults(seed=0)
-    return parser

@@ -20,19 +20,17 @@ from llm_gym_agents.config.files import named, read_config
 from llm_gym_agents.recipes import Recipe, find_recipe
 
 
-def suite_mix(parts: Sequence[str]) -> dict[str, float]:
-    """Return the environments of the suite that have a solver and one of ``parts`` in their id."""
+def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
+    """Return what trains on a part of the suite, and which settings it chose.
+
+    It is the environments that have a solver and one of ``parts`` in their id.
+    """
     ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     mix = {env_id: 1.0 for env_id in ids if "solver" in published().get(env_id, {})}
     if not mix:
         raise ConfigError(f"no environment with a solver has {' or '.join(parts)} in its id")
-    return mix
-
-
-def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
-    """Return what trains on a part of the suite, and which settings it chose."""
     config, name = ConfigStore(), "-".join(["suite", *parts]).lower()
-    config.environment.mix = suite_mix(parts)
+    config.environment.mix = mix
     about = f"Training on {config.environment.env_label}."
     return Recipe(name=name, about=about, config=config), {"environment.mix"}
 

@@ -60,9 +60,6 @@ class Choice(NamedTuple):
     by: str
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.setting} = {self.value!r} ({self.by}: {self.reason})"
-
 
 def _always(profile: TaskProfile) -> bool:
     return True

@@ -11,7 +11,7 @@ import torch
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import play_episode, read_episodes
 from llm_gym_agents.algo import TokenStream, get_advantage
-from llm_gym_agents.commands.target import suite_mix
+from llm_gym_agents.commands.target import find_suite
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import apply_defaults
 from llm_gym_agents.config.profile import TaskProfile
@@ -302,11 +302,11 @@ def test_a_large_mix_has_enough_episodes_of_each(count, batch, evaluated):
 
 
 def test_the_easy_suite_has_all_families_with_a_level_of_that_name():
-    easy = suite_mix(["easy"])
+    easy = find_suite(["easy"])[0].config.environment.mix
     assert len(easy) == 24
     assert all("Easy" in env_id for env_id in easy)
     with pytest.raises(ConfigError, match="solver"):
-        suite_mix(["no such part"])
+        find_suite(["no such part"])
 
 
 # --- whom to imitate --------------------------------------------------------------------------
