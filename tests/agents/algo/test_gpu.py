@@ -41,6 +41,7 @@ def stream() -> TokenStream:
     torch.manual_seed(0)
     ends_T = torch.rand(TOKENS) < 0.1
     ends_T[(LENGTHS.cumsum(0) - 1)[LENGTHS > 0]] = True
+    turns = int(ends_T.sum())
     return TokenStream(
         reward_T=torch.randn(TOKENS),
         value_T=torch.randn(TOKENS),
@@ -49,6 +50,11 @@ def stream() -> TokenStream:
         terminated_E=torch.rand(6) < 0.5,
         bootstrap_E=torch.randn(6),
         group_E=torch.tensor([0, 0, 0, 1, 2, 2]),
+        state_K=torch.randint(20, (turns,)),
+        potential_K=torch.rand(turns),
+        branch_turn_B=torch.randint(turns, (50,)),
+        branch_state_B=torch.randint(20, (50,)),
+        branch_return_B=torch.randn(50),
     )
 
 
