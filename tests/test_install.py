@@ -20,8 +20,14 @@ def source():
 
 
 def test_every_extra_that_a_hint_names_exists():
-    named = re.findall(r"install_command\(['\"]([\w-]+)", "".join(source().values()))
-    assert {"train", "serve", "mcp"} <= {*named} <= {*EXTRAS}
+    text = "".join(source().values())
+    named = set(re.findall(r"install_command\(['\"]([\w-]+)", text))
+    for package, extra in re.findall(
+        r'require_package\(\s*"?(\w+)"?, [^()]*?(?:, "(\w+)")?\)', text
+    ):
+        named.add(extra or package)
+    named -= {"backend", "served", "package"}  # variables: names of engines and trackers
+    assert {"train", "serve", "mcp", "lora", "gpu"} <= named <= {*EXTRAS}
 
 
 def test_no_hint_is_written_by_hand():

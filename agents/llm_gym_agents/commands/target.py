@@ -17,7 +17,8 @@ from llm_gym.registry.suite import ENVS
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.files import named, read_config
-from llm_gym_agents.recipes import Recipe, find_recipe
+from llm_gym_agents.recipes import find_recipe
+from llm_gym_agents.recipes.recipe import Recipe
 
 
 def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:

@@ -11,19 +11,19 @@ from itertools import chain
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import get_advantage, get_policy_loss
-from llm_gym_agents.config.store import ConfigStore
+from llm_gym_agents.config.schema import Settings
 from llm_gym_agents.config.unused_settings import ESTIMATOR_SETTINGS
 
 # GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
 _WIDEST_GSPO_CLIP = 0.01
 
 
-def first_problem(config: ConfigStore) -> str | None:
+def first_problem(config: Settings) -> str | None:
     """Return what must change before ``config`` can be trained with, or None."""
     return next(chain.from_iterable(rule(config) for rule in _RULES), None)
 
 
-def _batches(config: ConfigStore) -> Iterator[str]:
+def _batches(config: Settings) -> Iterator[str]:
     training = config.training
     if get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
         yield (
@@ -47,7 +47,7 @@ def _batches(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _schedule(config: ConfigStore) -> Iterator[str]:
+def _schedule(config: Settings) -> Iterator[str]:
     training = config.training
     for name in ("warmup_iters", "critic_warmup_iters"):
         if getattr(training, name) >= training.iterations:
@@ -57,7 +57,7 @@ def _schedule(config: ConfigStore) -> Iterator[str]:
             )
 
 
-def _rates(config: ConfigStore) -> Iterator[str]:
+def _rates(config: Settings) -> Iterator[str]:
     training = config.training
     rates = {
         "training.learning_rate": training.learning_rate,
@@ -69,7 +69,7 @@ def _rates(config: ConfigStore) -> Iterator[str]:
             yield f"{name} must be at most 1, got {rate:g}; from 1e-6 to 3e-3 is usual"
 
 
-def _own_settings(config: ConfigStore) -> Iterator[str]:
+def _own_settings(config: Settings) -> Iterator[str]:
     """Settings of estimator and loss must be theirs, and not those that the section has."""
     training = config.training
     given = training.estimator_settings
@@ -86,7 +86,7 @@ def _own_settings(config: ConfigStore) -> Iterator[str]:
             yield f"training.{name}: {error}"
 
 
-def _losses(config: ConfigStore) -> Iterator[str]:
+def _losses(config: Settings) -> Iterator[str]:
     training = config.training
     if training.policy_loss == "gspo" and (training.clip_ratio or 0.0) > _WIDEST_GSPO_CLIP:
         yield (
@@ -102,7 +102,7 @@ def _losses(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _play(config: ConfigStore) -> Iterator[str]:
+def _play(config: Settings) -> Iterator[str]:
     environment = config.environment
     if environment.workers > config.inference.num_envs:
         yield (
@@ -116,7 +116,7 @@ def _play(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _mix(config: ConfigStore) -> Iterator[str]:
+def _mix(config: Settings) -> Iterator[str]:
     settings = config.environment
     if settings.mix and settings.env_id not in (None, *settings.mix):
         yield (
@@ -127,7 +127,7 @@ def _mix(config: ConfigStore) -> Iterator[str]:
             yield f"environment.env_kwargs.{env_id} must be a dictionary of settings, got {own!r}"
 
 
-def _warm_start(config: ConfigStore) -> Iterator[str]:
+def _warm_start(config: Settings) -> Iterator[str]:
     settings = config.warm_start
     if settings.player == "file" and settings.file is None:
         yield (
@@ -136,7 +136,7 @@ def _warm_start(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _ray(config: ConfigStore) -> Iterator[str]:
+def _ray(config: Settings) -> Iterator[str]:
     ray = config.ray
     if ray.use_ray and ray.staleness and config.training.importance_cap is None:
         yield (
@@ -145,7 +145,7 @@ def _ray(config: ConfigStore) -> Iterator[str]:
         )
 
 
-_RULES: tuple[Callable[[ConfigStore], Iterator[str]], ...] = (
+_RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
     _batches,
     _schedule,
     _rates,

@@ -399,6 +399,21 @@ class ParallelConfig(Section):
     and optimizer state."""
 
 
+class Settings(BaseModel):
+    """The settings of a run, by section."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    inference: InferenceConfig = Field(default_factory=InferenceConfig)
+    warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    environment: EnvConfig = Field(default_factory=EnvConfig)
+    ray: RayConfig = Field(default_factory=RayConfig)
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
+
+
 # --- errors ----------------------------------------------------------------------------------
 
 

@@ -16,37 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config.files import read_config, write_config
-from llm_gym_agents.config.schema import (
-    SECTIONS,
-    CheckpointConfig,
-    EnvConfig,
-    InferenceConfig,
-    ModelConfig,
-    ParallelConfig,
-    RayConfig,
-    TrainingConfig,
-    WarmStartConfig,
-    unknown_section,
-)
+from llm_gym_agents.config.schema import SECTIONS, Settings, unknown_section
 
 
-class ConfigStore(BaseModel):
+class ConfigStore(Settings):
     """The settings of a run, by section. ``check`` it before use: each alone is always right."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-    model: ModelConfig = Field(default_factory=ModelConfig)
-    inference: InferenceConfig = Field(default_factory=InferenceConfig)
-    warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
-    training: TrainingConfig = Field(default_factory=TrainingConfig)
-    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    environment: EnvConfig = Field(default_factory=EnvConfig)
-    ray: RayConfig = Field(default_factory=RayConfig)
-    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
 
     def __setattr__(self, name: str, value: Any) -> None:
         section = SECTIONS.get(name)
@@ -106,7 +82,7 @@ class ConfigStore(BaseModel):
         """Return a sentence for each setting that was changed and has no effect here."""
         from llm_gym_agents.config.unused_settings import unused_settings
 
-        return unused_settings(self)
+        return unused_settings(self, self.diff())
 
     def save(self, path: str | Path) -> None:
         """Write every setting to a ``.json``, ``.yaml`` or ``.yml`` file."""

@@ -6,11 +6,11 @@ But the user must know.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from llm_gym_agents.algo import get_advantage, get_policy_loss
-from llm_gym_agents.config.schema import RayConfig
-from llm_gym_agents.config.store import ConfigStore
+from llm_gym_agents.config.schema import RayConfig, Settings
 
 Unused = tuple[tuple[str, ...], str]
 """Settings without an effect, and the setting that is the cause."""
@@ -25,11 +25,11 @@ _CRITIC_SETTINGS = (
 )
 
 
-def unused_settings(config: ConfigStore) -> list[str]:
-    """Return a sentence for each setting that differs from its default and has no effect."""
+def unused_settings(config: Settings, differ: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each setting of ``differ``, those not at default, without an effect."""
     changed = {
         f"{section}.{name}": value
-        for section, settings in config.diff().items()
+        for section, settings in differ.items()
         for name, value in settings.items()
     }
     idle = [
@@ -41,7 +41,7 @@ def unused_settings(config: ConfigStore) -> list[str]:
     return [*idle, *_not_held_out(config)]
 
 
-def _not_held_out(config: ConfigStore) -> Iterator[str]:
+def _not_held_out(config: Settings) -> Iterator[str]:
     """Say that what is evaluated on is trained on as well, which makes of it another measure."""
     settings = config.environment
     shared = settings.eval_split is not None and settings.train_split in (None, settings.eval_split)
@@ -52,7 +52,7 @@ def _not_held_out(config: ConfigStore) -> Iterator[str]:
         )
 
 
-def _algorithm(config: ConfigStore) -> Iterator[Unused]:
+def _algorithm(config: Settings) -> Iterator[Unused]:
     training = config.training
     estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
@@ -69,7 +69,7 @@ def _algorithm(config: ConfigStore) -> Iterator[Unused]:
         yield (("training.clip_ratio",), "training.loss_settings")
 
 
-def _switches(config: ConfigStore) -> Iterator[Unused]:
+def _switches(config: Settings) -> Iterator[Unused]:
     environment = config.environment
     if config.training.kl == "none":
         yield (("training.kl_coef",), "training.kl='none'")
@@ -91,7 +91,7 @@ def _switches(config: ConfigStore) -> Iterator[Unused]:
     yield from _warm_start(config)
 
 
-def _warm_start(config: ConfigStore) -> Iterator[Unused]:
+def _warm_start(config: Settings) -> Iterator[Unused]:
     player = config.warm_start.player
     cause = f"warm_start.player={player!r}"
     if player != "file":

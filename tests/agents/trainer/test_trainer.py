@@ -183,7 +183,7 @@ def coin():
 
 
 def test_its_tokenizer_knows_the_example_moves_and_the_answers(coin):
-    tokenizer = tiny_tokenizer(coin, {})
+    tokenizer = tiny_tokenizer({coin: {}})
     for word in ("heads", "tails", "Right", "Wrong"):
         assert tokenizer.convert_tokens_to_ids(word) != tokenizer.unk_token_id, word
 

@@ -85,12 +85,6 @@ def test_a_goal_is_told_in_metres_and_the_pedals_have_names():
     assert "acceleration from -1 to 1, steering from -1 to 1" in env.system_prompt
 
 
-def test_without_its_phrasebook_rows_that_are_empty_are_one_line():
-    text, _ = AsText(Road(), rules="system").reset(seed=0)
-    assert text.splitlines()[-1] == "(2 more, all 0)"
-    assert "6.1" not in text
-
-
 @pytest.mark.parametrize("env_id", ["Pendulum-v1"])
 def test_pictures_that_nobody_sees_are_not_spoken_of(env_id):
     env = AsText(gym.make(env_id), rules="system")
