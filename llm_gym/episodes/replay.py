@@ -47,7 +47,7 @@ def refusal(spec: EnvSpec) -> str:
     """Return what in ``spec`` is not known to be harmless, or nothing."""
     if why := _environment(spec.id, spec.entry_point, spec.kwargs):
         return why
-    if spec.vector_entry_point:
+    if spec.vector_entry_point not in (None, gym.registry[spec.id].vector_entry_point):
         return f"{spec.id} names a vector environment of its own"
     for wrapper in spec.additional_wrappers:
         if wrapper.entry_point not in _WRAPPERS:
