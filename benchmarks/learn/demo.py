@@ -67,7 +67,7 @@ def fresh(folder: Path) -> float:
 
 
 def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "llm_gym_agents.commands.train", "text-game-easy"]
+    command = [sys.executable, "-m", "llm_gym.cli", "train", "text-game-easy"]
     settings = ["--training.seed", str(seed), "--checkpoint.output-dir", str(folder)]
     for each in changed:
         name, _, value = each.partition("=")
