@@ -45,7 +45,7 @@ def test_a_command_that_runs_is_a_row_with_its_numbers():
     assert 0.0 <= made["success"]["warm_start"] <= 1.0
     assert 0.0 <= made["success"]["trained"] <= 1.0
     assert made["fresh"]
-    assert made["imitated"] == "random"
+    assert made["imitated"] == "solver"
     assert len(made["curve"]) == 1
 
 
