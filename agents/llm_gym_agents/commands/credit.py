@@ -186,20 +186,9 @@ def _judge(
     ]
     if not kept:
         raise ConfigError("no branch could be played; the environment must repeat its episodes")
-    judged = [places[at] for at in kept]
-    value = Truth.of([returns[place] for place in judged])
-    done = Truth.of(
-        [
-            [
-                rollout.episodes[at].rewards[turn] + gamma * later
-                for later in returns.get((at, turn + 1), [0.0])
-            ]
-            for at, turn in judged
-        ]
-    )
-    advantage = done.less(value)
+    value, advantage = _truth(rollout, returns, [places[at] for at in kept], gamma)
     single = play_branches(play, rollout, places, 1, first=branches)
-    groups = np.array([int(rollout.episodes[at].group or 0) for at, _ in judged])
+    groups = np.array([int(rollout.episodes[at].group or 0) for at, _ in (places[k] for k in kept)])
     estimates, value_K = _estimates(rollout, single, training, critic)
     own = rollout.tokens
     return CreditReport(
@@ -220,6 +209,24 @@ def _judge(
         },
         seconds=round(perf_counter() - start, 1),
     )
+
+
+def _truth(
+    rollout: Rollout,
+    returns: Mapping[Place, Sequence[float]],
+    places: Sequence[Place],
+    gamma: float,
+) -> tuple[Truth, Truth]:
+    """Return the value before each turn of ``places`` and its advantage, by branches."""
+    value = Truth.of([returns[place] for place in places])
+    done = [
+        [
+            rollout.episodes[at].rewards[turn] + gamma * later
+            for later in returns.get((at, turn + 1), [0.0])
+        ]
+        for at, turn in places
+    ]
+    return value, Truth.of(done).less(value)
 
 
 def _estimates(

@@ -57,91 +57,89 @@ def _has_diverged(row: _Row) -> bool:
     return "value/mean" in row and not abs(row["value/mean"]) <= 5 * scale
 
 
+SYMPTOMS = (
+    Symptom(
+        "zero_variance",
+        "reward/mean",
+        # A batch that always wins is no fault.
+        lambda row: row["reward/std"] <= 1e-9 and row[TRAIN_SUCCESS] != 1.0,
+        "every episode of the last batches had the reward {:.3g}, so there is nothing to "
+        "compare: let it imitate winning moves (--warm-start.player solver, or file), take an "
+        "easier environment, or shape the reward (--environment.env-kwargs shaping=true)",
+    ),
+    Symptom(
+        "invalid_replies",
+        "episode/invalid",
+        lambda row: row["episode/invalid"] > 0.9,
+        "{:.0%} of the replies cannot be used: let it imitate legal moves (--warm-start.player "
+        "random), or for longer (--warm-start.rounds), or tell it the format "
+        "(--environment.env-kwargs action_format=tag)",
+    ),
+    Symptom(
+        "truncated_replies",
+        "episode/truncated_replies",
+        lambda row: row["episode/truncated_replies"] > 0.95,
+        "{:.0%} of the replies were cut at inference.max_tokens: raise it",
+    ),
+    Symptom(
+        "entropy_collapse",
+        ENTROPY,
+        lambda row: row[ENTROPY] < 1e-3 and not row[TRAIN_SUCCESS] >= 0.9,
+        "the entropy is {:.2g}, so the model always says the same: raise training.entropy_coef "
+        "or lower training.learning_rate, and begin anew",
+    ),
+    Symptom(
+        "no_update",
+        KL,
+        # The policy stays while the critic warms up, and where rewards do not differ.
+        lambda row: abs(row[KL]) < 1e-9 and not row[CRITIC_ONLY] > 0 and row["train/signal"] != 0.0,
+        "the policy does not move (KL {:.1g}): raise training.learning_rate, or see why the "
+        "rewards do not differ",
+    ),
+    Symptom(
+        "value_divergence",
+        "value/mean",
+        _has_diverged,
+        "the values have diverged to {:.3g}: lower training.value_learning_rate or training.gamma",
+    ),
+    Symptom(
+        "idle_critic",
+        EXPLAINED_VARIANCE,
+        lambda row: (
+            row[EXPLAINED_VARIANCE] < 0.0 and not row[CRITIC_ONLY] > 0 and row[TRAIN_SUCCESS] != 1.0
+        ),
+        "the critic explains nothing of the returns ({:.2g} of their variance): raise "
+        "training.value_learning_rate, or do without one (--training.adv-estimator "
+        "reinforce_plus_plus, or grpo)",
+        LONG,
+    ),
+    Symptom(
+        "zero_variance_groups",
+        "group/zero_variance",
+        lambda row: row["group/zero_variance"] > 0.95,
+        "{:.0%} of the groups have equal rewards and teach nothing: raise training.group_size, "
+        "or choose starts of middling difficulty",
+    ),
+    Symptom(
+        "env_failures",
+        "episode/failed",
+        lambda row: row["episode/failed"] > 0.5,
+        "{:.0%} of the episodes failed in their environment: play one by hand (llm-gym play), "
+        "check it (llm-gym check), or give it environment.workers",
+    ),
+)
+
+
 def symptoms(vocabulary: int) -> tuple[Symptom, ...]:
     """Return every symptom; the size of the ``vocabulary`` bounds the entropy."""
-    return (
-        Symptom(
-            "zero_variance",
-            "reward/mean",
-            # A batch that always wins is no fault.
-            lambda row: row["reward/std"] <= 1e-9 and row[TRAIN_SUCCESS] != 1.0,
-            "every episode of the last batches had the reward {:.3g}, so there is nothing to "
-            "compare: let it imitate winning moves (--warm-start.player solver, or file), take an "
-            "easier environment, or shape the reward (--environment.env-kwargs shaping=true)",
-        ),
-        Symptom(
-            "invalid_replies",
-            "episode/invalid",
-            lambda row: row["episode/invalid"] > 0.9,
-            "{:.0%} of the replies cannot be used: let it imitate legal moves (--warm-start.player "
-            "random), or for longer (--warm-start.rounds), or tell it the format "
-            "(--environment.env-kwargs action_format=tag)",
-        ),
-        Symptom(
-            "truncated_replies",
-            "episode/truncated_replies",
-            lambda row: row["episode/truncated_replies"] > 0.95,
-            "{:.0%} of the replies were cut at inference.max_tokens: raise it",
-        ),
-        Symptom(
-            "entropy_collapse",
-            ENTROPY,
-            lambda row: row[ENTROPY] < 1e-3 and not row[TRAIN_SUCCESS] >= 0.9,
-            "the entropy is {:.2g}, so the model always says the same: raise training.entropy_coef "
-            "or lower training.learning_rate, and begin anew",
-        ),
-        Symptom(
-            "max_entropy",
-            ENTROPY,
-            lambda row: row[ENTROPY] > 0.98 * math.log(vocabulary),
-            "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
-            "training.entropy_coef, or warm-start the model",
-        ),
-        Symptom(
-            "no_update",
-            KL,
-            # The policy stays while the critic warms up, and where rewards do not differ.
-            lambda row: (
-                abs(row[KL]) < 1e-9 and not row[CRITIC_ONLY] > 0 and row["train/signal"] != 0.0
-            ),
-            "the policy does not move (KL {:.1g}): raise training.learning_rate, or see why the "
-            "rewards do not differ",
-        ),
-        Symptom(
-            "value_divergence",
-            "value/mean",
-            _has_diverged,
-            "the values have diverged to {:.3g}: lower training.value_learning_rate or "
-            "training.gamma",
-        ),
-        Symptom(
-            "idle_critic",
-            EXPLAINED_VARIANCE,
-            lambda row: (
-                row[EXPLAINED_VARIANCE] < 0.0
-                and not row[CRITIC_ONLY] > 0
-                and row[TRAIN_SUCCESS] != 1.0
-            ),
-            "the critic explains nothing of the returns ({:.2g} of their variance): raise "
-            "training.value_learning_rate, or do without one (--training.adv-estimator "
-            "reinforce_plus_plus, or grpo)",
-            LONG,
-        ),
-        Symptom(
-            "zero_variance_groups",
-            "group/zero_variance",
-            lambda row: row["group/zero_variance"] > 0.95,
-            "{:.0%} of the groups have equal rewards and teach nothing: raise training.group_size, "
-            "or choose starts of middling difficulty",
-        ),
-        Symptom(
-            "env_failures",
-            "episode/failed",
-            lambda row: row["episode/failed"] > 0.5,
-            "{:.0%} of the episodes failed in their environment: play one by hand (llm-gym play), "
-            "check it (llm-gym check), or give it environment.workers",
-        ),
+    most = Symptom(
+        "max_entropy",
+        ENTROPY,
+        lambda row: row[ENTROPY] > 0.98 * math.log(vocabulary),
+        "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
+        "training.entropy_coef, or warm-start the model",
     )
+    return *SYMPTOMS, most
 
 
 class RunDiagnostics:
