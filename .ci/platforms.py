@@ -45,8 +45,8 @@ def compile_for(extra: str, target: str, python: str, *options: str) -> str:
         command += ["--extra", name]
     if extra not in UNCONSTRAINED:
         command += ["--constraint", "constraints.txt"]
-    # torch's wheels are for macOS 14 and newer.
-    environment = os.environ | {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
+    # torch's wheels are for macOS 14 and newer. A Python that is not at hand is not needed.
+    environment = os.environ | {"MACOSX_DEPLOYMENT_TARGET": "14.0", "UV_PYTHON_DOWNLOADS": "never"}
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS

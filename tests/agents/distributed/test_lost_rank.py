@@ -24,7 +24,7 @@ def torchrun(folder, *, restarts, mode="fsdp", rank=1, iteration=3, flags=()):
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=1200,  # a busy machine
     )
 
 
