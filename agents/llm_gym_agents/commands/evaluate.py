@@ -94,11 +94,7 @@ def _judge_credit(
                 config.training,
                 episodes=options.episodes,
                 branches=options.credit,
-                num_envs=options.num_envs,
-                seed=options.seed,
-                split=options.split,
-                workers=options.workers,
-                max_turns=options.max_turns,
+                **_play_options(options),
                 env_kwargs={"rules": "system"}
                 | (config.environment.kwargs_of(name) if own else {})
                 | settings(options.set),
@@ -110,6 +106,11 @@ def _judge_credit(
     if options.json:
         say(json.dumps([asdict(report) for report in reports], indent=2))
     return 0
+
+
+def _play_options(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("num_envs", "seed", "split", "workers", "max_turns")
+    return {name: getattr(options, name) for name in names}
 
 
 def _play(
@@ -136,13 +137,9 @@ def _play(
             env_id,
             policy,
             options.episodes,
-            num_envs=options.num_envs,
-            seed=options.seed,
-            split=options.split,
+            **_play_options(options),
             records=records,
             on_end=lambda ended: bar.update(task, completed=ended),
-            workers=options.workers,
             constrained=options.constrained,
-            max_turns=options.max_turns,
             env_kwargs={"rules": "system", **given},
         )

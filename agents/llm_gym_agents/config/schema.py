@@ -121,8 +121,6 @@ class ModelConfig(Section):
     """Value head on the policy's trunk, on the trunk without a gradient into it, or on a copy."""
     lora_rank: NonNegativeInt = 0
     """Rank of LoRA adapters, which are then all that is trained; 0 trains every weight."""
-    lora_alpha: PositiveFloat = 16.0
-    """Scale of the adapters, divided by their rank."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
 
@@ -277,8 +275,6 @@ class TrainingConfig(Section):
     """Iterations over which the learning rate rises from 0."""
     critic_warmup_iters: NonNegativeInt = 0
     """First iterations, in which only the critic learns."""
-    weight_decay: NonNegativeFloat = 0.0
-    """Weight decay of AdamW."""
     adam_eps: PositiveFloat = 1e-8
     """Epsilon of AdamW."""
     max_grad_norm: PositiveFloat = 1.0

@@ -73,8 +73,6 @@ def _switches(config: Settings) -> Iterator[Unused]:
     environment = config.environment
     if config.training.kl == "none":
         yield (("training.kl_coef",), "training.kl='none'")
-    if not config.model.lora_rank:
-        yield (("model.lora_alpha",), "model.lora_rank=0")
     if config.inference.max_turns is None:
         yield (("inference.bootstrap_at_turn_limit",), "inference.max_turns=None")
     if environment.env_ids:

@@ -58,6 +58,8 @@ from llm_gym_agents.text.tokenizers import (
 
 MOST_TURNS = 1_000
 """Turns of an episode that is played to be imitated, where the environment knows no end."""
+LORA_ALPHA = 16
+"""Scale of LoRA adapters, divided by their rank: one learning rate then suits every rank."""
 
 
 def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
@@ -223,7 +225,7 @@ def device_of(wanted: str) -> str:
 def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
     """Return ``lm`` with the adapters and the memory savings that the config asks for."""
     if config.model.lora_rank:
-        lm = _add_lora(lm, config.model.lora_rank, config.model.lora_alpha)
+        lm = _add_lora(lm, config.model.lora_rank)
     if config.model.gradient_checkpointing:
         lm.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": recompute_contexts}
@@ -233,12 +235,12 @@ def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
     return lm
 
 
-def _add_lora(lm: PreTrainedModel, rank: int, alpha: float) -> PreTrainedModel:
+def _add_lora(lm: PreTrainedModel, rank: int) -> PreTrainedModel:
     require_package("peft", "model.lora_rank", "lora")
     from peft import LoraConfig, inject_adapter_in_model
 
-    # To peft's types alpha is an int, and what comes back is any module; it is lm.
-    settings = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")
+    # To peft's types what comes back is any module; it is lm.
+    settings = LoraConfig(r=rank, lora_alpha=LORA_ALPHA, target_modules="all-linear")
     adapted: PreTrainedModel = inject_adapter_in_model(settings, lm)
     for name, parameter in adapted.named_parameters():
         parameter.requires_grad_("lora_" in name)

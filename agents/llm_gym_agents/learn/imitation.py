@@ -68,7 +68,6 @@ def imitate(
     learning_rate: float = 3e-3,
     ramp: int = 10,
     decay: tuple[float, float] = (1.0, 1.0),
-    weight_decay: float = 0.0,
     seed: int = 0,
     micro_batch_tokens: int | None = None,
     on_step: Callable[[int, float], None] | None = None,
@@ -84,7 +83,6 @@ def imitate(
         learning_rate: Reached after ``ramp`` steps.
         ramp: Steps over which the rate rises.
         decay: Factors on the rate at the start and at the end; linear in between.
-        weight_decay: Of AdamW.
         seed: Of the order of examples.
         micro_batch_tokens: Most ids read at once, to bound memory; None reads a batch at once.
         on_step: Called with the number of steps done and the loss.
@@ -97,7 +95,7 @@ def imitate(
         batch_size = min(batch_size, max(1, round(batch_tokens / mean_ids)))
     drawn = max(1, round(batch_size / mean_turns))
     weights = [weight for weight in model.lm.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=weight_decay)
+    optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=0.0)
     order = np.random.default_rng(seed)
     losses = []
     first, last = decay

@@ -37,7 +37,7 @@ def make_optimizer(model: PolicyValueModel, config: TrainingConfig) -> torch.opt
     ]
     if critic:
         groups.append({"params": critic, "lr": value_rate, "base_lr": value_rate})
-    settings: dict[str, Any] = {"eps": config.adam_eps, "weight_decay": config.weight_decay}
+    settings: dict[str, Any] = {"eps": config.adam_eps, "weight_decay": 0.0}
     kind: Any = torch.optim.AdamW
     if config.optimizer != "adamw":
         kind = _bitsandbytes(config.optimizer, model.device)

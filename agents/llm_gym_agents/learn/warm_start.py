@@ -272,7 +272,6 @@ class WarmStart:
             batch_tokens=WARM_START_TOKENS if self.embedded else None,
             learning_rate=self.settings.rate,
             decay=self.rate_decay(decision.player, at),
-            weight_decay=self.training.weight_decay,
             seed=self.training.seed + at,
             micro_batch_tokens=self.training.micro_batch_tokens,
             on_step=lambda step, loss: self.tick(

@@ -167,8 +167,7 @@ def play(
 
     Args:
         env: An id, a spec, a function that makes an environment, or an environment, which is
-            rebuilt from its spec or copied. One that does not speak text is played through
-            ``AsText``.
+            rebuilt from its spec or copied. ``AsText`` wraps one whose spaces are not text.
         url: Of an OpenAI-compatible API, such as ``http://127.0.0.1:8000/v1``.
         model: The name that the model is served under.
         episodes: Episode ``i`` has the seed ``seed + i``.
@@ -191,14 +190,19 @@ def play(
     make = _maker(env, env_kwargs or {}, max_turns)
     envs = [make() for _ in range(min(num_envs, episodes))]
     options = {"split": split} if split else None
-    ended, began = _EpisodeLog(records, on_end), time.perf_counter()
-    threads = _EpisodeThreads(player, envs, [(at, seed + at, options) for at in range(episodes)])
+    tasks = [(at, seed + at, options) for at in range(episodes)]
+    return _play_all(_EpisodeThreads(player, envs, tasks), _EpisodeLog(records, on_end))
+
+
+def _play_all(threads: "_EpisodeThreads", ended: "_EpisodeLog") -> ServedEvaluation:
+    """Play every episode. Whatever stops this, the episodes that have ended are kept."""
+    began = time.perf_counter()
 
     def result() -> ServedEvaluation:
         took = time.perf_counter() - began
-        played, usage = ended.in_order(), client.usage
+        played, usage = ended.in_order(), threads.player.client.usage
         env_id = next((episode.env_id for episode in played if episode.env_id), None)
-        return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, episodes)
+        return ServedEvaluation(env_id, played, usage.tokens_out, took, usage, threads.count)
 
     try:
         for episode in threads.play():
@@ -210,7 +214,7 @@ def play(
         interrupted = Interrupted("interrupted")
         interrupted.result = result() if ended.episodes else None
         raise interrupted from None
-    finally:  # whatever stops it, the episodes that have ended are kept
+    finally:
         threads.stop()
         ended.save()
     return result()
@@ -225,7 +229,7 @@ class _EpisodeThreads:
         envs: list[gym.Env[str, str]],
         tasks: list[tuple[int, int, dict[str, Any] | None]],
     ) -> None:
-        self._player, self._count = player, len(tasks)
+        self.player, self.count = player, len(tasks)
         self._tasks = deque(tasks)
         self._done: queue.SimpleQueue[Trajectory | BaseException] = queue.SimpleQueue()
         self._threads = [
@@ -237,7 +241,7 @@ class _EpisodeThreads:
         """Yield episodes as they end; raise what a thread raised."""
         for thread in self._threads:
             thread.start()
-        for _ in range(self._count):
+        for _ in range(self.count):
             done = self._done.get()
             if isinstance(done, BaseException):
                 raise done
@@ -245,7 +249,7 @@ class _EpisodeThreads:
 
     def stop(self) -> None:
         """End what is still being played. A thread that hangs in its environment is left behind."""
-        self._player.client.stop()
+        self.player.client.stop()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(_JOIN_S)
@@ -257,7 +261,7 @@ class _EpisodeThreads:
                     task = self._tasks.popleft()
                 except IndexError:
                     break
-                self._done.put(self._player.play(env, *task))
+                self._done.put(self.player.play(env, *task))
         except StoppedError:
             pass
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for us

@@ -61,11 +61,9 @@ def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
     assert told == [False, True]
 
 
-def test_adapters_are_all_that_is_trained_and_alpha_scales_them(tmp_path):
+def test_adapters_are_all_that_is_trained(tmp_path):
     plain = play({"model.lora_rank": 2}, tmp_path / "plain")
     assert any("lora_" in name for name in plain.weights)
-    loud = play({"model.lora_rank": 2, "model.lora_alpha": 64.0}, tmp_path / "loud")
-    assert plain.metrics[0]["policy/entropy"] != loud.metrics[0]["policy/entropy"]
     lm, _ = player_at_chance(ECHO, words=4, max_turns=2)
     untouched = lm.state_dict()["model.embed_tokens.weight"]
     assert plain.weights["lm.model.embed_tokens.weight"].equal(untouched)

@@ -125,7 +125,6 @@ NEVER = "environment.eval_interval=0"
             "training.adv_estimator",
         ),
         ("training.kl_coef=0.5", "training.kl_coef", "training.kl"),
-        ("model.lora_alpha=8", "model.lora_alpha", "model.lora_rank"),
         (
             f"{NEVER} environment.eval_episodes=3 environment.stop_at_success=0.9",
             "environment.eval_episodes environment.stop_at_success",

@@ -107,11 +107,11 @@ def test_a_checkpoint_goes_on_in_a_new_folder_with_what_the_config_says_now(trai
     trainer = train(small(tmp_path / "old"), Odd)
     trainer.fit()
     kept = trainer.save_checkpoint(tmp_path / "kept")
-    changes = {"learning_rate": 0.5, "weight_decay": 0.25}
+    changes = {"learning_rate": 0.5, "adam_eps": 0.25}
     other = train(small(tmp_path / "new", training=changes), Odd)
     other.load_checkpoint(kept)
     group = other.learner.ppo.optimizer.param_groups[0]
-    assert (group["base_lr"], group["weight_decay"]) == (0.5, 0.25)
+    assert (group["base_lr"], group["eps"]) == (0.5, 0.25)
     other.fit(num_epochs=2)
     assert [row["iteration"] for row in read_metrics(tmp_path / "new")] == [2]
 
