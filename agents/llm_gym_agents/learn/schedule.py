@@ -173,7 +173,7 @@ class EarlyStop:
     """Watches held-out success: when a run may end, and when it must return to its best weights.
 
     Success is an estimate from a few hundred episodes. So the lower end of the interval must reach
-    a target, and only what is below the interval of the best is a fall.
+    a target, and only what differs from the best by more than both intervals is a fall.
 
     Args:
         checkpoint: Whether the run ends with its best weights.
@@ -208,10 +208,14 @@ class EarlyStop:
 
     @property
     def has_fallen(self) -> bool:
-        """Whether the current weights are surely worse than the best."""
+        """Whether the current weights are surely worse than the best.
+
+        Neither success is then within the interval of the other: one win of 64 and none of 200 are
+        no fall.
+        """
         if self.now is None or self.best is None or not self._checkpoint.end_with_best:
             return False
-        return self.now.success < self.best.low
+        return self.now.success < self.best.low and self.now.high < self.best.success
 
     @property
     def is_enough(self) -> bool:

@@ -150,13 +150,15 @@ class HangmanEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Guess the letter that most of the words that fit have, and the word when it is clear."""
+        """Guess the letter that most of the words that fit have.
+
+        It never guesses a whole word: a clear word costs no life letter by letter, and who learns
+        from it has not read the dictionary.
+        """
         shown, wrong = _WORD.search(observations[-1]), _WRONG.search(observations[-1])
         assert shown is not None, "every observation shows the word"
         known = shown[1].replace(" ", "")
         words = fitting_words(known, wrong[1].split(", ") if wrong else [])
-        if len(words) <= 2:
-            return words[0]
         had = Counter(letter for word in words for letter in set(word) - set(known))
         return max(sorted(had), key=had.__getitem__)
 

@@ -1,19 +1,22 @@
 """Work out a number with the help of Python."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, lose, reject, win
+from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.datasets.numbers import is_bare, parse_number
 from llm_gym.envs.tool_use.math_python.problems import KINDS, Numbers
-from llm_gym.envs.tool_use.tool_env import ToolEnv
+from llm_gym.envs.tool_use.tool_env import ToolEnv, parse_call
 from llm_gym.reading.moves import find_numbers, judge
 from llm_gym.tools.builtin.python import PythonTool
 from llm_gym.tools.definition import Tool
+
+_TOKEN = re.compile(r"\w+|==|!=|//|\S")
 
 
 def read_problem(text: str) -> tuple[str, Numbers] | None:
@@ -119,6 +122,15 @@ class MathPythonEnv(ToolEnv):
         if number == value:
             return win(f"Yes, it is {value}.")
         return lose(f"No, it is {value}.")
+
+    def apply(self, move: str) -> Outcome:
+        name, code = parse_call(move)
+        kind = KINDS[self._kind]
+        # What the solver's program prints is known, and a process takes a thousand times as long.
+        known = name == "python" and not self.stateful
+        if known and _TOKEN.findall(code) == _TOKEN.findall(kind.code(self._numbers)):
+            return go_on(str(kind.value(self._numbers)))
+        return super().apply(move)
 
     def reveal(self) -> str:
         return f"The answer was {KINDS[self._kind].value(self._numbers)}."
