@@ -46,7 +46,7 @@ TRAINERS = "datasets==4.8.0 trl==1.16.0 openenv==0.10.0 trackio==0.43.0 wandb==0
 VERL_NEEDS = "ray codetiming hydra-core orjson cachetools pillow"
 PACKAGES = (
     "highway-env gym-anytrading flappy-bird-gymnasium ale-py mo-gymnasium popgym minigrid "
-    "minihack gymnasium[box2d]"
+    "gymnasium[box2d]"
 )
 EXPORTED = ("openenv", "trl", "others")
 STAGES = {
@@ -89,6 +89,7 @@ STAGES = {
         "test",
         tuple(PACKAGES.split()),
         ("tests/wrappers/as_text/test_packages.py",),
+        no_deps=("nle==1.3.0", "minihack==1.0.2"),  # nle wants an older Gymnasium
     ),
 }
 
@@ -117,10 +118,8 @@ class Installer:
                 sys.exit(f"our own packages cannot be installed: {why}")
             kept: list[str] = []
             for each in self._stage.theirs:
-                if not self._skip(each, "--dry-run", *self._all([*kept, each])):
+                if not self._skip(each, *self._all([*kept, each])):
                     kept.append(each)
-            if why := self._try(*self._all(kept)):
-                sys.exit(why)
         for each in self._stage.no_deps:
             self._skip(each, "--no-deps", each)
         if self._stage.remove:
