@@ -52,7 +52,7 @@ def jobs(
             ]
             key = " ".join(filter(None, (family, name, str(seed), more)))
             if model:
-                yield Job(key, [*program, "--free"], HOUR, {"CUDA_VISIBLE_DEVICES": "0"})
+                yield Job(key, [*program, "--free", "inf"], HOUR, {"CUDA_VISIBLE_DEVICES": "0"})
             else:
                 yield Job(key, program, HOUR)
 

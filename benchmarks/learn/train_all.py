@@ -2,6 +2,7 @@
 
     python -m benchmarks.learn.train_all --lanes 12            # whatever is missing in the results
     python -m benchmarks.learn.train_all llm_gym/Echo-v0       # these, again
+    python -m benchmarks.learn.train_all --model FOLDER --lanes 4 --with "--inference.backend vllm"
     python -m benchmarks.pages                                 # write the page again
 
 Every training command in README.md and docs/ that needs no model of your own is run as well, at
@@ -9,6 +10,9 @@ full length: no example can be one that does not learn. Each command is a proces
 one thread and at most five minutes of CPU time (``train_one.py``), as many side by side as there
 are lanes. A row is written as soon as it is known, so the script can be stopped and goes on where
 it was, and a command that fails is a row that says so.
+
+With ``--model`` that model trains on each id or on those given, on a GPU, for ``--seconds`` at
+most, and a table says how it went; what has a row is not run again.
 """
 
 from __future__ import annotations
@@ -27,8 +31,9 @@ from benchmarks.learn.tables import GAIN, gain
 from benchmarks.learn.train_one import CPU_SECONDS
 from benchmarks.lib.lanes import Job, Results, work
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
+from benchmarks.lib.tables import TEXT, table
 
-RESULT = RESULTS / "train_all.json"
+RESULT, MODEL_RESULT = RESULTS / "train_all.json", RESULTS / "train_model.json"
 ONE = ("-m", "benchmarks.learn.train_one")
 SUMMED_UP = 20
 """Seconds before the end in which what was measured becomes a row."""
@@ -56,9 +61,13 @@ _ELSEWHERE = re.compile(
 
 def commands() -> list[str]:
     """Return every command that is run, each once, what takes longest first."""
+    return list(dict.fromkeys([*by_default(), *examples()]))
+
+
+def by_default() -> list[str]:
+    """Return the command of each family, and of each foreign id."""
     ours = [f"llm-gym train llm_gym/{name}-v0" for name in FAMILIES]
-    foreign = [f"llm-gym train {rest}" for rest in FOREIGN]
-    return list(dict.fromkeys([*foreign, *reversed(ours), *examples()]))
+    return [*(f"llm-gym train {rest}" for rest in FOREIGN), *reversed(ours)]
 
 
 def examples() -> list[str]:
@@ -82,12 +91,19 @@ def examples_in(page: str) -> Iterator[str]:
                 yield command
 
 
-def jobs(todo: Iterable[str], seconds: float) -> Iterator[Job]:
-    """Yield what runs each command in a process of its own, ``seconds`` from now at most."""
+def jobs(todo: Iterable[str], seconds: float, on_gpu: float | None = None) -> Iterator[Job]:
+    """Yield what runs each command in a process of its own, ``seconds`` from now at most.
+
+    With ``on_gpu`` a command has the GPU for so many seconds, and no limit of CPU time.
+    """
     until = time.time() + seconds - SUMMED_UP
     for command in todo:
         program = [sys.executable, *ONE, command, str(until)]
-        yield Job(command, program, timeout=SLOWEST * CPU_SECONDS)
+        if on_gpu is None:
+            yield Job(command, program, timeout=SLOWEST * CPU_SECONDS)
+        else:
+            program += ["--free", str(on_gpu)]
+            yield Job(command, program, on_gpu + 3 * SUMMED_UP, {"CUDA_VISIBLE_DEVICES": "0"})
 
 
 def missing(known: Sequence[str], rows: Mapping[str, Any]) -> list[str]:
@@ -112,18 +128,46 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("ids", nargs="*", help="ids to train again; what is missing by default")
+    parser.add_argument("--model", help="a model folder, on a GPU; the embedded one by default")
+    parser.add_argument("--with", dest="more", default="", help="further flags, with --model")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of a run with --model")
     parser.add_argument("--lanes", type=int, default=1, help="commands that run side by side")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
-    parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
+    parser.add_argument("--results", type=Path, help="where rows are kept")
     options = parser.parse_args()
-    known = commands()
-    have = load(options.results)["rows"]
-    todo = asked(known, options.ids) if options.ids else missing(known, have)
+    known, on_gpu = commands(), None
+    place = options.results or (MODEL_RESULT if options.model else RESULT)
+    if options.model:
+        own = asked(known, options.ids) if options.ids else by_default()
+        flags = " ".join(["--model", options.model, *filter(None, [options.more])])
+        todo, again, on_gpu = [f"{command} {flags}" for command in own], [], options.seconds
+    else:
+        todo = asked(known, options.ids) if options.ids else missing(known, load(place)["rows"])
+        again = todo
     about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
-    results = Results(options.results, {"provenance": about}, again=todo)
+    results = Results(place, {"provenance": about}, again=again)
     seconds = 60 * options.minutes
     deadline = time.monotonic() + seconds
-    work(list(jobs(todo, seconds)), results, lanes=options.lanes, deadline=deadline)
+    work(list(jobs(todo, seconds, on_gpu)), results, lanes=options.lanes, deadline=deadline)
+    if options.model:
+        print(reached({each: results.rows[each] for each in todo if each in results.rows}))
+
+
+def reached(rows: Mapping[str, Any]) -> str:
+    """Return a line for each run: held-out success, seconds, and the largest KL of an iteration."""
+    columns = {"id": TEXT, "imitated": TEXT, "start": "{:.0%}", "taught": "{:.0%}"}
+    columns |= {"best": "{:.0%}", "end": "{:.0%}", "iterations": "{}", "seconds": "{:.0f}"}
+    columns |= {"without start": "{:.0f}", "largest KL": "{:.3f}"}
+    found: list[tuple[Any, ...]] = []
+    for command, row in rows.items():
+        name = command.split()[2]
+        if "success" not in row:
+            found.append((name, row["error"][-60:]))
+            continue
+        won = (row["success"][key] for key in ("random_weights", "warm_start", "best", "trained"))
+        spent = row["iterations"], row["all_s"], row["all_s"] - row["start_s"]
+        found.append((name, row["imitated"], *won, *spent, row["kl_most"]))
+    return table(columns, found)
 
 
 def asked(known: Iterable[str], ids: Sequence[str]) -> list[str]:

@@ -3,8 +3,9 @@
     python -m benchmarks.learn.train_one "llm-gym train llm_gym/Echo-v0"
 
 A row has held-out success and return at random weights, after the warm start and after
-reinforcement learning, the solver's, CPU seconds, and the advice that was printed. A run that comes
-to its limit is told to stop a little before, so that it can say how it went.
+reinforcement learning, the solver's, CPU seconds, seconds in all and until model and engine were
+ready, and the advice that was printed. A run that comes to its limit is told to stop a little
+before, so that it can say how it went.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from llm_gym.evaluate.scores import published
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.imitation import find_player
+from llm_gym_agents.run.files import NAME as LOCK
 from llm_gym_agents.run.metrics import KL, read_metrics
 
 CPU_SECONDS = 300
@@ -44,6 +46,7 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
 
     A ``free`` one may use a GPU, and as much CPU time as it likes.
     """
+    began = time.time()
     with tempfile.TemporaryDirectory(prefix="train-all-") as place:
         run, log = Path(place) / "run", Path(place) / "log"
         program = [sys.executable, "-m", "llm_gym.cli", *shlex.split(command)[1:]]
@@ -62,6 +65,7 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
         said = log.read_text("utf-8", errors="replace")
         row = {
             "cpu_s": round(used.ru_utime + used.ru_stime, 1),
+            "all_s": round(time.time() - began, 1),
             "exit": child.returncode,
             "commit": (provenance(__file__)["commit"] or "")[:7],
             "cpus": os.cpu_count(),
@@ -69,13 +73,17 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
         rows = read_metrics(run)
         if not rows:
             return row | {"error": " ".join(said.split())[-400:] or "it said nothing"}
-        return row | summary(run, rows, said)
+        ready = (run / LOCK).stat().st_mtime
+        return row | {"start_s": round(ready - began, 1)} | summary(run, rows, said)
 
 
 def _end_of(
     child: subprocess.Popen[bytes], until: float, limit: float
 ) -> tuple[int, resource.struct_rusage]:
-    """Wait for a run, which is told to stop in time; return its status and what it used."""
+    """Wait for a run, which is told to stop in time; return its status and what it used.
+
+    One that goes on for ``GRACE`` seconds is ended: its folder has what it measured.
+    """
     told = False
     while True:
         pid, status, used = os.wait4(child.pid, os.WNOHANG)
@@ -84,6 +92,8 @@ def _end_of(
         if not told and (time.monotonic() > until or _cpu_s(child.pid) > limit):
             child.terminate()
             told = True
+        elif time.monotonic() > until + GRACE:
+            child.kill()
         time.sleep(0.5)
 
 
@@ -196,10 +206,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", help='such as "llm-gym train llm_gym/Echo-v0"')
     parser.add_argument("until", nargs="?", type=float, help="seconds since 1970 to end by")
-    parser.add_argument("--free", action="store_true", help="without the limit, and on a GPU")
+    parser.add_argument(
+        "--free", type=float, help="on a GPU, for so many seconds, instead of that CPU time"
+    )
     args = parser.parse_args()
-    seconds = (args.until or float("inf")) - time.time()
-    print(json.dumps(train(args.command, seconds, free=args.free)))
+    left = (args.until or float("inf")) - time.time()
+    free = args.free is not None
+    print(json.dumps(train(args.command, min(left, args.free or left), free=free)))
 
 
 if __name__ == "__main__":

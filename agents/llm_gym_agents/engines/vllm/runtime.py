@@ -42,6 +42,9 @@ GRAPH_SIZES = (1, 2, 4, *range(8, 129, 8), *range(144, 257, 16), *range(288, 513
 """Tokens of a step that vLLM records graphs for. Its own end at 512, where the first turn of 64
 games adds a thousand or two: an H200 took 30 ms to read them, and takes 11."""
 
+_LINKS = 8
+"""Engines of one shape that start at the same time and find what was compiled before."""
+
 _inside: weakref.WeakSet[Any] = weakref.WeakSet()
 """Engines that live in this process."""
 
@@ -84,24 +87,29 @@ def _lasting_name(path: str) -> Iterator[str]:
 
     vLLM compiles anew for every path, and a trainer's folder is a temporary one. What is compiled
     depends on ``config.json`` alone, so a link in vLLM's cache is named after its content. The
-    link stays, for what vLLM reads late. While another engine of this shape starts, ``path`` does.
+    link stays, for what vLLM reads late. Engines of one shape that start at once have one each.
     """
     shape, name = Path(path) / "config.json", path
     with ExitStack() as stack:
-        with suppress(OSError):  # no such folder (a hub's name), no place to write, a lock
+        with suppress(OSError):  # no such folder (a hub's name), no place to write, no locks
             found = hashlib.sha256(shape.read_bytes()).hexdigest()[:16]
             import fcntl
 
             from vllm import envs
 
-            link = Path(envs.VLLM_CACHE_ROOT) / "llm-gym" / found
-            link.parent.mkdir(parents=True, exist_ok=True)
-            lock = stack.enter_context(link.with_suffix(".lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # processes of vLLM may hold it, too
-            link.unlink(missing_ok=True)
-            link.symlink_to(Path(path).absolute(), target_is_directory=True)
-            name = str(link)
+            place = Path(envs.VLLM_CACHE_ROOT) / "llm-gym"
+            place.mkdir(parents=True, exist_ok=True)
+            for number in range(_LINKS):
+                link = place / f"{found}-{number}"
+                lock = stack.enter_context(link.with_suffix(".lock").open("w"))
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    # Processes of vLLM may hold it, too.
+                    stack.callback(fcntl.flock, lock, fcntl.LOCK_UN)
+                    link.unlink(missing_ok=True)
+                    link.symlink_to(Path(path).absolute(), target_is_directory=True)
+                    name = str(link)
+                    break
         yield name
 
 

@@ -68,4 +68,6 @@ def test_a_model_of_the_same_shape_has_the_same_name_in_the_next_run(started, tm
     assert started("a-hub/model").path == "a-hub/model"
     with open(f"{first.path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert started(tmp_path / "first").path == str(tmp_path / "first"), "another one starts"
+        beside = started(tmp_path / "first")
+        assert beside.path not in (first.path, str(tmp_path / "first")), "it has a link of its own"
+        assert os.path.realpath(beside.path) == str((tmp_path / "first").resolve())
