@@ -1,6 +1,6 @@
 """Gymnasium for language models: text environments that are true ``gymnasium.Env``s.
 
-Importing it registers them: ``gym.make("llm_gym/TextGame-v0")``.
+``import llm_gym`` registers them; ``gym.make("llm_gym/TextGame-v0")`` then makes one.
 """
 
 from importlib import import_module
@@ -20,8 +20,8 @@ __all__ = [
     "register_envs", "reject", "tool", "win", "write_episodes",
 ]  # fmt: skip
 
-# Where each of them lives. They are imported when first used: most programs import llm_gym only
-# to have its environments registered.
+# The module of each name. It is imported at first use: most programs import llm_gym only to
+# register the environments.
 _MODULES = {
     "core.env": "TextEnv",
     "core.legacy": "BaseEnvironment EnvironmentConfig SimpleGameEnvironment as_gym",

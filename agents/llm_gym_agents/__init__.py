@@ -1,6 +1,6 @@
 """Token-level RL for language models, on TorchRL.
 
-from llm_gym_agents import ConfigStore, PPOTrainer
+``PPOTrainer(ConfigStore(), "llm_gym/Echo-v0").fit()`` trains a small model. Read ``trainer`` first.
 """
 
 from importlib import import_module

@@ -2,8 +2,8 @@
 
 Read ``fit`` first. An iteration (``learn.iteration``) plays episodes with the current weights,
 learns from them and publishes the new weights to the engine; ``fit`` repeats it, evaluates, logs
-and saves. The future of a run depends on its checkpoint and the iteration number alone, so a
-killed run resumes to the same numbers.
+and saves. The checkpoint and the iteration number determine the rest of a run, so a killed run
+resumes with the same numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from llm_gym_agents.run.state import Part, rng_state, seed_generators, set_rng_s
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 ON_COURSE = 0.2
-"""Held-out success that a quarter of a run must gain; else ``auto`` imitates the solver."""
+"""Gain in held-out success that ``auto`` wants after a quarter of the run; else it imitates."""
 _log = logging.getLogger(__name__)
 
 
@@ -91,7 +91,7 @@ class PPOTrainer:
         self.unsaved_args = _unsaved_args(
             environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
         )
-        """Arguments that no checkpoint holds: ``llm-gym resume`` cannot make them."""
+        """Arguments that no checkpoint holds, so that ``llm-gym resume`` cannot restore them."""
         self.ranks = join_processes(config)
         seed_generators(config.training.seed)
         self._embedded = model is None and config.model.is_embedded

@@ -3,8 +3,8 @@
 The core has ``list``, ``play``, ``view``, ``replay``, ``check``, ``serve`` and ``eval``. Other
 packages, the trainer among them, add commands through the entry-point group ``llm_gym.commands``: a
 function that takes the arguments after the command's name and returns an exit code. It is imported
-only when called, so the core stays light. The trainer's ``play`` and ``eval`` take over where a
-model has to be loaded.
+only when called, so the core stays light. The trainer's ``play`` and ``eval`` run when a model must
+be loaded.
 """
 
 import argparse
@@ -22,18 +22,18 @@ from llm_gym.core.errors import ConfigError, LLMGymError, install_command
 
 GROUP = "llm_gym.commands"
 TRACEBACK = "LLM_GYM_TRACEBACK"
-# Said here, because importing every command, or the trainer, for a line of help takes long.
-# In the order in which one would come to need them; what other packages add comes last.
+# Written here, because importing every command for a line of help would take long. In the order of
+# first use; commands of other packages come last.
 _HELP = {
     "list": "list the environments: what they are, turns and scores",
     "play": "play an environment in the terminal",
-    "eval": "let a model play, here or served elsewhere, and report its success",
+    "eval": "let a model play, loaded here or behind an endpoint, and report its success",
     "train": "train a model to play",
-    "resume": "go on with a run of train",
+    "resume": "resume a run of train",
     "view": "look at runs and episodes in a browser, token by token",
     "replay": "play saved episodes again and report any difference",
     "check": "check an environment, the sandbox, or what is installed",
-    "serve": "serve an environment to players elsewhere, OpenEnv's clients among them",
+    "serve": "serve an environment over HTTP, also for OpenEnv clients",
     "export": "write data or packages for other trainers, or put a model on a hub",
 }
 _BUILT_IN = _HELP.keys() - {"eval", "train", "resume", "export"}
@@ -72,13 +72,13 @@ def _main(arguments: list[str]) -> int:
         return 2
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
-    except OSError as error:  # a disk that is full or read-only, a file that is not ours
+    except OSError as error:  # a full or read-only disk, a file without permission
         say(f"llm-gym: {error}", error=True)
         return 2
 
 
 def _names_model(arguments: Sequence[str]) -> bool:
-    """Return whether a model is to play, which needs the trainer.
+    """Return whether the command is ``play --model``, which needs the trainer.
 
     >>> _names_model(["play", "llm_gym/Echo-v0", "--model", "runs/Echo-v0"])
     True
@@ -88,7 +88,7 @@ def _names_model(arguments: Sequence[str]) -> bool:
 
 
 def _trainers(added: dict[str, EntryPoint], name: str, typed: str) -> Command:
-    """Return a command of another package; what it lacks, when called too, is one sentence."""
+    """Return a command of another package; a missing package becomes one sentence."""
     entry = added.get(name)
     if entry is None:
         raise ConfigError(
@@ -118,7 +118,7 @@ def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
     parser = Parser(
         prog="llm-gym",
         description="Gymnasium for language models.",
-        epilog="llm-gym COMMAND --help tells more about one of them. With "
+        epilog="llm-gym COMMAND --help explains one command. With "
         f"{TRACEBACK}=1 in the environment an error shows its traceback.",
     )
     parser.add_argument("--version", action="version", version=f"llm-gym {__version__}")
@@ -130,7 +130,7 @@ def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
     for name in _names(added):
         about = _HELP.get(name) or f"from {added[name].module}"
         sub = commands.add_parser(name, help=about, description=about)
-        # Another package's is only listed: ``main`` has looked for it before.
+        # A command of another package is only listed here; ``_main`` has called it before.
         sub.set_defaults(run=_needs_trainer(name))
         if name == called:
             module = import_module(f"llm_gym.cli.{'listing' if name == 'list' else name}")

@@ -64,15 +64,15 @@ def import_modules(options: argparse.Namespace) -> None:
     if any(":" in name or name in options.modules for name in named):
         # Like ``python -m``: modules beside the user are found, when the user names some.
         sys.path.insert(0, "")
-    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it would greet in our output
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame prints a greeting otherwise
     for module in options.modules:
         import_user_module(module)
 
 
 def check_model_path(path: str) -> None:
-    """Refuse what can only be a folder and is none, before anybody asks the hub about it."""
+    """Raise if ``path`` looks like a folder but is none, before the hub is asked for it."""
     looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
-    beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a run that is misspelt
+    beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a misspelt run
     if (looks_local or beside) and not Path(path).is_dir():
         raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
 
@@ -80,14 +80,14 @@ def check_model_path(path: str) -> None:
 def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
     """Build the environment that ``options.env`` names: an id, ``module:ID`` or ``module:Class``.
 
-    One that does not speak text is played through ``AsText``.
+    ``AsText`` wraps one whose spaces are not text.
     """
     import_modules(options)
     return build(options.env, {**settings(options.set), **extra})
 
 
 def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
-    """Return an environment in text; whatever it raises while it is built is one sentence."""
+    """Return a text environment; any error while it is built becomes one sentence."""
     from llm_gym.wrappers.as_text import (  # half of what is imported
         ensure_text,
         speaks_text,
@@ -101,7 +101,7 @@ def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
         if speaks_text(env):
             return ensure_text(env, **words)
         close_user_env(env)
-        # By id, so that what is asked of ``unwrapped`` is answered in text as well.
+        # By id, so that ``unwrapped`` is a text environment as well.
         return gym.make("llm_gym/AsText-v0", env_id=env_id, env_kwargs=own, **words)
     except LLMGymError:
         raise

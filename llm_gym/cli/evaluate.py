@@ -70,7 +70,7 @@ def eval_parser() -> Parser:
         "--split", choices=("train", "dev", "test"), help="which instances (default: all)"
     )
     parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
-    parser.add_argument("--max-turns", type=whole(1), help="replies after which an episode is cut")
+    parser.add_argument("--max-turns", type=whole(1), help="most replies of an episode")
     parser.add_argument("--out", metavar="FOLDER", help="write the episodes there")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
@@ -89,7 +89,7 @@ def eval_parser() -> Parser:
 
 
 def _add_asked(parser: Parser) -> None:
-    asked = parser.add_argument_group("how the model is asked")
+    asked = parser.add_argument_group("prompts and sampling")
     asked.add_argument(
         "--max-tokens", type=whole(1), help="most tokens of a reply (64; 1024 if the model thinks)"
     )
@@ -103,11 +103,11 @@ def _add_asked(parser: Parser) -> None:
         "--context",
         choices=("history", "verbatim", "observation"),
         default="history",
-        help="what is read: the whole episode (default), the same with earlier reasoning, or the "
-        "last observation alone",
+        help="what the model reads: the whole episode (default), the same with earlier reasoning, "
+        "or only the last observation",
     )
     asked.add_argument(
-        "--system-prompt", help='told instead of the rules; "" for a model that was trained without'
+        "--system-prompt", help='replaces the rules; "" for a model that was trained without'
     )
     asked.add_argument(
         "--template-set",
@@ -118,16 +118,20 @@ def _add_asked(parser: Parser) -> None:
         "(repeatable)",
     )
     asked.add_argument(
-        "--stop", action="append", default=[], metavar="TEXT", help="ends a reply (repeatable)"
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="text that ends a reply (repeatable)",
     )
 
 
 def _add_loaded(parser: Parser) -> None:
-    here = parser.add_argument_group("a model that is loaded here")
+    here = parser.add_argument_group("a model loaded here")
     here.add_argument(
         "--engine",
         default="transformers",
-        help="what runs it: transformers (default), vllm, sglang, or module:Class",
+        help="transformers (default), vllm, sglang, or module:Class",
     )
     here.add_argument(
         "--engine-set",
@@ -139,13 +143,13 @@ def _add_loaded(parser: Parser) -> None:
     here.add_argument(
         "--constrained",
         action="store_true",
-        help="allow only moves that can be used (vllm, sglang)",
+        help="constrain decoding to legal moves (vllm, sglang)",
     )
     here.add_argument("--workers", type=whole(0), default=0, help="processes for slow environments")
 
 
 def _add_served(parser: Parser) -> None:
-    served = parser.add_argument_group("a model that is served elsewhere")
+    served = parser.add_argument_group("a model behind an endpoint")
     served.add_argument("--endpoint", metavar="URL", help="such as http://127.0.0.1:8000/v1")
     served.add_argument("--key-env", metavar="NAME", help="the variable that holds the API key")
     served.add_argument(
@@ -163,7 +167,7 @@ def _play_served(options: argparse.Namespace) -> int:
 
     names = chosen(options)
     import_modules(options)
-    for name in names:  # built before anybody is asked
+    for name in names:  # wrong settings are found before the endpoint is called
         close_user_env(build(name, {"rules": "system", **settings(options.set)}))
     results: list[ServedEvaluation] = []
     try:
@@ -205,7 +209,7 @@ def _play(name: str, options: argparse.Namespace) -> ServedEvaluation:
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a request; vLLM and SGLang have one for variables of the template."""
+    """Return extra fields of a request; ``chat_template_kwargs`` is for vLLM and SGLang."""
     given = {
         "stop": options.stop,
         "chat_template_kwargs": settings(options.template_set, "--template-set"),
@@ -228,7 +232,7 @@ def _progress(name: str, episodes: int) -> Callable[[int], None] | None:
 
 
 def chosen(options: argparse.Namespace) -> list[str]:
-    """Return what to play as it was named: one environment, or some of the suite."""
+    """Return the ids to play: one environment, or a part of the suite."""
     if (options.env is None) == (options.suite is None):
         raise ConfigError("name one environment, or pass --suite for all of them")
     if options.suite is None:
@@ -241,7 +245,7 @@ def chosen(options: argparse.Namespace) -> list[str]:
 
 
 def show(results: Sequence[Evaluation], as_json: bool) -> int:
-    """Print how it went, for people or for programs; return 1 if nothing could be played."""
+    """Print the results as a table or JSON; return 1 if every episode failed."""
     if as_json:
         text = json.dumps([result.summary() for result in results], indent=2)
     else:
@@ -257,7 +261,7 @@ def show(results: Sequence[Evaluation], as_json: bool) -> int:
 
 
 def table(results: Sequence[Evaluation]) -> str:
-    """Return the figures in columns, as wide as they need to be."""
+    """Return the results as a table with aligned columns."""
     rows = [_cells(result) for result in results]
     names = list(dict.fromkeys(name for row in rows for name in row))
     widths = [max(len(name), *(len(row.get(name, "")) for row in rows)) for name in names]

@@ -1,8 +1,8 @@
 """``TextEnv``: a game as a true ``gymnasium.Env`` whose observations and actions are text.
 
 Read ``step`` first. It finds the move in the model's text, lets the game play it, charges the
-turn, adds up the reward and says what happened. The rules of the game itself are a subclass's
-``Game`` methods. Private names begin with ``_base_``, so no name of a game's can be one of them.
+turn, adds up the reward and says what happened. A subclass implements the rules of one game: the
+methods of ``Game``. Private names begin with ``_base_``, so they never clash with a game's names.
 """
 
 import pickle
@@ -57,21 +57,21 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     and implements ``Game``.
 
     Info:
-        ``move`` as it was read and ``reader``, how; ``valid_action``; ``success``;
+        ``move`` and ``reader``: the move that was read, and how; ``valid_action``; ``success``;
         ``stop_reason``; ``reward_terms``, which add up to the reward; ``turn``;
         ``invalid_actions`` so far. ``system_prompt`` after ``reset`` with ``rules="system"``.
 
     Args:
         action_format: How a move is written: plain, tag, boxed, json, react or raw.
-        strict: Whether only a move written just as the format asks counts. By default the one
-            legal move that a reply plainly names is that move.
+        strict: Accept only a move in the exact format. By default, a reply that names exactly
+            one legal move plays that move.
         rules: Where the rules go: into the first observation, or into ``system_prompt``.
         invalid: What an unusable move does: ``feedback`` says why and costs a turn,
             ``terminate`` ends the episode.
         penalty: Taken from the reward at every unusable move, at least 0.
-        retries: Unusable moves per turn that are answered without costing it.
+        retries: Unusable moves per turn that do not cost the turn.
         shaping: Add the potential-based term to the reward.
-        shaping_gamma: Discount per turn of the shaping term; give the trainer's own.
+        shaping_gamma: Discount per turn of the shaping term; use the trainer's.
         difficulty: In [0, 1]; replaces the settings that the game derives from it.
         render_mode: ``ansi`` or ``human``.
     """
@@ -110,7 +110,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         self.shaping, self.shaping_gamma = shaping, shaping_gamma
         self.render_mode = render_mode
         if type(self).instance is Game.instance:
-            self.has_splits = False  # what cannot be told apart cannot be kept apart
+            self.has_splits = False  # without an instance() there is nothing to split by
         self._base_format = get_format(action_format)
         self._base_parse = self._base_format.parse
         self._base_bare = action_format in ("plain", "raw")  # a reply may be a move and no more
@@ -152,7 +152,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         self._base_moves: list[str] = []
         info = self._base_info(True, None, {})
         if self.rules == "system":
-            info["system_prompt"] = rules  # for players at the other end of a process
+            info["system_prompt"] = rules  # players in another process cannot read the attribute
         else:
             state = self._base_observations[0]
         if self.render_mode is not None:

@@ -1,10 +1,10 @@
-"""What an author writes: the game, and nothing else.
+"""``Game``: the methods that the author of an environment writes.
 
 Five methods make a playable environment (``new_game``, ``apply``, ``describe``, ``rules_text``,
 ``example_moves``). The rest is optional and earns more: an oracle proves instances solvable, a
-solver gives the score a good player reaches, ``legal_moves`` gives random play and constrained
-decoding, ``potential`` gives shaping. Everything here speaks in *moves*; ``TextEnv`` turns them
-into actions, rewards, flags and ``info``.
+solver gives the score that a good player reaches, ``legal_moves`` gives random play and constrained
+decoding, ``potential`` gives shaping. These methods take and return *moves*; ``TextEnv`` turns
+moves into actions, rewards, flags and ``info``.
 """
 
 import inspect
@@ -25,27 +25,27 @@ class Game(ABC):
     """The author's side of a text environment."""
 
     max_turns: int | None = None
-    """Turns after which the game is lost. Stated in the rules, so it terminates."""
+    """Turns after which the game is lost. The rules state it, so the episode terminates."""
     max_observation_chars: int = 8192
     max_move_chars: int = 1000
     """Longer moves are answered as unusable, which bounds what ``apply`` has to read."""
     worst_reward: float = 0.0
-    """Lowest reward that a move can bring, at most 0. An unusable reply brings it too, and so does
-    each turn that is left where such a reply ends the game: giving up never pays."""
+    """Lowest reward of a move, at most 0. An unusable reply gets it too. If such a reply ends the
+    game, so does each turn that was left: giving up never pays."""
     move_name: str = "move"
     """What the rules call a move: "guess", "answer"."""
     free_text: bool = False
-    """True where a move may hold any text, which is then not searched for doubts and questions."""
+    """True if a move may be any text; it is then not searched for doubts and questions."""
     mention_is_answer: bool = False
-    """True where a statement of fact that names one move is that move: "Paris is the capital"."""
+    """True if a statement that names one move plays that move: "Paris is the capital"."""
     find_moves: Callable[[str], Iterator[Named]] | None = None
-    """Finds the moves in a sentence, where looking for the legal ones word for word is too little;
-    a ``staticmethod``."""
+    """A ``staticmethod`` that finds the moves in a sentence, if a word-for-word search for the
+    legal moves is not enough."""
     has_splits: bool = True
-    """False for a game with too few instances (under 100), or answers, to keep some of them unseen.
-    It is so by itself for one that does not define ``instance``."""
+    """False for a game with too few instances (under 100) or answers to hold some out, and always
+    for a game without ``instance``."""
     no_difficulty: str = ""
-    """Why ``at_difficulty`` is empty, for who asks for a difficulty all the same."""
+    """Why ``at_difficulty`` is empty; part of the error if a user sets a difficulty."""
 
     # --- the game ------------------------------------------------------------------------
 
@@ -57,17 +57,17 @@ class Game(ABC):
     def apply(self, move: str) -> Outcome:
         """Play ``move`` and say what happened.
 
-        ``move`` is stripped, not empty, at most ``max_move_chars`` long and otherwise anything:
-        answer what cannot be used with ``reject("why")`` and leave the state alone.
+        ``move`` is stripped, not empty, at most ``max_move_chars`` long, and otherwise any text.
+        For a move that cannot be used, return ``reject("why")`` and do not change the state.
         """
 
     @abstractmethod
     def describe(self) -> str:
-        """Return what the player may see of the current state. Must not change anything."""
+        """Return what the player sees of the current state. It must not change the state."""
 
     @abstractmethod
     def rules_text(self) -> str:
-        """Return the rules. Turn limit, invalid moves and format are added by the base."""
+        """Return the rules. ``TextEnv`` adds turn limit, invalid moves and format."""
 
     @abstractmethod
     def example_moves(self) -> Sequence[str]:
@@ -87,15 +87,15 @@ class Game(ABC):
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        """Return the settings that ``difficulty`` in [0, 1] stands for; empty if it has none."""
+        """Return the settings for a ``difficulty`` in [0, 1]; empty if the game has no levels."""
         return {}
 
     @property
     def observation_says_all(self) -> bool:
         """Whether a good move can be found from the current observation alone.
 
-        Set it to True in the class of a game where that is so: a trainer then leaves out the rest
-        of the episode, which is cheaper.
+        Set it to True in the class of such a game: a trainer then sends the model only the
+        current observation, which is cheaper.
         """
         return False
 
@@ -104,21 +104,21 @@ class Game(ABC):
     def instance(self) -> object:
         """Return what is asked in this episode; its ``repr`` names it and decides the split.
 
-        Episodes with an equal first observation and an equal answer must have equal ones: leave
-        out what the answer does not depend on, such as the rows of a table or rooms far away.
+        Two episodes with the same first observation and the same answer must return equal
+        instances: leave out what does not change the answer, such as rooms far away.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define instance()")
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        """Replace what is hidden by something else that fits all the player has seen.
+        """Replace the secret by another one that fits everything the player has seen.
 
-        Returns False where nothing is hidden or only one secret fits. The checker uses it to
-        show that no observation gives the secret away.
+        Return False if there is no secret, or no other one fits. The checker uses it to prove
+        that no observation gives the secret away.
         """
         return False
 
     def reveal(self) -> str:
-        """Return what a player who ran out of turns is told about the solution."""
+        """Return the solution as text, for a player who ran out of turns."""
         return ""
 
     # --- optional: reading ---------------------------------------------------------------
@@ -126,8 +126,8 @@ class Game(ABC):
     def named_moves(self, text: str) -> Iterator[Named]:
         """Return start, end and move of every move that a sentence of a reply names.
 
-        Called only for a reply that is not simply a move. By default what ``find_moves`` finds,
-        the moves of ``legal_moves``, word for word, or what matches ``move_pattern``.
+        Called only if the reply is more than a move. The default uses ``find_moves``, else looks
+        for the moves of ``legal_moves`` word for word, else for ``move_pattern``.
         """
         if self.find_moves is not None:
             return self.find_moves(text)
@@ -137,20 +137,21 @@ class Game(ABC):
         return find_pattern(text, pattern) if pattern else iter(())
 
     def marked_move(self, label: str, text: str) -> str:
-        """Return the move that ``text`` is where a reply marks it as its action, answer, ...
+        """Return the move in ``text``, which a reply marks as its action or answer.
 
-        ``label`` is the mark, empty for the last line. Empty where it is not to be taken whole.
+        ``label`` is the mark, such as "Action"; it is empty for the last line. Return "" if
+        ``text`` as a whole is no move.
         """
         return text
 
     def is_understood(self, move: str) -> bool:
-        """Return whether a move that was refused is one all the same, so that nothing else is."""
+        """Return whether a refused move is the one that was meant; no other is then sought."""
         return False
 
     # --- optional: players ---------------------------------------------------------------
 
     def legal_moves(self) -> Sequence[str] | None:
-        """Return the moves that do something in this state, or None where they are too many."""
+        """Return the moves that are usable in this state, or None if there are too many."""
         return None
 
     def random_move(self, rng: np.random.Generator) -> str:
@@ -165,37 +166,37 @@ class Game(ABC):
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Return a move by one simple rule, such as "never into a hole"; by default a random one.
 
-        What this player reaches takes no thought: it is the floor of a score.
+        Its success is the floor of a score: it takes no thought.
         """
         return self.random_move(rng)
 
     def move_pattern(self) -> str | None:
-        """Return a regex of the usable moves, where ``legal_moves`` cannot list them."""
+        """Return a regex of the usable moves, if ``legal_moves`` cannot list them."""
         return None
 
     def oracle_move(self) -> str:
-        """Return a move of a best player who sees everything."""
+        """Return the best move of a player who sees the whole state."""
         raise NotImplementedError(f"{type(self).__name__} does not define oracle_move()")
 
     def oracle_value(self) -> float:
-        """Return the success the oracle expects from here; below 1 only in games of chance."""
+        """Return the oracle's expected success from here; below 1 only in games of chance."""
         return 1.0
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Return the next move of a good player who has read only ``observations``.
+        """Return the next move of a good player who sees only ``observations``.
 
-        There is one more observation than there are moves, and the first holds the rules. Being
-        a function of the transcript alone, a solver cannot peek and needs no state of its own.
+        There is one more observation than moves, and the first one holds the rules. A solver is
+        a function of the transcript, so it cannot peek at the state.
         """
         raise NotImplementedError("this game has no solver")
 
     def potential(self) -> float:
         """Return how good this state is, for shaping: in [0, 1], and 1 at the goal.
 
-        The base checks the range. It counts from the potential of the first state and takes all
-        back at the end, so that the terms of an episode add up to 0 and none is above 1.
-        ``progress`` makes a potential of a distance.
+        ``TextEnv`` checks the range. It subtracts the potential of the first state and takes
+        everything back at the end, so that the terms of an episode add up to 0 and none is above
+        1. ``progress`` turns a distance into a potential.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define potential()")
 
@@ -203,8 +204,8 @@ class Game(ABC):
 def progress(left: float, whole: float) -> float:
     """Return the potential of a state that is ``left`` away from the goal.
 
-    The start, ``whole`` away from it, has 1/2, so that going astray shows as well as getting
-    nearer; what is twice as far, or from where no way leads, has 0.
+    The start, at distance ``whole``, has 1/2, so that moving away shows as well as coming nearer.
+    A state twice as far, or without a way to the goal, has 0.
 
     >>> progress(0, 8), progress(8, 8), progress(12, 8), progress(float("inf"), 8)
     (1.0, 0.5, 0.25, 0.0)
@@ -227,8 +228,8 @@ def settings_at(game: Game, difficulty: float) -> Mapping[str, Any]:
 def settings_given(game: Game, names: Iterable[str]) -> dict[str, Any]:
     """Return the settings among ``names`` that the user gave, rather than the registered id.
 
-    The settings of a registered level (Easy, Hard) give way to the difficulty, as they do for
-    the one of ``reset``: who asks a level for another difficulty means that one.
+    A difficulty overrides the settings of a registered level (Easy, Hard), as it does in
+    ``reset``.
     """
     taken = inspect.signature(type(game).__init__).parameters
     defaults = {name: taken[name].default for name in names if name in taken}

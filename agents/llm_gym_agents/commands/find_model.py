@@ -1,7 +1,7 @@
-"""``find_model``: a model by its folder, or by that of the run that made it.
+"""``find_model``: a model by its own folder, or by the folder of the run that trained it.
 
-Of a run, ``eval`` and ``watch`` take what nobody chose: a model that was taught without rules, or
-with two tokens a move, plays nothing when it is asked otherwise.
+``eval`` and ``play --model`` take unset options from the run's config: a model plays badly if it is
+prompted in another way than in training.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from llm_gym_agents.distributed.run_folder import FINAL
 from llm_gym_agents.run.checkpoints import Checkpoints
 
 REWARDED = ("rules", "penalty", "shaping", "shaping_gamma", "max_invalid")
-"""Settings that change what is paid and said, and not how an environment is played."""
+"""Settings that change rewards and prompts, but not how an environment is played."""
 
 
 def find_model(
     place: str, env: str | None = None, modules: Sequence[str] = ()
 ) -> tuple[str, ConfigStore]:
-    """Return the model in ``place``, a run's folder or a model's, and how it was trained to play.
+    """Return the model in ``place``, the folder of a run or of a model, and the config of its run.
 
-    Of a run it is what it ended with, or else the best that was kept, or the newest.
+    The model of a run is its final one, else the best checkpoint, else the newest.
     """
     folder = Path(place)
     if not _is_run(folder):
@@ -50,7 +50,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> ConfigStore:
-    """Return the config of the run that ``model`` lies in, where it may be used, or else ours."""
+    """Return the config of the run around ``model``, or the defaults if it may not be used."""
     around = model.absolute().parents[:3]  # RUN/final, RUN/checkpoints/NAME/model
     folder = next(filter(_is_run, around), None)
     if folder is None or not model.is_dir():  # a name of the hub lies nowhere
@@ -68,10 +68,10 @@ def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> Conf
 
 
 def _chosen_by_folder(settings: EnvConfig, env: str | None, modules: Sequence[str]) -> str:
-    """Return what code the folder would have run by its environment, or nothing."""
+    """Return what code the folder's environment settings would run, or nothing."""
     if env not in (None, *settings.env_ids):
         return ""  # nothing of the folder's environment is used
-    used = ConfigStore()  # of its model and its engine only the weights are
+    used = ConfigStore()  # its model and engine settings are not used, only its weights
     used.environment.env_kwargs = settings.env_kwargs if env is None else settings.kwargs_of(env)
     used.environment.mix = settings.mix if env is None else {}
     used.environment.env_id = env or settings.env_id
@@ -79,7 +79,7 @@ def _chosen_by_folder(settings: EnvConfig, env: str | None, modules: Sequence[st
 
 
 def as_trained(inference: InferenceConfig) -> dict[str, Any]:
-    """Return how a model was asked for replies, by the names of ``llm-gym eval``'s options."""
+    """Return the inference settings, by the names of ``llm-gym eval``'s options."""
     return {
         "context": inference.context,
         "max_tokens": inference.max_tokens,
@@ -92,7 +92,7 @@ def as_trained(inference: InferenceConfig) -> dict[str, Any]:
 
 
 def played_with(environment: EnvConfig, env: str | None) -> dict[str, Any]:
-    """Return the settings that ``env`` was trained with, rewards apart; none for another."""
+    """Return the settings that ``env`` was trained with, without rewards; none for another env."""
     if env is None or env not in environment.env_ids:
         return {}
     kwargs = environment.kwargs_of(env)

@@ -1,4 +1,4 @@
-"""What ``llm-gym train`` says around a run: recipes, choices, the plan, and what comes next."""
+"""What ``llm-gym train`` prints before a run: recipes, the chosen settings and the plan."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from llm_gym_agents.recipes import NAMES, find_recipe
 
 
 def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
-    """Set what the user did not set, and return what every such setting became."""
-    # Of a dictionary, the command line names it, and not what is in it.
+    """Apply the defaults for this task; return every setting with its value and reason."""
+    # The command line names a dictionary as a whole; the config knows its keys.
     own = named(config.diff())
     with explain_failures(str(config.environment.env_label)):
         seen = profile_task(config)
@@ -31,7 +31,7 @@ def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
 
 
 def choice_lines(choices: Sequence[Choice]) -> list[str]:
-    """Return the choices as a table: setting, value, and why it is the default, if it is one."""
+    """Return the choices as a table: setting, value, and the reason for a default."""
     if not choices:
         return []
     values = [_value(each) for each in choices]
@@ -47,7 +47,7 @@ def choice_lines(choices: Sequence[Choice]) -> list[str]:
 
 
 def few_choices(choices: Sequence[Choice]) -> list[str]:
-    """Return what a run begins with: a table of what the user chose, and the rest in a line."""
+    """Return what a run prints first: the user's settings, and the other choices in one line."""
     own = [each for each in choices if each.by == CHOSEN]
     usual = ConfigStore()
     rest = [
@@ -63,12 +63,12 @@ def few_choices(choices: Sequence[Choice]) -> list[str]:
 
 
 def _value(choice: Choice) -> str:
-    """Return a value as one would type it: '' for empty text."""
+    """Return a value as a user would type it: '' for empty text."""
     return str(choice.value) or "''"
 
 
 def list_recipes() -> None:
-    """Write which recipes there are, and what else can be trained."""
+    """Print the recipes, and what else can be trained."""
     say(
         "llm-gym train WHAT, where WHAT is\n\n"
         "an environment, with defaults that suit it:\n"
@@ -98,11 +98,11 @@ def _takes(config: ConfigStore) -> str:
 
 
 def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
-    """Write what a run would be, without beginning it."""
+    """Print what a run would do, without starting it."""
     training, inference = config.training, config.inference
     iterations = training.iterations
     seen = profile_task(config)
-    # In float32 each takes 16 bytes to train: itself, its gradient and two moments of AdamW.
+    # 16 bytes per weight in float32: the weight, its gradient and two moments of AdamW.
     size = f", {seen.weights / 1e6:,.0f}M weights, {seen.weights * 16 / 2**30:.1f} GiB to train all"
     weights = size if seen.weights else ""
     turns = inference.max_turns or seen.turns or 1
@@ -125,22 +125,22 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
 
 
 def _shares(config: ConfigStore) -> str:
-    """Return what is played, of a mix with its share of the episodes."""
+    """Return what is played; for a mix, with each share of the episodes."""
     mix = config.environment.mix
     shares = (f"{weight / sum(mix.values()):.1%} {env_id}" for env_id, weight in mix.items())
     return ", ".join(shares) or str(config.environment.env_id)
 
 
 def resume_command(config: ConfigStore) -> str:
-    """Return the command that goes on with a run, with the consent that it will ask for."""
+    """Return the command that resumes a run, with ``--trust`` if it will ask for it."""
     trust = " --trust" if untrusted(config) else ""
     return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
 
 
 def _time(config: ConfigStore, seen: TaskProfile) -> str:
-    """Return how long a run may take: only the embedded model's speed is known beforehand."""
+    """Return an estimate of the time; only the speed of the embedded model is known beforehand."""
     if seen.model != "embedded":
-        return "known after the first iteration, which the display then says"
+        return "known after the first iteration; the display shows it then"
     training, taught = config.training, config.warm_start
     passes = (1 + training.ppo_epochs) / 3  # as the costs were measured
     every = config.environment.eval_interval

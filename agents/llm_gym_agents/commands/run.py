@@ -1,4 +1,4 @@
-"""A run as a command makes it: from the table of its settings to its report."""
+"""One run of ``llm-gym train`` or ``llm-gym resume``, from its settings to its report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(
     hurry: bool = False,
     strict: bool = False,
 ) -> int:
-    """Train, and show what changed. In a hurry the model to begin with is a poor one."""
+    """Train and report. With ``hurry`` a recipe prepares its first model only roughly."""
     console = Console(quiet=not is_main(config))
     config.check()
     _check_folder(config, console)
@@ -57,7 +57,7 @@ def run(
 
 
 def resume_run(folder: Path, config: ConfigStore) -> int:
-    """Go on with the run in ``folder``, whose config the user trusts."""
+    """Resume the run in ``folder``, whose config the user trusts."""
     if names_code(config):
         sys.path.insert(0, "")
     newest = Checkpoints(folder / "checkpoints").latest() or folder / WARM_START
@@ -86,7 +86,7 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
 
 
 def warm_start_only(config: ConfigStore) -> int:
-    """Teach a model to write moves by imitation, and save it in the folder of the run."""
+    """Train a model by imitation only, and save it in the output folder."""
     out = Path(config.checkpoint.output_dir)
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"--out must be a new folder, got {out}, which holds something")
@@ -107,13 +107,13 @@ def warm_start_only(config: ConfigStore) -> int:
 
 
 def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
-    """Let ``trainer`` train, and report it."""
+    """Run ``trainer`` and report; every failure becomes one sentence."""
     limit_threads(trainer.learner.lm)
     progress = TrainingProgress(report.console)
     trainer.callbacks.append(lambda trainer, row: progress.show(row))
     trainer.on_warning, trainer.on_notice = report.advise, report.say
     try:
-        trainer.lock_folder()  # before anything is written: it may be somebody else's
+        trainer.lock_folder()  # before anything is written: another process may use the folder
         before = _prepare(trainer, report)
         with progress:
             latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
@@ -144,13 +144,13 @@ def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether a machine had no room; torch says so for a CPU in words alone."""
+    """Whether memory ran out; on a CPU torch says so only in the message."""
     said = "can't allocate memory" in str(error)
     return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def _prepare(trainer: PPOTrainer, report: RunReport) -> Evaluation:
-    """Return how the model plays after its warm start; SIGTERM ends this at once."""
+    """Do the warm start and evaluate; SIGTERM ends this at once."""
     with SigtermListener() as stop, stop.interruptible(), report.console.status("") as status:
         trainer.warm_up(report.say, status.update)
         status.update("evaluating")
@@ -158,7 +158,7 @@ def _prepare(trainer: PPOTrainer, report: RunReport) -> Evaluation:
 
 
 def _check_folder(config: ConfigStore, console: Console) -> None:
-    """Refuse a folder that holds another run; one that came to nothing is begun again."""
+    """Refuse a folder that holds another run; a run without a checkpoint is started again."""
     folder = config.checkpoint.output_dir
     if not read_metrics(folder) or config.checkpoint.resume:
         return
@@ -167,14 +167,14 @@ def _check_folder(config: ConfigStore, console: Console) -> None:
             f"{folder} holds a run already; go on with it by '{resume_command(config)}', or "
             "choose another folder with --checkpoint.output-dir"
         )
-    console.print(f"note: the run in {folder} ended before its first checkpoint; once more")
-    config.checkpoint.resume = True  # from nothing: its rows are let go of
+    console.print(f"note: the run in {folder} ended before its first checkpoint; starting again")
+    config.checkpoint.resume = True  # without a checkpoint: from zero, without old metrics
 
 
 def _introduce(
     recipe: Recipe, config: ConfigStore, choices: Sequence[Choice], console: Console
 ) -> None:
-    """Say what will be trained, and how."""
+    """Print what will be trained, and how."""
     by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
     for sentence in config.unused_settings():
         if not sentence.startswith(by_default):

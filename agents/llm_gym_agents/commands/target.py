@@ -1,4 +1,4 @@
-"""What a command line asks to train: a recipe, an id or a config file. Nothing here needs torch."""
+"""What ``llm-gym train`` is asked to train: a recipe, an id or a config file. Never torch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from llm_gym_agents.recipes.recipe import Recipe
 
 
 def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
-    """Return what trains on a part of the suite, and which settings it chose.
+    """Return a recipe for a part of the suite, and which settings it sets.
 
-    It is the environments that have a solver and one of ``parts`` in their id.
+    The part is every environment with a solver and one of ``parts`` in its id.
     """
     ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     mix = {env_id: 1.0 for env_id in ids if "solver" in published().get(env_id, {})}
@@ -37,7 +37,7 @@ def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
 
 
 def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | None]:
-    """Return the recipe, and which settings it chose; None where it is complete as it is."""
+    """Return the recipe, and which settings it sets; None if it sets all that it needs."""
     found = find_recipe(target)
     if found is not None:
         return found, None
@@ -58,7 +58,7 @@ def is_config_file(target: str) -> bool:
 
 
 def flags(argv: Sequence[str]) -> set[str]:
-    """Return the settings that a command line names, whatever it gives them.
+    """Return the names of the settings on a command line.
 
     >>> sorted(flags(["--training.learning-rate", "1", "--ray.no-use-ray", "--model.dtype=x"]))
     ['model.dtype', 'ray.use_ray', 'training.learning_rate']
@@ -68,14 +68,14 @@ def flags(argv: Sequence[str]) -> set[str]:
 
 
 def try_env(config: ConfigStore) -> None:
-    """Build each environment once: a setting that it does not know is a sentence, and no trace."""
+    """Build each environment once, so that a wrong setting is one sentence and no traceback."""
     settings = config.environment
     for env_id in settings.env_ids:
         close_user_env(build(env_id, settings.kwargs_of(env_id)))
 
 
 def shrink(config: ConfigStore) -> None:
-    """Make a run as small as it can be: everything happens once."""
+    """Make a run as small as possible: everything happens once."""
     config.training.num_epochs = config.training.num_iters_per_epoch = 1
     config.training.batch_size = config.training.group_size * 2
     config.training.mini_batch_size = config.training.batch_size
@@ -99,7 +99,7 @@ def unused_folder(folder: Path) -> Path:
 
 
 def next_commands(config: ConfigStore, folder: Path) -> str:
-    """Return what one would do after a run."""
+    """Return the commands that usually follow a run."""
     settings, place = config.environment, shlex.quote(str(folder))
     game = "".join(f" {shlex.quote(env_id)}" for env_id in settings.env_ids[:1])
     what = "" if settings.mix else game
@@ -108,7 +108,7 @@ def next_commands(config: ConfigStore, folder: Path) -> str:
 
 
 def finished(config: ConfigStore, folder: Path, done: int) -> str:
-    """Return what to say of a run that has nothing left to do."""
+    """Return a sentence about a run that is complete."""
     return (
         f"the run in {folder} is finished after iteration {done}; for more, set a larger "
         f"training.num_epochs in its config.json\n{next_commands(config, folder)}"
@@ -116,7 +116,7 @@ def finished(config: ConfigStore, folder: Path, done: int) -> str:
 
 
 def _with_module(env_id: str, modules: list[str]) -> str:
-    """Return ``env_id`` with the module that has to be imported first, so that a run resumes."""
+    """Return ``env_id`` with the module that registers it, so that a run can be resumed."""
     entry = gym.registry[env_id].entry_point if env_id in gym.registry else None
     home = entry if isinstance(entry, str) else getattr(entry, "__module__", "") or ""
     top = re.split("[.:]", home)[0]

@@ -1,7 +1,6 @@
 """``llm-gym train`` and ``llm-gym resume``.
 
-Help, a wrong flag, an unknown id and a missing folder are answered at once: torch is imported only
-after these were checked.
+Help, a wrong flag, an unknown id and a missing folder are answered before torch is imported.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _EPILOG = (
 
 def main(argv: list[str]) -> int:
     """Train by recipe, by environment or by config file."""
-    # Beside a suite there is no target, and the value of a setting must not be taken for one.
+    # With --suite there is no target, and the value of a setting must not be read as one.
     options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
     if options.target is None and options.suite is None and not options.help_settings:
         from llm_gym_agents.commands.plan import list_recipes
@@ -56,7 +55,7 @@ def main(argv: list[str]) -> int:
     if options.warm_start_only:
         if config.warm_start.player == "none":
             config.warm_start.player = "random"
-        # As a later run on the taught model would choose them, which is told the rules.
+        # The defaults of a later run on this model, whose prompts hold the rules.
         if chosen is not None:
             choose(config, chosen | {"warm_start.player", "inference.system_prompt"})
         return warm_start_only(config)
@@ -78,7 +77,7 @@ def main(argv: list[str]) -> int:
 def _read_settings(
     options: argparse.Namespace, rest: list[str]
 ) -> tuple[Recipe, ConfigStore, set[str] | None]:
-    """Return the recipe, its settings, and which of them the user chose; None for all."""
+    """Return the recipe, its settings, and which of them the user set; None for all."""
     if options.target is not None:
         _check_target(options.target)
 
@@ -113,16 +112,16 @@ def _read_settings(
         rest = rest if value is None else [flag, value, *rest]
     config = parse_args(["--help"] if options.help_settings else rest, config)
     if names_code(config):
-        sys.path.insert(0, "")  # as for ``--import``: modules beside the user are found
+        sys.path.insert(0, "")  # as for ``--import``: finds modules in the current folder
     if not config.environment.env_ids:
-        raise ConfigError(f"{options.target} must name what is played, as environment.env_id")
+        raise ConfigError(f"{options.target} must set environment.env_id or environment.mix")
     try_env(config)
     return recipe, config, None if chosen is None else chosen | flags(rest)
 
 
 @contextmanager
 def _followed(config: ConfigStore) -> Iterator[None]:
-    """Open a page that follows the run."""
+    """Serve a page that follows the run."""
     from rich.console import Console
 
     from llm_gym.view.live_server import serve_live
@@ -139,24 +138,24 @@ def _followed(config: ConfigStore) -> Iterator[None]:
 
 
 def resume(argv: list[str]) -> int:
-    """Go on with a run that was stopped or killed."""
+    """Resume a run that was stopped or killed."""
     parser = Parser(prog="llm-gym resume", description=resume.__doc__)
     parser.add_argument("run", help="the folder of the run")
     add_imports(parser)
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="use whatever the folder names: code, models, files, servers, large numbers",
+        help="allow everything that the config names: code, models, files, servers, large numbers",
     )
     options = parser.parse_args(argv)
     folder = Path(options.run)
     if not folder.is_dir():
-        raise ConfigError(f"there is no folder {folder}; name that of a run, such as runs/Echo-v0")
+        raise ConfigError(f"there is no folder {folder}; pass a run, such as runs/Echo-v0")
     check_links(folder)
     if not _checkpoints(folder) and not (folder / "warm-start").exists():
         raise ConfigError(
-            f"{folder} has no checkpoint to go on from; the same 'llm-gym train' with "
-            f"--out {folder} begins it again"
+            f"{folder} has no checkpoint to resume from; the same 'llm-gym train' with "
+            f"--out {folder} starts it again"
         )
     import_modules(options)
 
@@ -183,7 +182,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def check_needs(config: ConfigStore) -> None:
-    """Raise one sentence for a package that is not installed, or a model that is not there."""
+    """Raise ``ConfigError`` if a package or a model folder is missing."""
     served = config.inference.backend
     elsewhere = served == "sglang" and "url" in config.inference.engine
     if served in ("vllm", "sglang") and not elsewhere:
@@ -197,7 +196,7 @@ def check_needs(config: ConfigStore) -> None:
         return
     check_model_path(name)
     if "/" not in name and not Path(name).is_dir() and not _is_cached(name):
-        raise ConfigError(f"there is no model folder {name!r}; one of the hub is named OWNER/NAME")
+        raise ConfigError(f"there is no model folder {name!r}; a hub model is named OWNER/NAME")
 
 
 def _is_cached(name: str) -> bool:
@@ -208,7 +207,7 @@ def _is_cached(name: str) -> bool:
 
 
 def _check_target(target: str) -> None:
-    """Refuse what is no recipe, no config file and no environment."""
+    """Raise unless ``target`` is a recipe, a config file or an environment."""
     if target in NAMES or target.endswith((".yaml", ".yml", ".json")):
         return
     try:
@@ -239,18 +238,18 @@ def _parser(*, has_target: bool = True) -> Parser:
     )
     parser.add_argument("--model", help="a model folder or hub name (default: a tiny one is made)")
     parser.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/NAME)")
-    parser.add_argument("--config", help="a YAML or JSON file of settings on top")
+    parser.add_argument("--config", help="a YAML or JSON file with more settings")
     add_imports(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the plan and do nothing")
-    parser.add_argument("--smoke", action="store_true", help="one tiny iteration of everything")
+    parser.add_argument("--smoke", action="store_true", help="run everything once, very small")
     parser.add_argument(
-        "--strict", action="store_true", help="end a run that cannot learn instead of advising"
+        "--strict", action="store_true", help="stop a run that cannot learn, not only advise"
     )
     parser.add_argument("--view", action="store_true", help="open a page that follows the run")
     parser.add_argument(
         "--warm-start-only",
         action="store_true",
-        help="teach the model to write moves by imitation, save it in --out, and stop",
+        help="train by imitation only, save the model in --out, and stop",
     )
     parser.add_argument("--help-settings", action="store_true", help="list every setting")
     return parser

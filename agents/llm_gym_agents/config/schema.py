@@ -1,7 +1,8 @@
 """Every setting of a run, by section: its type, its default, and what it does.
 
-``docs/settings.md`` is written from the types, defaults and docstrings here. What settings mean
-together is said by ``rules``, ``unused_settings`` and ``defaults``; ``store`` holds all sections.
+``docs/settings.md`` is generated from the types, defaults and docstrings here. ``rules`` says which
+settings contradict each other, ``unused_settings`` which have no effect, ``defaults`` which default
+a task gets; ``store`` holds all sections.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ SECTIONS: dict[str, type[Section]] = {}
 class Section(BaseModel):
     """Settings that belong together.
 
-    Whole numbers, numpy's scalars and paths are taken for what they stand for. True and False are
-    no numbers, and text is not read as one.
+    Numpy scalars and paths are accepted as plain values, and an int for a float. True and False
+    are no numbers, and text is never parsed as a number.
     """
 
     model_config = ConfigDict(
@@ -109,24 +110,26 @@ class ModelConfig(Section):
     section = "model"
 
     model_name: Text = "tiny"
-    """Hugging Face id or folder; tiny builds a small Llama and its tokenizer on the spot."""
+    """Hugging Face id or folder; tiny builds a small Llama and its tokenizer for the
+    environment."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the arithmetic and of frozen weights; auto is bfloat16 on a GPU and float32 on a
-    CPU. Weights that are trained are kept in float32."""
+    """Precision of computation and of frozen weights; auto is bfloat16 on a GPU and float32 on a
+    CPU. Trained weights are kept in float32."""
     device: Device = "auto"
-    """cpu, cuda, cuda:1 or mps; auto takes the best there is."""
+    """cpu, cuda, cuda:1 or mps; auto takes the best available."""
     trust_remote_code: bool = False
     """Run code that comes with the model."""
     critic: Literal["shared", "detached", "separate"] = "shared"
-    """Value head on the policy's trunk, on the trunk without a gradient into it, or on a copy."""
+    """Value head on the policy's trunk (shared), on the trunk without gradients into it (detached),
+    or on a copy of the trunk (separate)."""
     lora_rank: NonNegativeInt = 0
-    """Rank of LoRA adapters, which are then all that is trained; 0 trains every weight."""
+    """Rank of LoRA adapters; only the adapters are then trained. 0 trains every weight."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: slower, with less memory."""
+    """Recompute activations in the backward pass: slower, but less memory."""
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the model is the small one that is built on the spot."""
+        """Whether the trainer builds a small model itself."""
         return self.model_name == "tiny"
 
 
@@ -138,53 +141,53 @@ class InferenceConfig(Section):
     backend: Backend = "transformers"
     """Inference engine: transformers, vllm, sglang, or module:Class for one of your own."""
     engine: JSONDict = {}
-    """Settings of that engine, such as gpu_memory_utilization or tensor_parallel_size for vllm."""
+    """Settings of the engine, such as gpu_memory_utilization or tensor_parallel_size for vllm."""
     num_envs: PositiveInt = 32
-    """Episodes played side by side, by each player."""
+    """Episodes that each engine plays in parallel."""
     isolated_batch_size: PositiveInt | None = None
-    """Episodes batched together and apart from all others, so that results are equal to the bit
-    whoever plays them; None for all of them, or an equal share for each of several players."""
+    """Episodes that are always batched together and never with others, so that results are
+    bit-equal for any number of actors; None batches all, or with actors an equal share of all."""
     max_tokens: PositiveInt = 256
-    """Most tokens of a reply."""
+    """Maximum tokens of a reply."""
     temperature: Annotated[float, Field(ge=1e-5)] = 1.0
-    """Divides the logits. Greedy play (0) has nothing to learn from."""
+    """Sampling temperature. Greedy play (0) would leave nothing to learn from."""
     context: Literal["history", "verbatim", "observation"] = "history"
-    """What the model reads: the episode so far as the chat template writes it, which may drop
-    earlier reasoning; the same with every reply verbatim; or only the current observation."""
+    """What the model reads: the episode so far in the chat template, which may drop earlier
+    reasoning (history); the episode with every reply verbatim; or only the current observation."""
     template_options: JSONDict = {}
     """Variables of the chat template, such as enable_thinking=false."""
     stop: list[Text] = []
-    """Strings that end a reply, besides the tokens that the model ends it with."""
+    """Strings that end a reply, in addition to the model's end-of-turn tokens."""
     system_prompt: str | None = None
-    """System prompt in place of the environment's; "" for none."""
+    """System prompt instead of the environment's; "" for none."""
     max_turns: PositiveInt | None = None
-    """Replies after which an episode is over; None leaves it to the environment."""
+    """Replies after which an episode ends; None leaves it to the environment."""
     bootstrap_at_turn_limit: bool = False
-    """Whether max_turns truncates an episode, so that the critic estimates the rest, instead of
-    ending it."""
+    """True: max_turns truncates an episode and the critic estimates the rest. False: it
+    terminates."""
 
 
 class WarmStartConfig(Section):
-    """What a model imitates before the first iteration, so that rewards differ."""
+    """What a model imitates before the first iteration, so that some episodes get a reward."""
 
     section = "warm_start"
 
     player: Literal["auto", "random", "solver", "file", "none"] = "none"
-    """Whose moves are imitated: random legal ones, a solver's, or those of a file. auto takes the
-    solver's where there is one, else random ones; a given model that writes usable moves only
-    imitates after a quarter of a run that gained less than 20 points of held-out success."""
+    """Whose moves are imitated: a random legal player's, the solver's, or a file's. auto takes the
+    solver if there is one, else the random player. A given model that already writes usable moves
+    imitates only if the first quarter of the run gains less than 20 points of held-out success."""
     turns: PositiveInt = 4000
-    """Moves to collect."""
+    """Moves collected for imitation."""
     steps: PositiveInt = 200
     """Optimizer steps."""
     rounds: PositiveInt = 1
-    """Most rounds of collecting and imitating. There is another while over a tenth of the replies
-    are unusable and a round makes a quarter of them usable; with a solver, until nine of ten
-    episodes are won."""
+    """Maximum rounds of collecting and imitating. Another round follows while over 10 % of the
+    replies are unusable and the last round repaired a quarter of them; with a solver, until 90 % of
+    the episodes are won."""
     rate: PositiveFloat = 3e-3
     """Learning rate of AdamW."""
     file: Text | None = None
-    """Conversations to imitate, as llm-gym export episodes writes them."""
+    """File of conversations to imitate, written by llm-gym export episodes."""
 
 
 class TrainingConfig(Section):
@@ -196,34 +199,34 @@ class TrainingConfig(Section):
     num_epochs: PositiveInt = 10
     """Epochs, each of num_iters_per_epoch iterations."""
     num_iters_per_epoch: PositiveInt = 10
-    """Iterations of an epoch. Each plays a batch and learns from it."""
+    """Iterations per epoch. Each plays a batch and learns from it."""
     batch_size: PositiveInt = 32
-    """Episodes of an iteration."""
+    """Episodes per iteration."""
     group_size: PositiveInt = 1
-    """Episodes that start from one seed, for estimators that compare them."""
+    """Episodes that start from the same seed, for estimators that compare them."""
     ppo_epochs: PositiveInt = 2
-    """Passes over a batch."""
+    """Passes over each batch."""
     mini_batch_size: PositiveInt = 8
-    """Episodes of an optimizer step."""
+    """Episodes per optimizer step."""
     micro_batch_tokens: PositiveInt = 16384
-    """Most tokens read in one forward pass, or one longer sequence (gspo: episode) alone. It bounds
-    memory and changes no gradient."""
+    """Maximum tokens of one forward pass; a longer sequence (gspo: episode) gets a pass of its own.
+    It limits memory and does not change gradients."""
     seed: NonNegativeInt = 0
-    """Decides episodes, sampling and initial weights."""
+    """Seed of episodes, sampling and initial weights."""
 
     # --- advantages -----------------------------------------------------------------------
     adv_estimator: Estimator = "gae"
     """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus,
     reinforce_plus_plus_baseline, gigpo, state_td, vine; or module:function."""
     estimator_settings: JSONDict = {}
-    """Further settings of the estimator. For grpo, dr_grpo and rloo credit=turn, which compares the
-    reward to come of each turn and not whole episodes; for grpo norm_by_std=false; for gae
-    discount=token, where gamma and gae_lambda count tokens and not turns, or whiten=false; for
-    state_td and vine branches=K, episodes that are played on from every state."""
+    """More settings of the estimator. grpo, dr_grpo, rloo: credit=turn compares the return of each
+    turn instead of whole episodes. grpo: norm_by_std=false. gae: discount=token applies gamma and
+    gae_lambda per token instead of per turn; whiten=false. state_td, vine: branches=K plays K more
+    episodes from every state."""
     gamma: Fraction = 1.0
-    """Discount of one turn."""
+    """Discount per turn."""
     gae_lambda: Fraction = 0.95
-    """Lambda of generalised advantage estimation, of one turn."""
+    """Lambda of generalised advantage estimation, per turn."""
     reward_mode: Literal["replace", "add"] = "replace"
     """Whether a reward function replaces the environment's rewards or adds to them."""
 
@@ -231,54 +234,54 @@ class TrainingConfig(Section):
     policy_loss: Loss = "ppo"
     """Policy loss: ppo, gspo, cispo, or module:function."""
     loss_settings: JSONDict = {}
-    """Further settings of the policy loss, such as dual_clip=2 for ppo, or clip_ratio=[0.2,0.28] to
-    clip less where the ratio rises."""
+    """More settings of the policy loss, such as dual_clip=2 for ppo, or clip_ratio=[0.2,0.28] for
+    different lower and upper clip ranges."""
     clip_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
-    """How far the ratio of new to old policy may fall below 1 and rise above it; None for the
-    range of the loss's authors, which is 0.2 for ppo."""
+    """Clip range of the ratio of new to old policy around 1; None for the published value of the
+    loss, which is 0.2 for ppo."""
     loss_agg: Aggregation | None = None
-    """How token losses become one number; None for what the policy loss's authors use."""
+    """How token losses are averaged; None for the published choice of the policy loss."""
     importance_cap: PositiveFloat | None = 2.0
-    """Largest weight of a token that trainer and sampler rate differently; None for no weights."""
+    """Maximum importance weight between trainer and sampler log-probs; None for no weights."""
     entropy_coef: NonNegativeFloat = 0.0
-    """Weight of the entropy bonus, which fades as episodes come to score alike."""
+    """Weight of the entropy bonus. It fades as the scores of episodes become equal."""
     value_coef: NonNegativeFloat = 0.5
     """Weight of the critic's loss."""
     normalise_values: bool = False
-    """Let the critic learn returns in units of their running mean and spread."""
+    """Normalise the critic's targets by their running mean and standard deviation."""
 
     # --- what is left out of the batch ----------------------------------------------------
     resample_zero_variance_groups: NonNegativeInt = 0
-    """Most further groups played in place of one whose episodes all scored the same."""
+    """Maximum groups played again for each group whose episodes all scored the same."""
     mask_truncated_replies: bool = False
-    """Leave episodes with a reply that max_tokens truncated out of the loss."""
+    """Leave episodes out of the loss if max_tokens truncated one of their replies."""
 
     # --- the distance to the model that training began with -------------------------------
     kl: Literal["none", "reward", "loss"] = "none"
-    """Where the KL to the initial model is a penalty: in the rewards, in the loss, or nowhere."""
+    """Where the KL to the initial model is a penalty: nowhere, in the rewards, or in the loss."""
     kl_coef: PositiveFloat = 0.001
     """Weight of the KL penalty."""
     max_kl: PositiveFloat = 0.1
-    """Largest KL of an update from the policy before it, a mean over sampled tokens. A longer
-    update is shortened, and the learning rate falls; after short ones it rises again."""
+    """Maximum KL between the policies before and after an update, a mean over sampled tokens. A
+    larger update is scaled back and the learning rate falls; after small updates it rises again."""
 
     # --- the optimizer --------------------------------------------------------------------
     optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"
-    """AdamW; or on a GPU bitsandbytes', with 8-bit state or with paged 32-bit state."""
+    """AdamW of torch; or on a GPU of bitsandbytes, with 8-bit state or with paged 32-bit state."""
     learning_rate: PositiveFloat = 1e-5
     """Learning rate of AdamW."""
     value_learning_rate: PositiveFloat | None = None
     """Learning rate of the critic; None for learning_rate."""
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the learning rate falls to 0 over the run, if it does."""
+    """How the learning rate falls to 0 over the run; constant keeps it."""
     warmup_iters: NonNegativeInt = 0
     """Iterations over which the learning rate rises from 0."""
     critic_warmup_iters: NonNegativeInt = 0
-    """First iterations, in which only the critic learns."""
+    """Iterations at the start in which only the critic learns."""
     adam_eps: PositiveFloat = 1e-8
     """Epsilon of AdamW."""
     max_grad_norm: PositiveFloat = 1.0
-    """Gradients with a larger norm are scaled down to it, policy and critic each by itself."""
+    """Maximum gradient norm, for policy and critic separately."""
 
     @property
     def iterations(self) -> int:
@@ -287,7 +290,7 @@ class TrainingConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """What is kept of a run."""
+    """What is saved of a run."""
 
     section = "checkpoint"
 
@@ -296,38 +299,40 @@ class CheckpointConfig(Section):
     save_interval: NonNegativeInt = 1
     """Epochs between two checkpoints; 0 for one at the end."""
     keep_last_n: PositiveInt = 3
-    """Checkpoints kept besides the best one."""
+    """Newest checkpoints to keep; the best one is always kept."""
     end_with_best: bool = True
-    """Return to the best weights, the warm start's among them, when held-out success falls below
-    their interval, and end with them; a third fall ends the run."""
+    """Return to the best weights if held-out success falls below their interval, and end the run
+    with the best weights; a third fall ends the run. The weights after the warm start count too."""
     record_every: NonNegativeInt = 10
-    """Iterations from one record of training episodes to the next; 0 for none."""
+    """Iterations between two records of training episodes; 0 for none."""
     resume: bool = False
-    """Go on from the newest checkpoint in output_dir."""
+    """Continue from the newest checkpoint in output_dir."""
     tracker: Text | None = None
-    """wandb/PROJECT or trackio/PROJECT, to log to as well."""
+    """Also log to wandb/PROJECT or trackio/PROJECT."""
 
 
 class EnvConfig(Section):
-    """What is played, and how it is evaluated."""
+    """Which environments are played and evaluated."""
 
     section = "environment"
 
     env_id: Text | None = None
     """Registered id, such as llm_gym/TextGameEasy-v0."""
     mix: Mix = {}
-    """Several environments in place of env_id, each with its weight: the share of its episodes."""
+    """Several environments instead of env_id, each with a weight: its share of the episodes."""
     mix_by: Literal["weight", "signal"] = "weight"
-    """signal plays an environment of the mix less the further its success is from a half, down to a
-    tenth of its weight: a curriculum over levels."""
+    """weight plays the mix by its weights. signal is a curriculum: it lowers the weight of an
+    environment, to a tenth at least, the further its success is from 50 %."""
     env_kwargs: JSONDict = {}
-    """Settings of the environment; with mix those of all, and under an id those of that one."""
+    """Settings of the environment. With mix they apply to all; those under an id apply to that
+    one."""
     max_steps: PositiveInt = 10
-    """Steps after which an episode of a BaseEnvironment is over."""
+    """Steps after which an episode of a BaseEnvironment ends."""
     workers: NonNegativeInt = 0
-    """Processes to spread slow environments over; 0 for none."""
+    """Worker processes for slow environments; 0 steps them in the trainer's process."""
     timeout: PositiveFloat | None = None
-    """Seconds that a step in a worker may take before its episode is given up."""
+    """Seconds after which a step in a worker is given up, and its episode with it; None for no
+    limit."""
     train_split: Split | None = "train"
     """Instances to train on; None for all."""
     eval_split: Split | None = "test"
@@ -342,12 +347,12 @@ class EnvConfig(Section):
 
     @property
     def env_ids(self) -> list[str]:
-        """What is played, by id."""
+        """The ids that are played."""
         return list(self.mix) or ([] if self.env_id is None else [self.env_id])
 
     @property
     def env_label(self) -> str | None:
-        """What is played, in words."""
+        """A short name of what is played."""
         named = next(iter(self.env_ids), None)
         return f"{len(self.mix)} environments" if len(self.mix) > 1 else named
 
@@ -366,27 +371,27 @@ class EnvConfig(Section):
 
 
 class RayConfig(Section):
-    """How playing is spread over processes and machines."""
+    """Samplers on Ray actors, on one machine or many."""
 
     section = "ray"
 
     use_ray: bool = False
-    """Play on actors of their own."""
+    """Play episodes on Ray actors instead of in the trainer's process."""
     num_actors: PositiveInt = 1
-    """Actors that play, each with an engine, environments and one CPU core."""
+    """Number of actors, each with an engine, environments and one CPU core."""
     address: Text | None = None
-    """Of a running Ray cluster: auto, or HOST:PORT; None starts one on this machine."""
+    """Address of a running Ray cluster (auto or HOST:PORT); None starts one on this machine."""
     num_gpus_per_actor: NonNegativeFloat | None = None
-    """GPUs of each actor; a share such as 0.3 puts three on one. None is 1 where there are any."""
+    """GPUs per actor; 0.3 puts three actors on one GPU. None is 1 if the machine has GPUs."""
     staleness: NonNegativeInt = 0
-    """Iterations that playing may run ahead of learning; 0 waits for fresh weights."""
+    """Iterations that sampling may run ahead of learning; 0 is synchronous."""
     timeout: PositiveFloat | None = 1800.0
-    """Seconds that an actor may take for its episodes before it is replaced, or twice the longest
-    time so far, and twice as much after each loss; None for any."""
+    """Seconds after which an actor that has not delivered its episodes is replaced. The limit is at
+    least twice the longest time so far and doubles after each loss; None for no limit."""
 
 
 class ParallelConfig(Section):
-    """How the learner is spread over the processes that torchrun starts, one for each GPU."""
+    """The learner over several GPUs: one process for each, started by torchrun."""
 
     section = "parallel"
 
