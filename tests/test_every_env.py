@@ -64,7 +64,7 @@ def oracle(game):
 
 
 def test_keeps_the_contract(env, monkeypatch):
-    monkeypatch.setattr(checker, "EPISODES", 16)
+    monkeypatch.setattr(checker, "EPISODES", 12)
     check_text_env(env)
 
 

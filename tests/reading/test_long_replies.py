@@ -7,7 +7,7 @@ from llm_gym.envs.shared.word_list import find_words
 from llm_gym.reading.moves import find_numbers
 from tests.matrix import some_of
 
-LONG = 200_000
+LONG = 100_000
 PIECES = ["9", "1/", "1 + ", "1 2 ", "\t", "\\", "e5", "5 \\abc{", "9,", "\u0301", "x=", "'a", "- "]
 
 

@@ -15,6 +15,7 @@ from llm_gym.core.errors import install_command
 from llm_gym.episodes import read_episodes
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.find_model import find_model
+from llm_gym_agents.commands.run import _is_out_of_memory
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.commands.conftest import SMALL
@@ -338,22 +339,25 @@ def test_sigterm_in_the_warm_start_says_how_to_go_on(tmp_path, monkeypatch, caps
     assert "the same command begins again" in said(capsys)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_run_without_memory_is_a_sentence_with_the_way_on(error, tmp_path, monkeypatch, capsys):
-    def fail(*args, **settings):
-        raise error
-
-    monkeypatch.setattr(PPO, "update", fail)
+def test_a_run_without_memory_is_a_sentence_with_the_way_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(PPO, "update", no_room)
     where = ("--checkpoint.output-dir", str(tmp_path / "run"))
     assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 2
     told = capsys.readouterr().err
     assert "micro_batch_tokens" in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "memory"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+            True,
+        ),
+        (RuntimeError("shapes do not match"), False),
+    ],
+)
+def test_what_is_raised_without_memory_is_known(error, memory):
+    assert _is_out_of_memory(error) is memory

@@ -45,9 +45,9 @@ EFFECTS = {
     "inference.isolated_batch_size": Effect(2, "rows"),
     "inference.max_tokens": Effect(1, "metrics"),
     "inference.temperature": Effect(0.5, "samples"),
-    "inference.context": Effect("observation", "samples"),
+    "inference.context": Effect("observation", "samples", TWICE),
     "inference.stop": Effect(["a", "e", "o"], "metrics"),
-    "inference.system_prompt": Effect("Say gold, then silver, then nothing.", "samples"),
+    "inference.system_prompt": Effect("Say gold, then silver, then nothing.", "samples", TWICE),
     "inference.max_turns": Effect(1, "starts"),
     "inference.bootstrap_at_turn_limit": Effect(
         True, given=TWICE | settings(inference__max_turns=1)
@@ -87,17 +87,19 @@ EFFECTS = {
     "training.max_grad_norm": Effect(0.01),
     "checkpoint.save_interval": Effect(2, "files", EPOCHS),
     "checkpoint.keep_last_n": Effect(1, "files", EPOCHS | {"checkpoint.save_interval": 1}),
-    "checkpoint.record_every": Effect(1, "files"),
+    "checkpoint.record_every": Effect(1, "files", TWICE),
     "environment.env_id": Effect("llm_gym/Memory-v0", "starts", SPLITS),
     "environment.mix": Effect({GAME: 1, "llm_gym/Memory-v0": 1}, "starts", SPLITS),
     "environment.env_kwargs": Effect({"rules": "system", "words": 2}, "starts"),
     "environment.train_split": Effect("dev", "starts", SPLITS),
-    "environment.eval_interval": Effect(1, "files", EVALUATED | {"environment.eval_interval": 2}),
+    "environment.eval_interval": Effect(
+        1, "files", EVALUATED | TWICE | {"environment.eval_interval": 2}
+    ),
     "environment.eval_episodes": Effect(3, "evaluated", EVALUATED),
     "environment.eval_split": Effect(
         None, "evaluated", SPLITS | EVALUATED | settings(inference__max_turns=1)
     ),
-    "environment.stop_at_success": Effect(0.0, "metrics", EVALUATED),
+    "environment.stop_at_success": Effect(0.0, "metrics", EVALUATED | TWICE),
     # Of long runs.
     "training.normalise_values": Effect(True),
     "training.resample_zero_variance_groups": Effect(2, "starts", GROUPS),
@@ -130,7 +132,7 @@ def test_a_changed_setting_changes_the_run(name, baseline, tmp_path):
     effect = EFFECTS[name]
     section, setting = name.split(".")
     assert effect.value != getattr(getattr(ConfigStore(), section), setting)
-    given = (ONCE if effect.shows == "weights" else {}) | effect.given
+    given = ONCE | effect.given
     before = baseline(given, effect.reward_fn)
     after = play(given | {name: effect.value}, tmp_path, effect.reward_fn)
     assert differs(effect.shows, before, after)

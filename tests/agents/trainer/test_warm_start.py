@@ -157,7 +157,7 @@ def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_no
 ):
     """A rate of nearly 0 learns nothing, so that only the solver can help."""
     training = {"num_epochs": 4, "learning_rate": 1e-9}
-    config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 60})
+    config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 40})
     config.environment.eval_interval, config.environment.eval_episodes = 1, 16
     said = []
     trainer = train(config)
@@ -175,8 +175,8 @@ def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_no
 @pytest.mark.usefixtures("at_random")
 def test_weights_come_back_where_imitating_the_solver_led_to_less(train, tmp_path, monkeypatch):
     training = {"num_epochs": 4, "learning_rate": 1e-9}
-    config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 60})
-    config.environment.eval_interval, config.environment.eval_episodes = 1, 16
+    config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 6})
+    config.environment.eval_interval, config.environment.eval_episodes = 1, 4
     config.checkpoint.save_interval = 1
 
     def ruin(teacher, why):
