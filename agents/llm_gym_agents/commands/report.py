@@ -13,8 +13,7 @@ from llm_gym.core.text import clip, shown
 from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.commands.curve import draw_curve
-from llm_gym_agents.commands.plan import resume_command
-from llm_gym_agents.commands.target import next_commands
+from llm_gym_agents.commands.plan import next_commands, resume_command
 from llm_gym_agents.distributed.run_folder import WARM_START, imitated
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluation_metrics
 from llm_gym_agents.rollouts.mix import by_env

@@ -13,9 +13,8 @@ from rich.console import Console
 
 from llm_gym.cli.terminal_text import say as write
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.commands.plan import few_choices, resume_command
+from llm_gym_agents.commands.plan import few_choices, finished, resume_command
 from llm_gym_agents.commands.report import RunReport, say
-from llm_gym_agents.commands.target import finished
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.config.trust import names_code
@@ -24,7 +23,7 @@ from llm_gym_agents.distributed.launch import is_main
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.model.load import limit_threads
-from llm_gym_agents.recipes.recipe import Recipe
+from llm_gym_agents.recipes import Recipe
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder

@@ -24,7 +24,7 @@ from llm_gym_agents.run.files import check_links
 
 if TYPE_CHECKING:
     from llm_gym_agents.config import ConfigStore
-    from llm_gym_agents.recipes.recipe import Recipe
+    from llm_gym_agents.recipes import Recipe
 
 _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
         sync_config(config)
     choices = [] if chosen is None else choose(config, chosen)
     if options.smoke:
-        from llm_gym_agents.commands.target import shrink
+        from llm_gym_agents.commands.plan import shrink
 
         shrink(config)
     if options.dry_run:
@@ -81,7 +81,7 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.target import (
+    from llm_gym_agents.commands.plan import (
         find_suite,
         find_target,
         flags,
@@ -167,7 +167,7 @@ def resume(argv: list[str]) -> int:
         raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
     done = max((int(each.name[10:]) for each in _checkpoints(folder)), default=0)
     if done >= config.training.iterations and (folder / "final").is_dir():
-        from llm_gym_agents.commands.target import finished
+        from llm_gym_agents.commands.plan import finished
 
         say(finished(config, folder, done))
         return 0

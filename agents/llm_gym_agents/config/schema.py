@@ -1,8 +1,8 @@
 """Every setting of a run, by section: its type, its default, and what it does.
 
 ``docs/settings.md`` is generated from the types, defaults and docstrings here. ``rules`` says which
-settings contradict each other, ``unused_settings`` which have no effect, ``defaults`` which default
-a task gets; ``store`` holds all sections.
+settings contradict each other or have no effect, ``defaults`` which default a task gets; ``store``
+holds all sections.
 """
 
 from __future__ import annotations

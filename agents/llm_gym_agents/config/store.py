@@ -80,7 +80,7 @@ class ConfigStore(Settings):
 
     def unused_settings(self) -> list[str]:
         """Return a sentence for each setting that was changed and has no effect here."""
-        from llm_gym_agents.config.unused_settings import unused_settings
+        from llm_gym_agents.config.rules import unused_settings
 
         return unused_settings(self, self.diff())
 

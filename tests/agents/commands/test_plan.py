@@ -9,7 +9,7 @@ import pytest
 
 from llm_gym import cli
 from llm_gym_agents.commands.find_model import as_trained, played_with
-from llm_gym_agents.commands.target import next_commands
+from llm_gym_agents.commands.plan import next_commands
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.recipes import find_recipe

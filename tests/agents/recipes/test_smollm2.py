@@ -3,7 +3,7 @@
 import pytest
 
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.commands.target import shrink
+from llm_gym_agents.commands.plan import shrink
 from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.recipes.smollm2 import GAMES, PREFIX
 from tests.agents.tiny import save_tiny
