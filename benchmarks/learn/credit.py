@@ -4,8 +4,9 @@
     python -m benchmarks.learn.credit --only TextGameEasy --flags " " "--model.critic separate" \
         "--training.value-learning-rate 1e-2" "--environment.env-kwargs shaping=false"
 
-Each run is PPO with its critic as ``llm-gym train ID`` would do it. The judge of ``llm-gym eval
---credit`` looks at it after the warm start and at the end. ``--flags`` tries settings, such as
+Each run is PPO with its critic as ``llm-gym train ID`` would do it, but for the warm start: where
+the solver's moves teach all there is, random moves are imitated. The judge of ``llm-gym eval
+--credit`` looks at the run after the warm start and at the end. ``--flags`` tries settings, such as
 those of the critic. Rows are written as they come, so the script goes on where it was stopped.
 """
 
@@ -23,10 +24,13 @@ from benchmarks.lib.tables import TEXT, table
 
 RESULT = RESULTS / "credit.json"
 RUN = "benchmarks.learn.credit_run"
-GAMES = (
-    "GuessTheNumberEasy", "FrozenLake", "TextGameEasy", "CoinCollectorEasy", "TowerOfHanoiEasy",
-    "FifteenPuzzleEasy", "SokobanEasy", "MinesweeperEasy", "CookingWorldEasy", "MazeEasy",
-)  # fmt: skip
+GAMES = {
+    "GuessTheNumberEasy": "random", "MastermindEasy": "random", "CoinCollectorEasy": "random",
+    "FrozenLake": "random", "TextGameEasy": "random", "FifteenPuzzleEasy": "random",
+    "SokobanEasy": "solver", "MinesweeperEasy": "solver", "WordleEasy": "solver",
+    "MazeEasy": "solver",
+}  # fmt: skip
+"""Game → whose moves are imitated first, so that neither all episodes are won nor none."""
 
 
 def jobs(args: argparse.Namespace) -> Iterator[Job]:
@@ -35,7 +39,9 @@ def jobs(args: argparse.Namespace) -> Iterator[Job]:
             for flags in args.flags:
                 numbers = (seed, args.iterations, args.branches, args.turns)
                 key = f"{game}/{seed} {flags}".strip()
-                yield Job(key, [game, *map(str, numbers), *flags.split()], timeout=7200.0)
+                player = ("--warm-start.player", GAMES.get(game, "auto"))
+                command = [game, *map(str, numbers), *player, *flags.split()]
+                yield Job(key, command, timeout=7200.0)
 
 
 def tables(rows: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from llm_gym_agents.rollouts.pack import Packer
 def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
     """Return what the judge says of the policy and the critic as they are now."""
     config, ppo = trainer.config, trainer.learner.ppo
-    report = credit(
+    report, _ = credit(
         str(config.environment.env_id),
         trainer.sampler.policy,
         config.training,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.learn.learning_run import settings, wait_for, warm
+from benchmarks.learn.learning_run import settings, warm
 from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
@@ -24,7 +24,12 @@ from llm_gym_agents.run.metrics import SAMPLED_TOKENS
 
 POINTS, EPISODES, FRESH = 6, 100, 200
 """Evaluations of a run, held-out episodes of each, and those of the last one."""
-PLAIN = ("--environment.env-kwargs", "shaping=false", "--training.lr-schedule", "constant")
+PLAIN = (
+    "--environment.env-kwargs", "shaping=false",
+    "--training.lr-schedule", "constant",
+    "--warm-start.player", "random",
+)  # fmt: skip
+"""Flags of every run. Where a solver was imitated, most of these games are won already."""
 
 
 @register_advantage("grpo_filtered", needs_groups=True)
@@ -41,33 +46,27 @@ def grpo_filtered(stream: TokenStream, *, keep: float = 0.5) -> Advantages:
     return made._replace(advantages_T=made.advantages_T * kept_T)
 
 
-GRPO = {"adv_estimator": "grpo"}
-REINFORCE = {"adv_estimator": "reinforce_plus_plus"}
-ARMS: Mapping[str, dict[str, Any]] = {
-    "grpo": GRPO,
-    "gigpo": {"adv_estimator": "gigpo", "gamma": 0.95},
-    "ppo_token": {"adv_estimator": "gae", "estimator_settings": {"discount": "token"}},
-    "ppo_turn": {"adv_estimator": "gae_turn"},
-    "ppo": {"adv_estimator": "gae"},
-    "vine": {"adv_estimator": "vine", "estimator_settings": {"branches": 2}},
-    "filter": {"adv_estimator": "grpo_filtered"},
-    "dapo": {
-        **GRPO,
-        "loss_settings": {"clip_ratio": [0.2, 0.28]},
-        "resample_zero_variance_groups": 3,
-    },
-    "dr_grpo": {"adv_estimator": "dr_grpo"},
-    "gspo": {**GRPO, "policy_loss": "gspo"},
-    "reinforce": {**REINFORCE, "group_size": 1, "gamma": 1.0},
-    "no_norm": {
-        **REINFORCE,
-        "group_size": 1,
-        "gamma": 1.0,
-        "estimator_settings": {"whiten": False},
-    },
-    "discounted": {**REINFORCE, "group_size": 1, "gamma": 0.9},
+ALONE = {"group_size": 1, "gamma": 1.0}
+ARMS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "grpo": ("grpo", {}),
+    "gigpo": ("gigpo", {"gamma": 0.95}),
+    "ppo_token": ("gae", {"estimator_settings": {"discount": "token"}}),
+    "ppo_turn": ("gae_turn", {}),
+    "ppo": ("gae", {}),
+    "vine": ("vine", {"estimator_settings": {"branches": 2}}),
+    "filter": ("grpo_filtered", {}),
+    "dapo": (
+        "grpo",
+        {"loss_settings": {"clip_ratio": [0.2, 0.28]}, "resample_zero_variance_groups": 3},
+    ),
+    "dr_grpo": ("dr_grpo", {}),
+    "gspo": ("grpo", {"policy_loss": "gspo"}),
+    "reinforce": ("reinforce_plus_plus", ALONE),
+    "no_norm": ("reinforce_plus_plus", {**ALONE, "estimator_settings": {"whiten": False}}),
+    "discounted": ("reinforce_plus_plus", {**ALONE, "gamma": 0.9}),
 }
-"""Arm → settings of ``training``; all others are what ``llm-gym train`` chooses for ``grpo``."""
+"""Arm → estimator and settings of ``training``; all others are what ``llm-gym train`` chooses for
+``grpo``."""
 
 
 class Enough(Exception):
@@ -77,8 +76,9 @@ class Enough(Exception):
 def arm_settings(game: str, seed: int, arm: str) -> ConfigStore:
     """Return the settings of an arm: those for ``grpo``, and what its claim changes."""
     config = settings(game, seed, "grpo", PLAIN)
-    config.training.estimator_settings = {}
-    for name, value in ARMS[arm].items():
+    estimator, changed = ARMS[arm]
+    own = {"adv_estimator": estimator, "estimator_settings": {}, **changed}
+    for name, value in own.items():
         setattr(config.training, name, value)
     config.environment.eval_interval = 0
     return config
@@ -87,7 +87,6 @@ def arm_settings(game: str, seed: int, arm: str) -> ConfigStore:
 def learn(game: str, seed: int, folder: Path, arm: str, tokens: int) -> dict[str, Any]:
     """Train until ``tokens`` are sampled; return held-out success along the way."""
     config = arm_settings(game, seed, arm)
-    wait_for(folder)
     config.warm_start.player = "none"
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, 1_000_000
     start, spent, curve = process_time(), 0.0, list[dict[str, float]]()
@@ -113,6 +112,7 @@ def learn(game: str, seed: int, folder: Path, arm: str, tokens: int) -> dict[str
         try:
             before = play(trainer, 0, EPISODES).success
             trainer.fit()
+            raise RuntimeError(f"it was stopped after {spent:.0f} of {tokens} tokens")
         except Enough:
             last = play(trainer, EPISODES, FRESH)
         finally:

@@ -57,14 +57,14 @@ class Results:
     """
 
     def __init__(self, path: Path, about: Row, again: Iterable[str] = ()) -> None:
-        self.path, self._lock, self._again = path, threading.Lock(), set(again)
+        self.path, self._lock, self.again = path, threading.Lock(), set(again)
         known = json.loads(path.read_text()) if path.exists() else {}
         self.rows: dict[str, Row] = known.get("rows", {})
         self._about = about
 
     def lacks(self, key: str) -> bool:
         """Whether there is no row of this key, or only one that says what went wrong."""
-        return key in self._again or "error" in self.rows.get(key, {"error": "not run"})
+        return key in self.again or "error" in self.rows.get(key, {"error": "not run"})
 
     def add(self, key: str, row: Row) -> None:
         """Write the row of a job; the file is whole at any moment."""

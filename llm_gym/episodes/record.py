@@ -55,6 +55,8 @@ class Tokens:
     values: list[float] | None = optional(NUMBERS)
     """Before the update; NaN for a token that was read, here and in the next three."""
     advantages: list[float] | None = optional(NUMBERS)
+    true_advantages: list[float] | None = optional(NUMBERS)
+    """Of the token's turn, from branches (``llm-gym eval --credit``); NaN where none was played."""
     ratios: list[float] | None = optional(NUMBERS)
     """Probability under the weights that were trained, before their update, over that under the
     weights that sampled."""

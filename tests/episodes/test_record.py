@@ -190,6 +190,7 @@ def tokens(draw: st.DrawFn, turns: int) -> Tokens:
         log_probs=draw(floats),
         values=draw(floats),
         advantages=draw(floats),
+        true_advantages=draw(floats),
         ratios=draw(floats),
         entropies=draw(floats),
         trained_on=draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n)),

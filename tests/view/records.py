@@ -50,6 +50,7 @@ def with_tokens(count=6):
         log_probs=column(-9.0),
         values=column(0.0),
         advantages=column(-1.0),
+        true_advantages=column(-2.0),
         ratios=column(0.5),
         entropies=column(2.0),
         trained_on=sampled,

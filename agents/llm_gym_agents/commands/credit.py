@@ -1,7 +1,7 @@
 """``llm-gym eval --credit``: how near each estimator comes to the true advantage of a turn.
 
-The truth is played: K branches from the state before a turn and K from the state after it, with the
-same policy. Estimators get the same episodes and no part in these branches. Read ``_judge`` first.
+The truth is played: K branches from every state of some episodes, with the same policy. Estimators
+get the same episodes and no part in these branches. Read ``_judge`` first.
 
 Shapes: N judged turns, K turns of all episodes, T sampled tokens.
 """
@@ -9,6 +9,7 @@ Shapes: N judged turns, K turns of all episodes, T sampled tokens.
 from __future__ import annotations
 
 import filecmp
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
 from llm_gym.wrappers import EpisodeLimits, StateInfo
 from llm_gym_agents.algo import get_advantage
@@ -43,6 +45,7 @@ from llm_gym_agents.rollouts.branches import (
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
+from llm_gym_agents.rollouts.recorder import episode_tokens
 from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Play
@@ -113,8 +116,11 @@ def credit(
     max_turns: int | None = None,
     env_kwargs: dict[str, Any] | None = None,
     critic: Critic | None = None,
-) -> CreditReport:
+) -> tuple[CreditReport, list[Trajectory]]:
     """Let ``policy`` play groups of episodes and judge every estimator on their turns.
+
+    Returns the report, and the judged episodes with the true advantage of each turn beside what the
+    run's own estimator gives it (``grpo`` where its critic is not known).
 
     Args:
         env: What is played; same seed and same actions must give the same episode.
@@ -122,7 +128,7 @@ def credit(
         training: Its group size, ``gamma`` and ``gae_lambda`` are used.
         episodes: In groups of ``training.group_size``, or of 8 where that is 1.
         branches: From each state.
-        turns: How many are judged; drawn from all.
+        turns: How many are judged at least: those of whole episodes, drawn from all starts.
         num_envs: Environments that run in parallel.
         seed: Of the first start, and of what is drawn.
         split: Play instances of this split only.
@@ -162,7 +168,7 @@ def _judge(
     branches: int,
     turns: int,
     seed: int,
-) -> CreditReport:
+) -> tuple[CreditReport, list[Trajectory]]:
     """Play ``tasks`` and branches from some of their states, and judge every estimator."""
     start, gamma = perf_counter(), training.gamma
     everything = play(tasks)
@@ -170,19 +176,16 @@ def _judge(
     if not rollout.episodes:
         raise ConfigError(f"no episode could be played: {why_unplayed(everything)}")
     places = all_places(rollout)
-    rng = np.random.default_rng(seed)
-    drawn = sorted(rng.choice(len(places), min(turns, len(places)), replace=False).tolist())
-    chosen = [places[at] for at in drawn]
-    after = [(at, turn + 1) for at, turn in chosen]
-    wanted = dict.fromkeys(place for place in (*chosen, *after) if place in set(places))
-    truth_branches = play_branches(play, rollout, wanted, branches)
+    drawn = _drawn(rollout, turns, seed)
+    truth_branches = play_branches(play, rollout, [p for p in places if p[0] in drawn], branches)
     returns: dict[Place, list[float]] = {}
     for branch in truth_branches:
         returns.setdefault(branch.place, []).append(branch.to_go(gamma))
     kept = [
-        at
-        for at, before, then in zip(drawn, chosen, after, strict=True)
-        if before in returns and (then in returns or then not in wanted)
+        number
+        for number, (at, turn) in enumerate(places)
+        if (at, turn) in returns
+        and ((at, turn + 1) in returns or turn + 1 == len(rollout.turns[at]))
     ]
     if not kept:
         raise ConfigError("no branch could be played; the environment must repeat its episodes")
@@ -191,7 +194,7 @@ def _judge(
     groups = np.array([int(rollout.episodes[at].group or 0) for at, _ in (places[k] for k in kept)])
     estimates, value_K = _estimates(rollout, single, training, critic)
     own = rollout.tokens
-    return CreditReport(
+    report = CreditReport(
         env_id=rollout.env_id,
         episodes=len(rollout.episodes),
         success=sum(episode.success for episode in rollout.episodes) / len(rollout.episodes),
@@ -209,6 +212,47 @@ def _judge(
         },
         seconds=round(perf_counter() - start, 1),
     )
+    shown = estimates.get(training.adv_estimator, estimates["grpo"])
+    columns = {"advantages": shown, "true_advantages": np.full(len(places), np.nan)}
+    columns["true_advantages"][kept] = advantage.mean_N
+    if value_K is not None:
+        columns["values"] = value_K
+    return report, _with_columns(rollout, drawn, columns)
+
+
+def _drawn(rollout: Rollout, turns: int, seed: int) -> set[int]:
+    """Return episodes with ``turns`` turns or more: one of each start, then another one, ..."""
+    order = np.random.default_rng(seed).permutation(len(rollout.episodes)).tolist()
+    seen = Counter[Any]()
+    rounds = {}
+    for at in order:
+        rounds[at] = seen[group := rollout.episodes[at].group]
+        seen[group] += 1
+    found, count = set[int](), 0
+    for at in sorted(order, key=rounds.__getitem__):
+        if count < turns:
+            found.add(at)
+            count += len(rollout.turns[at])
+    return found
+
+
+def _with_columns(
+    rollout: Rollout, drawn: set[int], columns: Mapping[str, Floats]
+) -> list[Trajectory]:
+    """Return the drawn episodes; their tokens have the numbers of their turns."""
+    first, found = 0, list[Trajectory]()
+    for at, (episode, turns) in enumerate(zip(rollout.episodes, rollout.turns, strict=True)):
+        if at in drawn:
+            lengths = [len(turn.reply_ids) for turn in turns]
+            own = {
+                name: values_K[first : first + len(turns)].repeat(lengths).tolist()
+                for name, values_K in columns.items()
+            }
+            episode.tokens = episode_tokens(turns, trained=own)
+            episode.tokens.trained_on = None
+            found.append(episode)
+        first += len(turns)
+    return found
 
 
 def _truth(

@@ -18,15 +18,17 @@ from llm_gym.cli.common import build, import_modules, settings
 from llm_gym.cli.evaluate import chosen, eval_parser, show
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
+from llm_gym.episodes import Trajectory, write_episodes
 from llm_gym.evaluate.endpoint.client import REPLY_TOKENS, THOUGHT_TOKENS
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.model.load import limit_threads
+from llm_gym_agents.model.load import limit_threads, load_tokenizer
 from llm_gym_agents.rollouts.evaluation import Evaluation, rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.text.codec import TokenTexts
 
 
 def main(argv: list[str]) -> int:
@@ -84,27 +86,36 @@ def _judge_credit(
 ) -> int:
     from llm_gym_agents.commands.credit import credit, credit_table, load_critic
 
-    reports = []
+    reports, judged = [], list[Trajectory]()
     for name in names:
         own = name in config.environment.env_ids  # then with the rewards that the critic knows
-        reports.append(
-            credit(
-                name,
-                policy,
-                config.training,
-                episodes=options.episodes,
-                branches=options.credit,
-                **_play_options(options),
-                env_kwargs={"rules": "system"}
-                | (config.environment.kwargs_of(name) if own else {})
-                | settings(options.set),
-                critic=load_critic(model, config) if own else None,
-            )
+        report, episodes = credit(
+            name,
+            policy,
+            config.training,
+            episodes=options.episodes,
+            branches=options.credit,
+            **_play_options(options),
+            env_kwargs={"rules": "system"}
+            | (config.environment.kwargs_of(name) if own else {})
+            | settings(options.set),
+            critic=load_critic(model, config) if own else None,
         )
+        reports.append(asdict(report))
+        judged += episodes
         if not options.json:
-            say(credit_table(reports[-1]))
+            say(credit_table(report))
+    text = json.dumps(reports, indent=2)
     if options.json:
-        say(json.dumps([asdict(report) for report in reports], indent=2))
+        say(text)
+    folder = options.out or (options.model if model != options.model else None)
+    if folder is not None:
+        texts = TokenTexts(load_tokenizer(model))
+        for episode in judged:
+            assert episode.tokens is not None
+            episode.tokens.texts = texts(episode.tokens.ids)
+        write_episodes(Path(folder, "episodes", "credit.jsonl"), judged)
+        Path(folder, "credit.json").write_text(text + "\n", "utf-8")
     return 0
 
 

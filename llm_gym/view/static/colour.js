@@ -10,6 +10,7 @@ export const LENSES = [
   { name: "entropies", label: "entropy", about: "how open the choice was", middle: 0 },
   { name: "values", label: "value", about: "what the critic expected", middle: 0 },
   { name: "advantages", label: "advantage", about: "worse or better than expected", middle: 0 },
+  { name: "true_advantages", label: "true advantage", about: "of the turn, by branches", middle: 0 },
   { name: "ratios", label: "ratio (importance weight)", about: "trainer over sampler", middle: 1 },
 ];
 

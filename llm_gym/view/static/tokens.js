@@ -17,8 +17,7 @@ export function readTokens(record) {
   return {
     ids: tokens.ids, texts: tokens.texts, turns: tokens.turns || tokens.ids.map(() => 0), trained, sampled,
     versions: tokens.weights_versions,
-    columns: { log_probs: logProbs, values: column("values"), advantages: column("advantages"), ratios: column("ratios"),
-      entropies: column("entropies") },
+    columns: Object.fromEntries(LENSES.map((lens) => [lens.name, column(lens.name)])),
   };
 }
 

@@ -87,12 +87,13 @@ def test_colours_follow_the_chosen_figure_and_say_above_and_below(tmp_path, serv
     page.evaluate("location.hash = '#/episode/0/1/1'")
     page.locator(".token").first.wait_for()
     colours = {}
-    for name in ("log_probs", "values", "advantages", "ratios", "entropies"):
+    figures = ("log_probs", "values", "advantages", "true_advantages", "ratios", "entropies")
+    for name in figures:
         page.select_option("label:has(span:text-is('colour by')) select", name)
         colours[name] = page.locator(".token").evaluate_all(
             "all => all.map(t => t.style.backgroundColor)"
         )
-    assert len(set(map(tuple, colours.values()))) == 5
+    assert len(set(map(tuple, colours.values()))) == len(figures)
     assert all(colour.startswith("rgba(217, 95, 14") for colour in colours["advantages"])  # below 0
     assert all(colour.startswith("rgba(33, 102, 172") for colour in colours["values"])  # above
 
