@@ -88,6 +88,7 @@ def work(
     *,
     lanes: int,
     deadline: float = float("inf"),
+    least: float = 1.0,
     say: Callable[[str], None] = say_at_once,
     by: Callable[[Job, float], Row] | None = None,
 ) -> None:
@@ -98,13 +99,14 @@ def work(
         results: Gets their rows.
         lanes: Processes at a time.
         deadline: Moment of ``monotonic`` after which none is started, and none goes on.
+        least: Seconds that a job must have left to be started.
         say: Told of each that ends.
         by: Runs a job for so many seconds at most; None starts its command as a process.
     """
 
     def one(job: Job) -> None:
         left = deadline - monotonic()
-        if left <= 1:
+        if left <= least:
             return
         begun = monotonic()
         row = (by or run)(job, min(job.timeout, left))
