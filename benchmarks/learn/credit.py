@@ -13,8 +13,9 @@ those of the critic. Rows are written as they come, so the script goes on where 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from time import monotonic
 from typing import Any
 
@@ -44,21 +45,78 @@ def jobs(args: argparse.Namespace) -> Iterator[Job]:
                 yield Job(key, command, timeout=7200.0)
 
 
-def tables(rows: Mapping[str, Any]) -> str:
-    """Return the correlation of every estimator with the truth, and what critics explain."""
-    found, names = [], dict[str, str]()
-    for key, row in sorted(rows.items()):
-        for when in ("before", "after"):
-            if when not in row:
-                continue
-            one = row[when]
-            names |= dict.fromkeys(one["estimators"], "{:.2f}")
-            cells = {name: each["correlation"][0] for name, each in one["estimators"].items()}
-            critic = one["critic"][0] if one["critic"] else None
-            found.append((f"{key}, {when}", one["success"], critic, one["ceiling"], cells))
-    columns = {"run": TEXT, "success": "{:.0%}", "critic explains": "{:.2f}", "ceiling": "{:.2f}"}
-    lines = [(*first, *(cells.get(name) for name in names)) for *first, cells in found]
-    return table({**columns, **names}, lines)
+WHEN = {"before": "after the warm start", "after": "after training"}
+Judged = tuple[str, str, Mapping[str, Any]]
+"""A run, when it was judged, and what was found."""
+
+
+def judged(rows: Mapping[str, Any]) -> list[Judged]:
+    """Return every judgement of runs that did not fail."""
+    return [
+        (key, when, row[when]) for when in WHEN for key, row in sorted(rows.items()) if when in row
+    ]
+
+
+def games(rows: Mapping[str, Any]) -> str:
+    """Return a line for each run: its success, its truth, and what its critic explains."""
+    columns = {"run": TEXT, "judged": TEXT, "success": "{:.0%}", "turns": "{}"}
+    columns |= {"spread of true advantages": "{:.2f}", "ceiling": "{:.2f}"}
+    columns |= {"the critic explains": TEXT, "of at most": "{:.2f}"}
+    lines = [
+        (key, WHEN[when], one["success"], one["turns"], one["spread"], one["ceiling"],
+         _value(one["critic"]), one["critic_ceiling"])
+        for key, when, one in judged(rows)
+    ]  # fmt: skip
+    return table(columns, lines)
+
+
+def _value(found: Sequence[float | None] | None) -> str | None:
+    """Return a value with its interval."""
+    if found is None or any(each is None for each in found):
+        return None
+    return "{:.2f} ({:.2f} to {:.2f})".format(*found)
+
+
+def estimators(rows: Mapping[str, Any], what: str, when: str) -> str:
+    """Return ``what`` of each estimator in each game, the mean of seeds, and over all games."""
+    cells: dict[str, dict[str, list[float]]] = {}
+    for key, at, one in judged(rows):
+        if at != when or " " in key:  # with other settings
+            continue
+        game = key.partition("/")[0]
+        found = {name: each[what][0] for name, each in one["estimators"].items()}
+        if what == "correlation":
+            found["a perfect estimate"] = one["ceiling"] or None  # 0: nothing but noise
+        for name, value in found.items():
+            own = cells.setdefault(name, {}).setdefault(game, [])
+            own += [] if value is None else [value]
+    names = list(dict.fromkeys(game for own in cells.values() for game in own))
+    means = {
+        name: [fmean(own[game]) if own.get(game) else None for game in names]
+        for name, own in cells.items()
+    }
+    lines = [
+        (
+            name,
+            fmean(known) if (known := [each for each in own if each is not None]) else None,
+            *own,
+        )
+        for name, own in means.items()
+    ]
+    return table({"estimator": TEXT, **dict.fromkeys(("mean", *names), "{:.2f}")}, lines)
+
+
+def page(rows: Mapping[str, Any]) -> str:
+    """Return everything that was found."""
+    parts = [games(rows)]
+    for what, title in {"correlation": "Correlation", "sign": "Sign agreement"}.items():
+        for when, said in WHEN.items():
+            parts.append(
+                f"**{title} with the true advantage, {said}:**\n\n{estimators(rows, what, when)}"
+            )
+    failed = [key for key, row in rows.items() if "error" in row]
+    parts += [f"{len(failed)} runs failed: {', '.join(failed)}."] if failed else []
+    return "\n\n".join(parts)
 
 
 def main() -> None:
@@ -79,7 +137,7 @@ def main() -> None:
     results = Results(args.results, {"provenance": about})
     deadline = monotonic() + 60 * args.minutes
     work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline, by=Forks(RUN))
-    print(tables(results.rows))
+    print(page(results.rows))
 
 
 if __name__ == "__main__":

@@ -155,6 +155,7 @@ def interval(values: Sequence[float]) -> list[float] | None:
 
 
 def shown(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return a line for each claim."""
     columns = {"claim": TEXT, "source": TEXT, "pairs": "{}", "gain": "{:+.3f}", "95 %": TEXT}
     columns |= {"verdict": TEXT, "what is smaller here": TEXT}
     return table(
@@ -166,6 +167,25 @@ def shown(found: Sequence[Mapping[str, Any]]) -> str:
             for each in found
         ],
     )  # fmt: skip
+
+
+def arms(rows: Mapping[str, Any]) -> str:
+    """Return the mean score of each arm in each game: success over the run."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for row in rows.values():
+        if "mean" in row:
+            scores.setdefault(row["arm"], {}).setdefault(row["game"], []).append(row["mean"])
+    games = list(dict.fromkeys(game for own in scores.values() for game in own))
+    lines = [
+        (f"`{arm}`", *(fmean(own[game]) if game in own else None for game in games))
+        for arm, own in scores.items()
+    ]
+    return table({"arm": TEXT, **dict.fromkeys(games, "{:.1%}")}, lines)
+
+
+def page(rows: Mapping[str, Any]) -> str:
+    """Return everything that was found."""
+    return f"{shown(verdicts(rows))}\n\n**Mean held-out success over the run:**\n\n{arms(rows)}"
 
 
 def main() -> None:
@@ -185,7 +205,7 @@ def main() -> None:
     results = Results(args.results, {"provenance": about})
     if not args.show:
         run(args, results)
-    print(shown(verdicts(results.rows)))
+    print(page(results.rows))
 
 
 if __name__ == "__main__":

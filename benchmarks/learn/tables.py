@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from benchmarks.learn import credit, referee
 from benchmarks.learn.learning import EPISODES, ESTIMATORS, SEEDS
 from benchmarks.lib.curves import GOAL, NAMES, Row, learned
 from benchmarks.lib.tables import TEXT, figure, measured, read, table
@@ -261,7 +262,21 @@ def gain(row: Mapping[str, Any]) -> float | None:
     return None if before is None or after is None else round(after - before, 4)
 
 
+@measured("credit", "python -m benchmarks.learn.credit --lanes 10")
+def judge(result: Any) -> str:
+    """How near each estimator comes to the true advantage of a turn."""
+    return credit.page(result["rows"])
+
+
+@measured("referee", "python -m benchmarks.learn.referee --lanes 16")
+def claims(result: Any) -> str:
+    """Ten published claims, and what became of them."""
+    return referee.page(result["rows"])
+
+
 TABLES = {
+    "judge": judge,
+    "claims": claims,
     "train-all": train_all,
     "demo": demo,
     "learning": learning,

@@ -1,5 +1,6 @@
 """What scripts make of their runs: settings, order, comparisons, the leaderboard."""
 
+import argparse
 import ast
 import doctest
 import importlib
@@ -11,8 +12,9 @@ import pytest
 import torch
 
 from benchmarks.envs import leaderboard
-from benchmarks.learn import learning_run, referee, referee_run
+from benchmarks.learn import credit, learning_run, referee, referee_run
 from benchmarks.lib import figures
+from benchmarks.lib.lanes import Results
 from benchmarks.lib.machine import IMAGES
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.algo import TokenStream, get_advantage
@@ -146,6 +148,55 @@ def test_a_claim_about_length_compares_the_turns_of_won_episodes():
     rows["Echo/3/discounted"] = {"turns_won": None}  # nothing was won
     (found,) = [each for each in referee.verdicts(rows) if each["claim"] == "shorter"]
     assert (found["gain"], found["pairs"], found["verdict"]) == (2.0, 3, "holds")
+
+
+def test_the_referee_does_what_its_file_lacks_and_outlives_a_failed_run(tmp_path, monkeypatch):
+    done, broken = [], {"Count/0/warm", "Memory/1/gigpo"}
+
+    def fork(module):
+        def one(job, timeout):
+            done.append(job.key)
+            if job.key in broken:
+                return {"error": "it broke"}
+            if job.key.endswith("warm"):
+                Path(job.command[3]).mkdir()
+            return {"game": job.command[1], "arm": job.command[-2], "mean": 0.5, "turns_won": 2.0}
+
+        return one
+
+    monkeypatch.setattr(referee, "Forks", fork)
+    args = argparse.Namespace(
+        claims=["gigpo"], seeds=[0, 1], games=["Count", "Memory"], scale=1.0, minutes=1.0, lanes=1
+    )
+    for _ in range(2):
+        results = Results(tmp_path / "referee.json", {})
+        referee.run(args, results)
+    warm = [f"{game}/{seed}/warm" for seed in range(2) for game in ("Count", "Memory")]
+    first = [f"{game}/{seed}/{arm}" for game, seed in (("Memory", 0), ("Count", 1), ("Memory", 1))
+             for arm in ("grpo", "gigpo")]  # fmt: skip
+    assert done == [*warm, *first, "Count/0/warm", "Memory/1/warm", "Memory/1/gigpo"]
+    assert "| `grpo` | 50.0% | 50.0% |" in referee.page(results.rows)
+
+
+def test_the_judge_shows_means_of_games_and_leaves_out_what_is_unknown():
+    def found(value, ceiling=0.9):
+        row = {"correlation": [value, None, None], "sign": [None] * 3}
+        rest = {"success": 0.5, "turns": 64, "spread": 0.1, "critic_ceiling": 0.9}
+        return {"estimators": {"gae": row}, "ceiling": ceiling, "critic": None, **rest}
+
+    rows = {
+        "Echo/0": {"before": found(None, 0.0), "after": found(0.2)},
+        "Echo/1": {"before": found(0.5), "after": found(0.4)},
+        "Count/0": {"before": found(None), "after": found(0.6)},
+        "Count/0 --flag 1": {"after": found(1.0)},
+        "Memory/0": {"error": "it broke"},
+    }
+    assert "| gae | 0.45 | 0.60 | 0.30 |" in credit.estimators(rows, "correlation", "after")
+    assert "| gae | 0.50 | - | 0.50 |" in credit.estimators(rows, "correlation", "before")
+    assert "| gae | - | - | - |" in credit.estimators(rows, "sign", "after")
+    shown = credit.page(rows)
+    assert "1 runs failed: Memory/0." in shown
+    assert shown.count("Count/0 --flag 1") == 1
 
 
 def test_arms_of_a_claim_are_known_and_starts_that_differ_most_are_kept():
