@@ -1,19 +1,19 @@
 """How near does each estimator come to the true advantage of a turn, before and after training?
 
-    python -m benchmarks.learn.credit --lanes 10                       # ten games
-    python -m benchmarks.learn.credit --only TextGameEasy --flags " " "--model.critic separate" \
-        "--training.value-learning-rate 1e-2" "--environment.env-kwargs shaping=false"
+    python -m benchmarks.learn.credit --lanes 16                       # ten games, and critics
+    python -m benchmarks.learn.credit --only FrozenLake --flags " " "--model.critic separate"
 
 Each run is PPO with its critic as ``llm-gym train ID`` would do it, but for the warm start: where
 the solver's moves teach all there is, random moves are imitated. The judge of ``llm-gym eval
---credit`` looks at the run after the warm start and at the end. ``--flags`` tries settings, such as
-those of the critic. Rows are written as they come, so the script goes on where it was stopped.
+--credit`` looks at the run after the warm start and at the end. One game has further runs with
+other settings of the critic. Rows are written as they come: a stopped script goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from time import monotonic
@@ -26,23 +26,35 @@ from benchmarks.lib.tables import TEXT, table
 RESULT = RESULTS / "credit.json"
 RUN = "benchmarks.learn.credit_run"
 GAMES = {
-    "GuessTheNumberEasy": "random", "MastermindEasy": "random", "CoinCollectorEasy": "random",
-    "FrozenLake": "random", "TextGameEasy": "random", "FifteenPuzzleEasy": "random",
-    "SokobanEasy": "solver", "MinesweeperEasy": "solver", "WordleEasy": "solver",
-    "MazeEasy": "solver",
+    "MazeEasy": "solver", "MinesweeperEasy": "solver", "WordleEasy": "solver",
+    "SokobanEasy": "solver", "FrozenLake": "random", "TextGameEasy": "random",
+    "CoinCollectorEasy": "random", "FifteenPuzzleEasy": "random", "MastermindEasy": "random",
+    "GuessTheNumberEasy": "random",
 }  # fmt: skip
 """Game → whose moves are imitated first, so that neither all episodes are won nor none."""
 
 
+CRITICS = (
+    "--training.value-learning-rate 1e-2",
+    "--training.critic-warmup-iters 3",
+    "--training.critic-warmup-iters 3 --training.value-learning-rate 1e-2",
+    "--training.normalise-values",
+    "--model.critic separate",
+    "--environment.env-kwargs shaping=false",
+)
+"""Settings of the critic that are tried in ``TRIED``."""
+TRIED = "TextGameEasy"
+
+
 def jobs(args: argparse.Namespace) -> Iterator[Job]:
-    for seed in args.seeds:
-        for game in args.only:
-            for flags in args.flags:
-                numbers = (seed, args.iterations, args.branches, args.turns)
-                key = f"{game}/{seed} {flags}".strip()
-                player = ("--warm-start.player", GAMES.get(game, "auto"))
-                command = [game, *map(str, numbers), *player, *flags.split()]
-                yield Job(key, command, timeout=7200.0)
+    """Yield a run of each game with each of ``args.flags``; without any, critics in ``TRIED``."""
+    runs = list(product(args.only, args.flags or [""]))
+    runs += [(TRIED, flags) for flags in CRITICS if args.flags is None and TRIED in args.only]
+    for seed, (game, flags) in product(args.seeds, runs):
+        numbers = map(str, (seed, args.iterations, args.branches, args.turns))
+        player = ("--warm-start.player", GAMES.get(game, "auto"))
+        command = [game, *numbers, *player, *flags.split()]
+        yield Job(f"{game}/{seed} {flags}".strip(), command, timeout=7200.0)
 
 
 WHEN = {"before": "after the warm start", "after": "after training"}
@@ -57,16 +69,17 @@ def judged(rows: Mapping[str, Any]) -> list[Judged]:
     ]
 
 
-def games(rows: Mapping[str, Any]) -> str:
+def runs(rows: Mapping[str, Any]) -> str:
     """Return a line for each run: its success, its truth, and what its critic explains."""
-    columns = {"run": TEXT, "judged": TEXT, "success": "{:.0%}", "turns": "{}"}
+    columns = {"game/seed, settings": TEXT, "judged": TEXT, "success": "{:.0%}", "turns": "{}"}
     columns |= {"spread of true advantages": "{:.2f}", "ceiling": "{:.2f}"}
     columns |= {"the critic explains": TEXT, "of at most": "{:.2f}"}
-    lines = [
-        (key, WHEN[when], one["success"], one["turns"], one["spread"], one["ceiling"],
-         _value(one["critic"]), one["critic_ceiling"])
-        for key, when, one in judged(rows)
-    ]  # fmt: skip
+    lines = []
+    for key, when, one in judged(rows):
+        name, _, flags = key.partition(" ")
+        found = (one[each] for each in ("success", "turns", "spread", "ceiling"))
+        explained = (_value(one["critic"]), one["critic_ceiling"])
+        lines.append((name + (f", `{flags}`" if flags else ""), WHEN[when], *found, *explained))
     return table(columns, lines)
 
 
@@ -108,7 +121,7 @@ def estimators(rows: Mapping[str, Any], what: str, when: str) -> str:
 
 def page(rows: Mapping[str, Any]) -> str:
     """Return everything that was found."""
-    parts = [games(rows)]
+    parts = [runs(rows)]
     for what, title in {"correlation": "Correlation", "sign": "Sign agreement"}.items():
         for when, said in WHEN.items():
             parts.append(
@@ -129,7 +142,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=40, help="of training in between")
     parser.add_argument("--branches", type=int, default=32, help="from each state")
     parser.add_argument("--turns", type=int, default=64, help="that are judged")
-    parser.add_argument("--flags", nargs="+", default=[""], help="settings to try")
+    parser.add_argument("--flags", nargs="+", help="settings to try (those of the critic)")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
     args = parser.parse_args()

@@ -262,7 +262,7 @@ def gain(row: Mapping[str, Any]) -> float | None:
     return None if before is None or after is None else round(after - before, 4)
 
 
-@measured("credit", "python -m benchmarks.learn.credit --lanes 10")
+@measured("credit", "python -m benchmarks.learn.credit --lanes 16")
 def judge(result: Any) -> str:
     """How near each estimator comes to the true advantage of a turn."""
     return credit.page(result["rows"])

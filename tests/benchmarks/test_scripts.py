@@ -196,7 +196,7 @@ def test_the_judge_shows_means_of_games_and_leaves_out_what_is_unknown():
     assert "| gae | - | - | - |" in credit.estimators(rows, "sign", "after")
     shown = credit.page(rows)
     assert "1 runs failed: Memory/0." in shown
-    assert shown.count("Count/0 --flag 1") == 1
+    assert shown.count("| Count/0, `--flag 1` |") == 1
 
 
 def test_arms_of_a_claim_are_known_and_starts_that_differ_most_are_kept():
