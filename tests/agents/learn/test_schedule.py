@@ -172,6 +172,12 @@ def test_metrics_have_the_interval():
     assert [stop.update(won(wins))["eval/falls"] for wins in (89, 70, 71)] == [0, 1, 2]
 
 
+def test_one_win_and_then_none_is_no_fall():
+    stop = EarlyStop(CheckpointConfig(), EnvConfig())
+    assert [stop.update(won(wins))["eval/falls"] for wins in (2, 0, 0)] == [0, 0, 0]
+    assert [stop.update(won(wins))["eval/falls"] for wins in (20, 0)] == [0, 1]
+
+
 def test_it_goes_on_from_its_state():
     one, other = (EarlyStop(CheckpointConfig(), EnvConfig()) for _ in range(2))
     for wins in (50, 20, 20):

@@ -14,7 +14,6 @@ from llm_gym.envs.tool_use.tool_env import parse_call, parse_fence
 from llm_gym.evaluate.scores import measure
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, get_parser
-from llm_gym.registry.suite import ENVS
 from llm_gym.tools.sandbox import Sandbox, SandboxError
 from tests.tools.sandbox.sandboxes import refusal
 
@@ -109,13 +108,17 @@ def test_without_isolation_the_tool_says_so_and_the_game_goes_on(env, monkeypatc
         assert measure(MathPythonEnv(), player, 20).success == 1.0
 
 
-def test_the_golden_transcripts_need_no_sandbox(monkeypatch):
-    monkeypatch.setattr(Sandbox, "_started", None)
-    for row in ENVS:
-        if "MathPython" in row.id:
-            env = gym.make(row.id)
-            env.reset(seed=7)  # the episode that tests/golden.py writes down
-            assert env.step(env.unwrapped.solver_action())[0].split("\n")[0].lstrip("-").isdigit()
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_solvers_program_is_known_and_another_one_is_run(kind, monkeypatch):
+    monkeypatch.setattr(Sandbox, "_started", None)  # a process would raise
+    env = MathPythonEnv(kinds=(kind,))
+    env.reset(seed=7)
+    said = env.solver_action()
+    value = str(KINDS[kind].value(env._numbers))
+    spaced = said.replace("(", " ( ").replace(")", " ) ").replace("  ", " ")
+    assert env.step(said)[0].split("\n")[0] == value
+    assert env.step(spaced)[0].split("\n")[0] == value
+    assert env.step(f"{said}; print('x')")[0].split("\n")[0] != value
 
 
 def test_neither_reset_nor_answers_start_a_process(env, monkeypatch):
