@@ -262,8 +262,9 @@ class TrainingConfig(Section):
     kl_coef: PositiveFloat = 0.001
     """Weight of the KL penalty."""
     max_kl: PositiveFloat = 0.1
-    """Maximum KL between the policies before and after an update, a mean over sampled tokens. A
-    larger update is scaled back and the learning rate falls; after small updates it rises again."""
+    """Maximum KL between the policies before and after an update, a mean over sampled tokens, of
+    which at most 8 count in a reply. A larger update is scaled back and the learning rate falls;
+    after small updates it rises again."""
 
     # --- the optimizer --------------------------------------------------------------------
     optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"

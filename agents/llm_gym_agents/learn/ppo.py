@@ -39,6 +39,7 @@ from llm_gym_agents.learn.stabilizers import (
     Stabilizers,
     estimate_by_env,
     masked_token_weights,
+    shrink_values,
     step_share,
 )
 from llm_gym_agents.model.head import Entropy
@@ -135,6 +136,9 @@ class PPO:
         reward_T, kl_metrics = self._rewards(data, scores)
         stream = token_stream(data, reward_T, scores)
         settings = estimator_settings(self.estimator, self.config)
+        if stream.value_T is not None and "lam" in settings:
+            whole = self.estimator(stream, **settings | {"lam": 1.0})
+            stream = shrink_values(stream, whole.returns_T)
         advantages, signal = estimate_by_env(partial(self.estimator, **settings), data, stream)
         self.stabilizers.before_update(data, advantages)
         batch = self._batch(data, scores, advantages)
@@ -228,7 +232,8 @@ class PPO:
         """Take the steps of an update; they end where the policy leaves its trust region."""
         moves = signal > 0.0
         if moves:
-            self.trust.begin(signal)
+            replies = max(1, int(packer.data.turn_ends_T.sum()))
+            self.trust.begin(signal, packer.data.tokens / replies)
         sums: dict[str, float] = defaultdict(float)
         steps, kl = 0, 0.0
         for episodes in self._mini_batches(packer.data.group_E):

@@ -7,6 +7,7 @@ Shapes: T sampled tokens, E episodes of the batch, M episodes of an optimizer st
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ from llm_gym_agents.rollouts.rollout_data import RolloutData
 VALUE_DECAY = 0.9
 """Weight of the old statistics when a batch is added, after the first few batches."""
 MIN_STD = 1e-4
+FEW_TOKENS = 8
+"""Replies of more tokens than this are moved by no more than a reply of so many."""
 LEAST_RATE = 0.01
 """Smallest factor on the learning rate."""
 
@@ -157,6 +160,26 @@ def _is_flat(values: Tensor) -> bool:
     return float(values.max() - values.min()) <= _ROUNDING * float(values.abs().max())
 
 
+def shrink_values(stream: algo.TokenStream, returns_T: Tensor) -> algo.TokenStream:
+    """Return ``stream`` with the critic's values as far as they say something about the returns.
+
+    They are the regression of the returns on the values, with a slope from 0 to 1: a critic that
+    knows nothing becomes a constant baseline and adds no noise to the advantages, a good one stays.
+    """
+    assert stream.value_T is not None
+    value_T, returns_T = stream.value_T.double(), returns_T.double()
+    mean, apart_T = float(value_T.mean()), value_T - value_T.mean()
+    variance = float(apart_T.square().mean())
+    slope = float((apart_T * returns_T).mean()) / variance if variance > MIN_STD**2 else 0.0
+    slope, level = min(max(slope, 0.0), 1.0), float(returns_T.mean())
+
+    def shrunk(value: Tensor) -> Tensor:
+        return (value - mean) * slope + level
+
+    ahead_E = None if stream.bootstrap_E is None else shrunk(stream.bootstrap_E)
+    return dataclasses.replace(stream, value_T=shrunk(stream.value_T), bootstrap_E=ahead_E)
+
+
 # --- trust region ------------------------------------------------------------------------------
 
 
@@ -183,12 +206,13 @@ class TrustRegion:
         """Limit of an update from a batch that is all signal."""
         return self._limit * self.narrowed
 
-    def begin(self, signal: float) -> None:
-        """Begin an update from a batch with this signal.
+    def begin(self, signal: float, reply_tokens: float = 1.0) -> None:
+        """Begin an update from a batch with this signal and so many tokens in a mean reply.
 
-        Its steps are smaller by that, and a KL grows with the square of a small step.
+        Its steps are smaller by the signal, and a KL grows with the square of a small step. One
+        wrong token spoils a reply, so a long one may move no further than one of a few tokens.
         """
-        self.bound = self.limit * signal**2
+        self.bound = self.limit * signal**2 * min(1.0, FEW_TOKENS / reply_tokens)
         weights = self._weights()
         if not self._start:
             self._start = [

@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -102,25 +103,39 @@ def gradients(ppo, batch):
 
 
 def hand_written(model, batch, gamma=0.9, lam=0.8, clip=0.2, entropy=0.01, value=0.5):
-    """PPO with token-level GAE, written out: one loss, one episode at a time, in plain loops."""
+    """PPO with token-level GAE, written out: one loss, one episode at a time, in plain loops.
+
+    The critic counts as far as the returns depend on it, by least squares.
+    """
     with torch.no_grad():
         inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.token_T)
         old = model(*inputs, batch.bootstrap_E[~batch.terminated_E])
-        old_value, after_cut = old.value_T, iter(old.bootstrap_B.tolist())
-    advantages, returns, at = [], [], 0
-    for e, n in enumerate(batch.lengths_E.tolist()):
-        v, r = old_value[at : at + n].tolist(), batch.reward_T[at : at + n].tolist()
-        cut = not batch.terminated_E[e]
-        after = next(after_cut) if cut else 0.0
-        carry, own = 0.0, []
-        for t in reversed(range(n)):
-            delta = r[t] + gamma * after - v[t]
-            carry = delta + gamma * lam * carry
-            own.insert(0, carry)
-            after = v[t]
-        advantages += own
-        returns += [a + x for a, x in zip(own, v, strict=True)]
-        at += n
+        old_value = old.value_T
+
+    def scan(value, after_cut, lam):
+        advantages, returns, at, after_cut = [], [], 0, iter(after_cut)
+        for e, n in enumerate(batch.lengths_E.tolist()):
+            v, r = value[at : at + n], batch.reward_T[at : at + n].tolist()
+            after = 0.0 if batch.terminated_E[e] else next(after_cut)
+            carry, own = 0.0, []
+            for t in reversed(range(n)):
+                delta = r[t] + gamma * after - v[t]
+                carry = delta + gamma * lam * carry
+                own.insert(0, carry)
+                after = v[t]
+            advantages += own
+            returns += [a + x for a, x in zip(own, v, strict=True)]
+            at += n
+        return advantages, returns
+
+    value_T, cut_B = old_value.tolist(), old.bootstrap_B.tolist()
+    whole = scan(value_T, cut_B, 1.0)[1]
+    slope, _ = np.polyfit(value_T, whole, 1)
+    slope = min(max(slope, 0.0), 1.0)
+    as_said = [
+        [np.mean(whole) + slope * (v - np.mean(value_T)) for v in part] for part in (value_T, cut_B)
+    ]
+    advantages, returns = scan(*as_said, lam)
     advantage, target = torch.tensor(advantages), torch.tensor(returns)
     advantage = (advantage - advantage.mean()) / (advantage.var() + 1e-8).sqrt()
     new = model(*inputs)

@@ -7,9 +7,16 @@ import pickle
 import pytest
 import torch
 
+from llm_gym_agents.algo import TokenStream
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.learn.stabilizers import LEAST_RATE, TrustRegion, signal_share
+from llm_gym_agents.learn.stabilizers import (
+    FEW_TOKENS,
+    LEAST_RATE,
+    TrustRegion,
+    shrink_values,
+    signal_share,
+)
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.learn.test_learner import config
 from tests.agents.learn.test_ppo import data, make
@@ -187,3 +194,42 @@ def test_another_learner_goes_on_with_rate_and_limit():
     other = Learner(config(**settings), copy.deepcopy(one.lm))
     other.load_state(pickle.loads(pickle.dumps(one.state())))
     assert (other.ppo.trust.rate, other.ppo.trust.limit) == (1 / 1.5, 2.5e-4)
+
+
+def valued(values, ahead=None):
+    lengths_E = torch.tensor([2, 2])
+    return TokenStream(
+        reward_T=torch.zeros(4),
+        lengths_E=lengths_E,
+        value_T=torch.tensor(values),
+        terminated_E=None if ahead is None else torch.tensor([True, False]),
+        bootstrap_E=None if ahead is None else torch.tensor([0.0, ahead]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "used"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]),  # it is right
+        ([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0]),  # twice as far apart
+        ([0.1, 0.2, 0.3, 0.4], [2.35, 2.45, 2.55, 2.65]),  # too timid: as far apart as it says
+        ([4.0, 3.0, 2.0, 1.0], [2.5] * 4),  # the wrong way round
+        ([0.0] * 4, [2.5] * 4),  # it says nothing
+    ],
+)
+def test_a_critic_counts_as_far_as_returns_depend_on_it(values, used):
+    found = shrink_values(valued(values), torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert found.value_T.tolist() == pytest.approx(used)
+
+
+def test_what_follows_a_cut_is_shrunk_alike():
+    found = shrink_values(valued([2.0, 4.0, 6.0, 8.0], 10.0), torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert found.bootstrap_E[1] == pytest.approx(5.0)
+
+
+def test_a_long_reply_moves_no_further_than_a_short_one():
+    trust = TrustRegion(0.1, [])
+    trust.begin(1.0, FEW_TOKENS)
+    assert trust.bound == pytest.approx(0.1)
+    trust.begin(1.0, 10 * FEW_TOKENS)
+    assert trust.bound == pytest.approx(0.01)
