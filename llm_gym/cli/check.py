@@ -1,4 +1,4 @@
-"""``llm-gym check``: an environment keeps its contract, the sandbox holds, extras are there."""
+"""``llm-gym check``: checks an environment, the sandbox, or the installation."""
 
 import argparse
 import os

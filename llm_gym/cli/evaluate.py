@@ -1,4 +1,4 @@
-"""``llm-gym eval``: a model plays, loaded here (which needs the trainer) or served elsewhere."""
+"""``llm-gym eval``: a model plays, loaded here (needs the trainer) or behind an endpoint."""
 
 from __future__ import annotations
 

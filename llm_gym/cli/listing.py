@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="also those of Gymnasium and of imported packages, and whose they are",
+        help="also environments of Gymnasium and of imported packages, with their package",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_imports(parser)
@@ -112,12 +112,12 @@ def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, An
 
 
 def _about(env_id: str) -> str:
-    """Return what a game of ours is in one line; nobody knows other people's."""
+    """Return a game of the suite in one line; other environments have no description."""
     return games()[env_id][0] if env_id in _SUITE else ""
 
 
 def _first_alike(env_id: str, about: dict[str, str]) -> str:
-    """Return the first id of the same game, which those of other levels are listed under."""
+    """Return the first id of the same game; its other levels are listed under it."""
     return next(each for each in about if each == env_id or about[each] == about[env_id] != "")
 
 

@@ -1,4 +1,4 @@
-"""The command line's parser: what it cannot use is answered in one sentence; and completion."""
+"""``Parser``: errors in one sentence, and shell completion."""
 
 import argparse
 import io

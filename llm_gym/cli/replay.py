@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="run whatever code the file names: anybody's environments, wrappers and tools",
+        help="run any code that the file names: environments, wrappers and tools",
     )
 
 

@@ -1,4 +1,4 @@
-"""``llm-gym serve``: an environment for players elsewhere."""
+"""``llm-gym serve``: an environment over HTTP."""
 
 import argparse
 import os

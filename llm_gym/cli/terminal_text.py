@@ -1,4 +1,4 @@
-"""Other people's text on a terminal: what would steer it is shown instead."""
+"""Safe output on a terminal: control sequences are shown, not executed."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Print ``text`` of whomever; every command speaks through here."""
+    """Print ``text``, from any source. Every command prints through this function."""
     stream = sys.stderr if error else sys.stdout
     stream.write(shown(text, keep="\n\t") + "\n")
     stream.flush()
@@ -20,7 +20,7 @@ def say(text: str, *, error: bool = False) -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each, without the path of whoever warned."""
+    """Show each warning as one line, without the path of its source."""
     before, warnings.formatwarning = warnings.formatwarning, _plain
     try:
         yield

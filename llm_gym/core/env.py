@@ -211,7 +211,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         return self._base_format.render(self.oracle_move())
 
     def solver_action(self) -> str:
-        """Return the action of a good player who has read only this episode's observations."""
+        """Return the action of a good player who sees only the observations of this episode."""
         return self._base_format.render(self.solve(self._base_observations, self._base_moves))
 
     def random_action(self) -> str:
@@ -248,7 +248,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     @property
     def system_prompt(self) -> str:
-        """The rules when ``rules="system"``, else empty: they are told once, in one place."""
+        """The rules if ``rules="system"``; else "", because the first observation has them."""
         return self._base_rules() if self.rules == "system" else ""
 
     @property

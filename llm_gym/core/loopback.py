@@ -1,4 +1,4 @@
-"""Who may speak to a server on this machine.
+"""Which requests a server on this machine accepts.
 
 A server on loopback is open to every page in the user's browser: a page elsewhere can send it
 requests, and by DNS rebinding even read the answers. The browser tells on such a page in ``Host``

@@ -14,7 +14,7 @@ class StopReason(StrEnum):
     """Why an episode stopped. A member is a plain ``str``, so it is JSON and pickle safe."""
 
     PLAYING = "playing"
-    # The rules that the player was told ended it: ``terminated``.
+    # ``terminated``: the rules of the game ended the episode.
     WON = "won"
     LOST = "lost"
     DRAWN = "drawn"

@@ -1,7 +1,7 @@
 """One row of a data set: what the player reads, and what is right.
 
 ``read_row`` takes a row as it was stored and raises ``ValueError`` with a sentence that says what
-is wrong with it; whoever reads the file adds where it stands.
+is wrong with it; the reader of the file adds the line.
 """
 
 from collections.abc import Mapping, Sequence

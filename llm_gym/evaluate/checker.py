@@ -1,4 +1,4 @@
-"""Does an environment keep the contract? ``check_text_env`` answers with every broken rule.
+"""``check_text_env``: every rule of the contract that an environment breaks.
 
 Gymnasium's own checker is the first of the checks. The others are what a text environment owes
 its users beyond the API: it can be won, it cannot be crashed or peeked at, and an episode can be

@@ -1,4 +1,4 @@
-"""Checks that a game cannot be gamed: by its rewards, by its players, by its author.
+"""Checks that a game is fair: rewards cannot be farmed and no secret leaks.
 
 What they look for passes every test of the API: a refused move that changes the game, a potential
 that pays more than the game, one instance behind all seeds, a solver that has seen the secret, and

@@ -1,4 +1,4 @@
-"""How a model played: the figures of a set of episodes, whoever played them and wherever."""
+"""``Evaluation``: success, return and other figures of a set of episodes."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A class, or a function that makes an environment, as ``module:Name``: an id that needs no id.
+"""``module:Name`` as an id: a class, or a function that makes an environment.
 
 Whoever has a class in a file beside them should not have to register it first. Its spec names it
 in words, so it goes through JSON and to other processes as that of any id does.

@@ -1,4 +1,4 @@
-"""Finding an environment by its name, and what to say where it is not found or not built."""
+"""Finds an environment by its name; errors say what was probably meant."""
 
 import importlib.util
 import inspect
@@ -67,7 +67,7 @@ def cannot_build(name: str, error: Exception) -> ConfigError:
 
 
 def wrong_setting(error: Exception) -> str:
-    """Return the name of the argument that Python says nobody takes, or nothing.
+    """Return the name of an unexpected argument from Python's message, or nothing.
 
     >>> wrong_setting(TypeError("Maze.__init__() got an unexpected keyword argument 'size'"))
     'size'
@@ -91,7 +91,7 @@ _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def meant_id(name: str) -> str:
-    """Return the id that somebody may have meant who left out its namespace or its version.
+    """Return the id that a name without namespace or version probably means.
 
     Of other namespaces than the one that is named only the very same name is meant.
 

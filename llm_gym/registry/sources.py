@@ -1,4 +1,4 @@
-"""What people hand over as an environment, made into something that can be built many times."""
+"""``env_source``: anything that names an environment, as a source that can be built many times."""
 
 import copy
 from collections.abc import Callable, Mapping

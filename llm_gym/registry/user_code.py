@@ -1,4 +1,4 @@
-"""Code of the user's: modules and environments that may raise anything.
+"""User code: modules and environments that may raise anything.
 
 A program that calls ``gym.make`` is given the exception as it is. On the command line a person
 named the code, and is answered in one sentence: what was raised, and in which line of whose file.

@@ -89,9 +89,7 @@ class Connection:
         try:
             return _read_about(told)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise RemoteError(
-                f"{self._http.url} does not speak as llm-gym serve does: {error!s:.200}"
-            ) from error
+            raise RemoteError(f"{self._http.url} is no llm-gym server: {error!s:.200}") from error
 
     def _try(self, ask: Callable[[], Any]) -> Any:
         failures = 0

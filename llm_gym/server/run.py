@@ -1,4 +1,4 @@
-"""The one door to uvicorn: listens, answers until told to stop, and closes everything."""
+"""The only module that imports uvicorn: serves until it is stopped, and closes everything."""
 
 import asyncio
 import errno

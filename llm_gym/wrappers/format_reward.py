@@ -1,4 +1,4 @@
-"""A price for replies that are not in the format asked for."""
+"""``FormatReward``: a penalty for replies in another format than requested."""
 
 import math
 import re

@@ -257,7 +257,7 @@ def test_what_an_environment_there_should_not_say_costs_nobody_elses_answer():
     ],
 )
 def test_a_server_that_describes_itself_badly_is_one_error_of_ours(change):
-    with Liar({}, ABOUT | change) as liar, pytest.raises(LLMGymError, match="does not speak as"):
+    with Liar({}, ABOUT | change) as liar, pytest.raises(LLMGymError, match="is no llm-gym server"):
         gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
-    with Liar({}, []) as liar, pytest.raises(RemoteError, match="does not speak as"):
+    with Liar({}, []) as liar, pytest.raises(RemoteError, match="is no llm-gym server"):
         gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)

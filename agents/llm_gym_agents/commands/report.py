@@ -1,4 +1,4 @@
-"""What ``llm-gym train`` says while it runs, and when it is over."""
+"""What ``llm-gym train`` prints during a run and at its end."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _ENDS, _LONGEST = 10, 500
 
 
 def say(console: Console, text: str) -> None:
-    """Print text, of models too; a console that is no terminal would cut its lines."""
+    """Print text, also from models, without cutting long lines."""
     console.print(shown(text, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 class RunReport:
-    """One run's words, on a console.
+    """Prints the report of one run to a console.
 
     Args:
-        trainer: Whose run it is.
-        console: Where to say it.
-        strict: Whether a run that cannot learn is ended instead of advised.
-        judged: Whether the run is long enough to be judged: one tiny iteration shows nothing.
+        trainer: The trainer of the run.
+        console: Where to print.
+        strict: Whether advice becomes an error that ends the run.
+        judged: Whether the run is long enough for a diagnosis.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ def transcript(episode: Trajectory) -> str:
 
 
 def _line(text: str) -> str:
-    """Return ``text`` in one line: a page of it is somebody else's business."""
+    """Return ``text`` in one line."""
     return " | ".join(clip(text, _LONGEST).splitlines())
 
 

@@ -1,4 +1,4 @@
-"""Text in, text out: replies to a list of prompts.
+"""Inference engines with text in and text out: replies to a list of prompts.
 
     engine = create_inference_engine("path/to/model")
     output = engine.generate(["Hello, how are you?"], max_tokens=64, temperature=0.7)

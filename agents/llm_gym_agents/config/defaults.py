@@ -18,7 +18,7 @@ from llm_gym_agents.config.store import ConfigStore
 When = Callable[[TaskProfile], bool]
 ENV_KWARGS = "environment.env_kwargs"
 MOST_TURNS = 100
-"""Turns after which an episode of somebody else's environment is cut."""
+"""Turn limit of an environment that has none."""
 DECISIONS = 1600
 """Turns of a batch, about."""
 SECONDS = 180

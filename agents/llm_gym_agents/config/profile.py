@@ -1,7 +1,7 @@
-"""``TaskProfile``: what the defaults depend on: the model, the environment and the estimator.
+"""``TaskProfile``: the facts about model, environment and estimator that the defaults depend on.
 
-An environment is asked about itself and played for a few random episodes, which show how long its
-moves and episodes are.
+``profile_task`` reads the attributes of the environment and plays a few random episodes, to measure
+the length of moves and episodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from llm_gym_agents.config.store import ConfigStore
 
 _EPISODES = 20
 MAX_TURNS_PLAYED = 100
-"""Turns after which a random episode is cut."""
+"""Turns after which a random episode is truncated."""
 _PAID_EVERY_TURN = 0.9
 """Share of turns with a positive reward above which longer episodes are better ones."""
 _BY_SPREAD = {"norm_by_std", "whiten"}
@@ -36,27 +36,27 @@ class TaskProfile:
     """What the rules of ``defaults`` read."""
 
     model: Literal["embedded", "full", "lora"]
-    """The built-in one of random weights, a given one, or adapters on one."""
+    """The built-in small model, a given model, or LoRA adapters on a given model."""
     weights: int = 0
-    """How many a given model has; 0 where that is not known."""
+    """Number of weights of a given model; 0 if unknown."""
     thinks: bool = False
     """Whether a given model may think before it replies, by its chat template and vocabulary."""
     env: Literal["suite", "as_text", "other"]
-    """An environment of ours, one that is put into words, or one that speaks text by itself."""
+    """A game of this package, an environment under ``AsText``, or another text environment."""
     is_markov: bool = False
-    """Whether one observation holds all that matters."""
+    """Whether the current observation is enough to choose a good move."""
     has_potential: bool = False
-    """Whether the game knows how near the goal is."""
+    """Whether the game has a potential for reward shaping."""
     has_splits: bool = False
-    """Whether some instances can be kept unseen."""
+    """Whether the instances are split into train, dev and test."""
     move_chars: int = 0
-    """Characters of the longest move that was seen; 0 where nobody plays."""
+    """Characters of the longest random move; 0 if there is no random player."""
     turns: int | None = None
-    """Turns that the game allows; None where it says nothing of it."""
+    """Turn limit of the game; None if it has none."""
     episode_turns: float = 1.0
-    """Turns of an episode that is played at random, 100 at most, and 50 if every turn is paid."""
+    """Mean turns of a random episode, at most 100, and 50 if every turn is rewarded."""
     episode_words: float = 32.0
-    """Words, digits and marks that are read in such an episode."""
+    """Words, digits and punctuation marks in such an episode."""
     worst_reward: float = 0.0
     """The lowest reward of a turn that was seen, 0 at most."""
     groups: bool = False

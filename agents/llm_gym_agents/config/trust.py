@@ -1,4 +1,4 @@
-"""``untrusted``: what in a stranger's config is not known to be harmless.
+"""``untrusted``: finds what may do harm in a config from somewhere else.
 
 A list of what is harmless, and no list of dangers: a setting that is not judged here may only have
 its default, one of its named choices, or a number of a size that a laptop can work with.

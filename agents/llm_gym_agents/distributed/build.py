@@ -256,7 +256,7 @@ def _tiny_tokenizer(config: ConfigStore, env: EnvSource) -> PreTrainedTokenizerB
 
 
 def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of the words that environments use, or of bytes where nobody plays.
+    """Return a tokenizer of the words that environments use, or of bytes without a player.
 
     Args:
         envs: The settings of each environment, by id.
@@ -292,7 +292,7 @@ def build_engine(
     backend, own = config.inference.backend, config.inference.engine
     apart = backend != "transformers" or is_sharded(lm)
     if not apart:
-        # The rest is the model section's to say: this engine has the trainer's own model.
+        # Only these: the model section decides the rest, for this engine has the trainer's model.
         check_settings(backend, own, known=("max_rows", "prefix_cache"))
         return TransformersEngine(lm, tokenizer=tokenizer, **own)
     computed = compute_dtype(config.model.dtype, lm.device)
@@ -304,7 +304,7 @@ def build_engine(
         common |= {"device": str(lm.device)}
     if ":" in backend:  # one of the user's own takes what it names
         common = {name: common[name] for name in settings_of(backend) if name in common}
-    # What is served first does not matter, only its shape: the trainer's weights are pushed.
+    # Only the shape of these weights matters: the trainer pushes its weights later.
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         save_lm(Path(folder), lm, tokenizer)
         return load_engine(folder, backend, common | vllm_memory_settings(config, lm) | own)[0]
@@ -322,7 +322,7 @@ def build_sampler(
     rows = min(
         config.inference.num_envs, config.training.batch_size, isolated_batch_size or sys.maxsize
     )
-    with ExitStack() as undo:  # nobody else could end the engine's processes
+    with ExitStack() as undo:  # on an error, end the processes of the engine
         engine = build_engine(config, lm, tokenizer)
         undo.callback(engine.close)
         policy = build_policy(config, engine, tokenizer)

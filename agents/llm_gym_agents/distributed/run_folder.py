@@ -44,7 +44,7 @@ class RunFolder:
     """The folder of one run. Nothing is written before ``lock``.
 
     Args:
-        config: Of the run. It is read when something is written: ``fit`` may still complete it.
+        config: The settings of the run, read at each write: ``fit`` may still change them.
         ranks: The processes of the run; only the main one writes.
         tokenizer: Turns recorded tokens into text.
     """
@@ -74,7 +74,7 @@ class RunFolder:
             self.run_lock.acquire()
 
     def resumed_from(self, checkpoint: str | Path) -> None:
-        """Note the loaded checkpoint: the folder is the run's own only if it lies in here."""
+        """Note the loaded checkpoint: the folder belongs to this run only if it contains it."""
         self._is_own = Path(checkpoint).resolve().is_relative_to(self.path.resolve())
 
     @contextmanager
@@ -180,7 +180,7 @@ def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str
 
 
 def _table(rows: Sequence[Row], warm_start: Mapping[str, float]) -> str:
-    """Return the first, the best and the last evaluation, and that of the warm start."""
+    """Return a table of the warm start and of the first, best and last evaluation."""
     told = ["| iteration | success | interval | return |", "| --- | ---: | ---: | ---: |"]
     if "warm_start/success" in warm_start:
         told.append(_line("warm start", warm_start, "warm_start/success"))

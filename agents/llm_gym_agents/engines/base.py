@@ -1,4 +1,4 @@
-"""What an inference engine does for a policy.
+"""``Engine``: the interface between a policy and an inference engine.
 
 Prompts are token ids, and so are replies: nothing here knows about text, chat or games. Requests
 are handed in whenever they are ready (``submit``) and replies taken out as each one finishes

@@ -1,4 +1,4 @@
-"""Does the engine sample with the weights that are trained? Two looks after a push.
+"""Checks after a push that the engine samples with the trained weights.
 
 ``WeightCheck`` is exact: the trainer's weights, cast as the engine keeps them, are summed while
 they are pushed; the engine's parameters are read back and summed where they are (``weight_sums``).

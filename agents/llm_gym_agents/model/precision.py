@@ -1,4 +1,4 @@
-"""What a model computes in, and what its trained weights are kept in.
+"""The precision of computation and of trained weights.
 
 Weights that are trained are float32, always: at a learning rate of 1e-6 bfloat16 loses most of the
 steps to rounding. On a GPU the arithmetic is bfloat16 (autocast), which is what its speed is made

@@ -1,4 +1,4 @@
-"""Which episodes are played: named before they begin.
+"""Tasks: which episodes are played, decided before they begin.
 
 Ids, seeds and groups are functions of the run's seed, the iteration and the attempt alone, so a
 resumed run plays the same episodes. An id decides what is sampled in an episode.

@@ -1,4 +1,4 @@
-"""What playing returns: ``Rollout``, a batch of episodes with their sampled turns.
+"""``Rollout``: a batch of episodes with their sampled turns.
 
 Plain lists, so that they pickle when a sampler plays in another process; ``batch`` makes tensors
 of them. ``EnvFailureWatch`` stops a run whose environment is broken.

@@ -1,4 +1,4 @@
-"""Folders that are there whole or not at all.
+"""Atomic folders: a folder is complete or does not exist.
 
 A folder is written under a hidden name beside its place, sealed with a manifest of sizes and
 hashes, brought to the disk and only then renamed. A folder that stands in its place moves aside

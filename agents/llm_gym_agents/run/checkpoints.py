@@ -36,7 +36,7 @@ ADAPTERS = "adapters"
 
 @dataclass(kw_only=True)
 class TrainerState:
-    """What a run needs to go on, besides its language model."""
+    """The state that a run resumes from, without its language model."""
 
     iteration: int
     """Iterations that are done."""
@@ -190,7 +190,7 @@ class Checkpoints:
         return max(known, key=lambda each: (each[1], -number(each[0])))[0]
 
     def is_best(self, success: float, low: float | None = None) -> bool:
-        """Whether ``success``, of that lower end, is above that of every model that was saved."""
+        """Whether this success and its lower bound beat every saved model."""
         held = None if (best := self.best()) is None else standing(best)
         return held is None or rank(success, low) > held
 

@@ -1,4 +1,4 @@
-"""Files of a run: atomic writes, a lock on its folder, and no way out of it.
+"""Files of a run: atomic writes, a lock on its folder, and no links out of it.
 
 A run's folder may come from somebody else. A link in it would have us write to a place that nobody
 named, and a pipe would have us wait for ever, so ``check_links`` refuses both before anything is

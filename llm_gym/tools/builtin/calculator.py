@@ -1,4 +1,4 @@
-"""``calculator``: arithmetic, without running anybody's code.
+"""``calculator``: arithmetic, without running code.
 
 The expression is parsed by Python's own parser and then walked: numbers, operators and the
 functions of a list. Sizes are checked before a result is computed, so that every expression

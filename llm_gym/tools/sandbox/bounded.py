@@ -1,4 +1,4 @@
-"""``run_bounded``: work of our own that a stranger's file decides, in a child with limits."""
+"""``run_bounded``: runs a function on untrusted data in a child process with limits."""
 
 import os
 import select

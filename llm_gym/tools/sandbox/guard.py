@@ -1,4 +1,4 @@
-"""Runs a program that must not outlive whoever started it: ``python guard.py LINE PROGRAM ...``.
+"""Runs a program and ends it with its parent: ``python guard.py LINE PROGRAM ...``.
 
 A script with nothing but the standard library. When the parent of this process ends, the program
 and all that it has started are killed. The program has our streams. Where LINE is not 0, a printed

@@ -51,7 +51,7 @@ def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
     if not speaks_text(made):
         return AsText(made, **settings)
     if refused := settings.keys() - {"rules", "success"}:
-        raise ConfigError(f"{made} speaks text already and takes no {', '.join(sorted(refused))}")
+        raise ConfigError(f"{made} is a text environment and takes no {', '.join(sorted(refused))}")
     success = settings.get("success")
     return made if success is None else SuccessInfo(made, success=success)
 

@@ -1,4 +1,4 @@
-"""The engine that needs nothing but transformers: it samples with the very model that is trained.
+"""The transformers engine: it samples with the same model that is trained.
 
 Replies run in one batch that others may join at any time (``decode``). Everything happens in the
 calling thread, while ``poll`` waits.
@@ -219,7 +219,7 @@ class TransformersEngine(Engine):
         self._closed = True
 
     def _notice_new_weights(self) -> None:
-        """Empty the prefix cache if somebody trained the model since it was filled."""
+        """Empty the prefix cache if the weights have changed since it was filled."""
         if fingerprint(self.model) == self._weights:
             return
         if len(self._decoder):

@@ -199,7 +199,7 @@ class SlotPool:
         return self._ids.get(slot, [])
 
     def take(self) -> int:
-        """Return a free slot: an empty one, or else the one that nobody took for longest."""
+        """Return a free slot: an empty one, or else the least recently used one."""
         if self._empty:
             return heapq.heappop(self._empty)
         slot = next(iter(self._kept))

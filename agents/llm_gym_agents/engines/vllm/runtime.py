@@ -1,4 +1,4 @@
-"""The one door to vLLM: how it is started, asked and stopped.
+"""The only module that imports vLLM: starts, calls and stops it.
 
 Works with vLLM 0.26 (torch 2.11) to 0.32 (torch 2.13). Everything that depends on a version or on
 an internal of vLLM is in this file.
