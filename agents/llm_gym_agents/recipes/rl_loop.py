@@ -13,9 +13,8 @@ In Echo a word is shown and must be repeated, four times. The model has random w
 taught nothing: of a vocabulary of some twenty it writes one token, which by luck is right now and
 then. Where moves are sentences, ``text_game_easy`` imitates random ones first.
 
-A test holds advantages, gradients and weights equal to those of ``PPO.update`` (with the critic as
-it is; ``PPO`` also shrinks one that explains little), which gets there
-without padding, and without holding the logits of all tokens at once.
+A test holds advantages, gradients and weights equal to those of ``PPO.update``, which needs no
+padding and never holds all logits at once; it also shrinks a critic that explains little.
 
 Shapes: E episodes, L ids of the longest of them, T sampled tokens of all, V vocabulary.
 """
