@@ -1,18 +1,24 @@
-"""Finds an environment by its name; errors say what was probably meant."""
+"""Finds an environment by its name; errors say what was probably meant.
+
+A class needs no registration: ``module:Name`` is an id. Its spec holds that name, so it can be
+written as JSON and sent to other processes like any other.
+"""
 
 import importlib.util
 import inspect
 import re
 import sys
 from types import ModuleType
+from typing import Any
 
 import gymnasium as gym
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import closest
-from llm_gym.registry.classes import class_spec, creator, names_in
 from llm_gym.registry.user_code import CREATOR, describe_error, import_user_module
+
+_ADAPTED = f"{__name__}:adapted"
 
 
 def find_spec(env_id: str) -> EnvSpec:
@@ -158,3 +164,56 @@ def settings_of(env_id: str) -> set[str]:
             taken = inspect.signature(vars(each)["__init__"]).parameters.values()
             names |= {one.name for one in taken if one.kind not in _ANY}
     return names - {"self"}
+
+
+# --- classes and functions as ``module:Name`` ----------------------------------------
+
+
+def class_spec(module: ModuleType, name: str) -> EnvSpec | None:
+    """Return a spec of the class or function ``name`` of ``module``; None where it has neither.
+
+    >>> from llm_gym.envs.micro import echo
+    >>> class_spec(echo, "EchoEnv").id
+    'llm_gym.envs.micro.echo:EchoEnv'
+    """
+    from llm_gym.core.legacy import BaseEnvironment  # it imports the whole reader
+
+    made = getattr(module, name, None)
+    if not callable(made):
+        return None
+    named = f"{module.__name__}:{name}"
+    if isinstance(made, type) and not issubclass(made, gym.Env):
+        if not issubclass(made, BaseEnvironment):
+            raise ConfigError(f"{named} is no environment: it must derive from gymnasium.Env")
+        return EnvSpec(named, entry_point=_ADAPTED, kwargs={"adapts": named})
+    return EnvSpec(named, entry_point=named)
+
+
+def adapted(*, adapts: str, **settings: Any) -> gym.Env[Any, Any]:
+    """Build and adapt the ``BaseEnvironment`` that ``adapts`` names."""
+    from llm_gym.core.legacy import as_gym
+
+    made: Any = load_env_creator(adapts)
+    return as_gym(made, settings or None)
+
+
+def creator(spec: EnvSpec) -> Any:
+    """Return what builds the environment, and says by its arguments which settings it takes."""
+    entry = spec.kwargs["adapts"] if spec.entry_point == _ADAPTED else spec.entry_point
+    return load_env_creator(entry) if isinstance(entry, str) else entry
+
+
+def names_in(module: ModuleType) -> list[str]:
+    """Return the classes of environments that ``module`` has, and the ids of those in it."""
+    classes = [
+        name
+        for name, each in vars(module).items()
+        if isinstance(each, type) and issubclass(each, gym.Env) and _is_of(module, each)
+    ]
+    ids = [key for key, spec in gym.registry.items() if _is_of(module, spec.entry_point)]
+    return [*classes, *ids]
+
+
+def _is_of(module: ModuleType, made: Any) -> bool:
+    home = made.partition(":")[0] if isinstance(made, str) else getattr(made, "__module__", "")
+    return bool(home == module.__name__)

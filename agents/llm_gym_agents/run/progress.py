@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -29,30 +29,22 @@ from llm_gym_agents.run.metrics import (
     TRAIN_SUCCESS,
 )
 
-
-class _Column(NamedTuple):
-    """One number of the display."""
-
-    label: str
-    metric: str
-    form: str
-
-
+# label, metric, format
 _COLUMNS = (
-    _Column("held-out success", EVAL_SUCCESS, ".1%"),
-    _Column("success", TRAIN_SUCCESS, ".1%"),
-    _Column("return", RETURN, ".3f"),
-    _Column("KL", KL, ".4f"),
-    _Column("entropy", ENTROPY, ".3f"),
-    _Column("explained variance", EXPLAINED_VARIANCE, ".2f"),
-    _Column("tokens/s", TOKENS_PER_SECOND, ",.0f"),
+    ("held-out success", EVAL_SUCCESS, ".1%"),
+    ("success", TRAIN_SUCCESS, ".1%"),
+    ("return", RETURN, ".3f"),
+    ("KL", KL, ".4f"),
+    ("entropy", ENTROPY, ".3f"),
+    ("explained variance", EXPLAINED_VARIANCE, ".2f"),
+    ("tokens/s", TOKENS_PER_SECOND, ",.0f"),
     # Only of runs on several actors.
-    _Column("actors", "ray/actors", ".0f"),
-    _Column("tokens/s of each", "time/actor_tokens_per_s", ",.0f"),
-    _Column("idle", "time/actor_idle", ".0%"),
-    _Column("queued", "ray/queued", ".0f"),
-    _Column("staleness", "ray/staleness_mean", ".2f"),
-    _Column("restarts", "ray/restarts", ".0f"),
+    ("actors", "ray/actors", ".0f"),
+    ("tokens/s of each", "time/actor_tokens_per_s", ",.0f"),
+    ("idle", "time/actor_idle", ".0%"),
+    ("queued", "ray/queued", ".0f"),
+    ("staleness", "ray/staleness_mean", ".2f"),
+    ("restarts", "ray/restarts", ".0f"),
 )
 
 
@@ -114,7 +106,7 @@ class TrainingProgress(Progress):
 
 def _shown(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
     return [
-        (column.label, format(metrics[column.metric], column.form))
-        for column in _COLUMNS
-        if column.metric in metrics
+        (label, format(metrics[metric], form))
+        for label, metric, form in _COLUMNS
+        if metric in metrics
     ]

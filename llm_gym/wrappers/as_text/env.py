@@ -13,8 +13,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import Info, Options
 from llm_gym.core.legacy import as_gym
-from llm_gym.registry.classes import creator
-from llm_gym.registry.lookup import cannot_build, find_spec
+from llm_gym.registry.lookup import cannot_build, creator, find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.wrappers.as_text.settings import SuccessInfo
 from llm_gym.wrappers.as_text.wrapper import SETTINGS, AsText
