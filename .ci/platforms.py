@@ -41,12 +41,13 @@ def compile_for(extra: str, target: str, python: str, *options: str) -> str:
     """Return what uv says against installing ``extra`` there; nothing if it can be."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "pyproject.toml"]
     command += ["--python-platform", target, "--python-version", python, *options]
+    command += ["--python", sys.executable]  # or uv downloads the one of that version
     for name in filter(None, extra.split(",")):
         command += ["--extra", name]
     if extra not in UNCONSTRAINED:
         command += ["--constraint", "constraints.txt"]
-    # torch's wheels are for macOS 14 and newer. A Python that is not at hand is not needed.
-    environment = os.environ | {"MACOSX_DEPLOYMENT_TARGET": "14.0", "UV_PYTHON_DOWNLOADS": "never"}
+    # torch's wheels are for macOS 14 and newer.
+    environment = os.environ | {"MACOSX_DEPLOYMENT_TARGET": "14.0"}
     try:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS
