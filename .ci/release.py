@@ -86,13 +86,14 @@ def main() -> None:
     print(f"{wheel.name} and {sdist.name} pass twine check; links lead to {url}")
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     for version, interpreter in ({here: sys.executable} | pythons.interpreters()).items():
-        for package in (wheel, sdist):
-            with tempfile.TemporaryDirectory() as folder:
-                pythons.must(interpreter, "-m", "venv", folder)
-                pythons.must(f"{folder}/bin/python", "-m", "pip", "-q", "install", str(package))
+        with tempfile.TemporaryDirectory() as folder:
+            pythons.must(interpreter, "-m", "venv", folder)
+            install = (f"{folder}/bin/python", "-m", "pip", "-q", "install")
+            for package, options in ((wheel, ()), (sdist, ("--force-reinstall", "--no-deps"))):
+                pythons.must(*install, *options, str(package))
                 pythons.must(f"{folder}/bin/python", "-c", pythons.CHECK)
                 pythons.must(f"{folder}/bin/llm-gym", "list")
-            print(f"Python {version}: {package.name} is installed and plays")
+                print(f"Python {version}: {package.name} is installed and plays", flush=True)
     if url == NOWHERE:
         print("no address was given, so nothing here is to be uploaded: --url")
 

@@ -17,6 +17,7 @@ from llm_gym.view.sources import open_sources
 CHROMIUM = os.environ.get("LLM_GYM_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
+PATIENCE_MS = 180_000  # a machine may be busy
 QUIET = [
     "--disable-gpu",
     "--disable-quic",
@@ -41,7 +42,10 @@ def chromium():
         pytest.skip("needs a Chromium: apt install chromium, or set LLM_GYM_CHROMIUM")
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET + root)
+        api.expect.set_options(timeout=PATIENCE_MS)
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=QUIET + root, timeout=PATIENCE_MS
+        )
         yield browser
         browser.close()
 
@@ -73,7 +77,7 @@ def visit(chromium):
 
     def start(url, offline=False, **how):
         context = chromium.new_context(**how)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         context.set_offline(offline)
         page = context.new_page()

@@ -13,13 +13,13 @@ def assert_count(page, wanted):
     """So many episodes are listed, now or as soon as the page has caught up."""
     from playwright.sync_api import expect
 
-    expect(page.locator(".count")).to_have_text(re.compile(rf"^{wanted:,} of"), timeout=30_000)
+    expect(page.locator(".count")).to_have_text(re.compile(rf"^{wanted:,} of"))
 
 
 def assert_visible(page, text):
     from playwright.sync_api import expect
 
-    expect(page.get_by_text(text, exact=True)).to_be_visible(timeout=30_000)
+    expect(page.get_by_text(text, exact=True)).to_be_visible()
 
 
 def test_episodes_are_filtered_and_searched_and_the_address_keeps_it(tmp_path, serve, visit):
