@@ -73,7 +73,7 @@ STAGES = {
             "-W",
             "ignore",
             *(f"tests/bridges/export_{name}" for name in EXPORTED),
-            "tests/agents/run/test_trackers.py",
+            "tests/agents/run/test_metrics.py",
         ),
         no_deps=("verl==0.9.1",),
         unpinned=("mcp",),

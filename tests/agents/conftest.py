@@ -3,11 +3,29 @@
 import pytest
 import torch
 
+from llm_gym_agents.distributed import build
+
 
 def pytest_runtest_setup(item):
     """Skip before any fixture is made."""
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def collect_once():
+    """Play an environment for its words once: every small run on it has the same ones."""
+    known, collect = {}, build.collect_vocabulary
+
+    def look_up(*args, **settings):
+        key = repr((args, settings))
+        if key not in known:
+            known[key] = collect(*args, **settings)
+        return list(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "collect_vocabulary", look_up)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,10 @@ from gymnasium.error import ResetNeeded
 from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.core.game import Game
-from llm_gym.core.outcome import StopReason, end, go_on, lose, reject, win
+from llm_gym.core.infos import reward_terms
+from llm_gym.core.outcome import StopReason, end, go_on, lose, reject, stop_reason, win
+from llm_gym.episodes import Trajectory
+from llm_gym.evaluate.result import Evaluation
 
 
 class Door(TextEnv):
@@ -257,3 +260,30 @@ def test_games_without_optional_parts_say_what_is_missing():
 def test_bad_settings_are_named_with_their_value(kwargs, message):
     with pytest.raises(ConfigError, match=message):
         Door(**kwargs)
+
+
+UNREADABLE = ["no", None, [], {"at": 1}, np.array([True, False]), np.str_("no"), len]
+
+
+@pytest.mark.parametrize("said", UNREADABLE, ids=repr)
+def test_a_success_that_is_no_yes_and_no_no_is_none(said):
+    info = {"success": said, "valid_action": said, "reward_terms": said}
+    episode = Trajectory(
+        states=["?", "!"], actions=["hm"], rewards=[0.0], dones=[True], infos=[info]
+    )
+    assert stop_reason(True, False, info) is StopReason.FINISHED is episode.stop_reason
+    assert not episode.success
+    assert episode.reward_terms == [{}] or said == {"at": 1}
+    result = Evaluation("theirs", [episode], 1, 1.0)
+    assert result.invalid == 0.0
+    assert result.unsaid == 1, "a person is told that nobody can say how it went"
+
+
+@pytest.mark.parametrize("yes", [True, 1, 1.0, np.True_, np.float32(1)])
+def test_numbers_and_numpys_are_a_yes(yes):
+    assert stop_reason(True, False, {"success": yes}) is StopReason.WON
+
+
+def test_terms_are_its_numbers_by_name():
+    told = {"goal": np.float32(0.5), ("a", 1): 2, "why": "near", "each": np.ones(2), "none": None}
+    assert reward_terms({"reward_terms": told}) == {"goal": 0.5, "('a', 1)": 2.0}

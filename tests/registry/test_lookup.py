@@ -3,8 +3,12 @@
 import sys
 
 import gymnasium as gym
+import pytest
 
+import llm_gym
 from llm_gym.cli import main
+from llm_gym.core.errors import ConfigError
+from llm_gym.registry.lookup import find_spec
 
 
 def test_list_all_says_whose_they_are(capsys):
@@ -29,3 +33,65 @@ def test_import_registers_what_a_module_brings(tmp_path, monkeypatch, capsys):
     assert main(["list", "MyPole", "--all", "--import", "my_worlds"]) == 0
     sys.modules.pop("my_worlds")
     gym.registry.pop("MyPole-v0")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("TextGame", "llm_gym/TextGame-v0"),
+        ("llm_gym/TextGaem-v0", "llm_gym/TextGame-v0"),
+        ("textgame-v0", "llm_gym/TextGame-v0"),
+        ("llm_gym/TextGame-v7", "llm_gym/TextGame-v0"),
+        ("cartpole", "CartPole-v1"),
+    ],
+)
+def test_an_id_that_is_not_there_names_the_closest_one(given, meant):
+    with pytest.raises(ConfigError) as caught:
+        find_spec(given)
+    assert str(caught.value) == f"there is no environment {given!r}; did you mean {meant}?"
+
+
+@pytest.mark.parametrize("given", ["my/Thing-v3", "a b", "", ":"])
+def test_where_none_is_close_it_is_said_how_to_name_one(given):
+    with pytest.raises(ConfigError, match="module:Class"):
+        find_spec(given)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "setting", "sentence"),
+    [
+        ("llm_gym/TextGame-v0", "room", "it has no setting 'room'; did you mean 'rooms'?"),
+        ("llm_gym/TextGame-v0", "penalti", "it has no setting 'penalti'; did you mean 'penalty'?"),
+        ("CartPole-v1", "x", "it has no setting 'x'; it has render_mode, sutton_barto_reward"),
+    ],
+)
+def test_a_setting_that_is_not_there_names_the_closest_one_or_all(env_id, setting, sentence):
+    with pytest.raises(ConfigError) as caught:
+        llm_gym.make_vec(env_id, 1, **{setting: 3})
+    assert str(caught.value) == f"cannot build {env_id}: {sentence}"
+
+
+@pytest.fixture
+def made():
+    """Register an id that a function makes; remove it again."""
+
+    def register(function):
+        gym.register("tests/Made-v0", entry_point=function)
+        return "tests/Made-v0"
+
+    yield register
+    gym.registry.pop("tests/Made-v0", None)
+
+
+def test_of_an_id_that_a_function_makes_only_the_setting_is_named(made):
+    with pytest.raises(ConfigError, match=r"it has no setting 'size'$"):
+        llm_gym.make_vec(made(lambda: gym.make("CartPole-v1")), 1, size=3)
+
+
+def test_a_mistake_inside_an_environment_is_its_own(made):
+    with pytest.raises(TypeError, match="'colour'"):
+        llm_gym.make_vec(made(lambda size: make_nothing(colour=size)), 1, size=3)
+
+
+def make_nothing():
+    raise AssertionError("never called")

@@ -2,16 +2,25 @@
 
 import http.client
 import json
+import re
+import subprocess
+import sys
 import threading
+import webbrowser
+from urllib.parse import urlsplit
 
 import pytest
 
 from llm_gym import cli
+from llm_gym.core.errors import RecordError
 from llm_gym.episodes import write_episodes
+from llm_gym.view import live_server
 from llm_gym.view import server as server_module
+from llm_gym.view.api import MAX_MOVES, play_on
+from llm_gym.view.live_server import open_browser, serve_live
 from llm_gym.view.server import ViewServer
 from llm_gym.view.sources import open_sources
-from tests.view.records import METRICS, hostile, make_run, played
+from tests.view.records import HOSTILE, METRICS, hostile, make_run, played, with_tokens
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +192,128 @@ def test_records_of_play_are_seen_by_the_same_command(tmp_path, capsys):
     assert cli.main(["view", str(tmp_path / "mine.jsonl"), "--export", str(page)]) == 0
     assert "open it in any browser" in capsys.readouterr().out
     assert page.stat().st_size > 10_000
+
+
+def test_no_move_gives_the_state_before_the_turn():
+    episode = played(1)
+    for turn, state in enumerate(episode.states[:-1]):
+        told = play_on(episode, turn, [])
+        assert (told["state"], told["done"], told["note"], told["turns"]) == (state, False, "", [])
+
+
+def test_the_recorded_moves_give_the_recorded_end():
+    episode = played(1)
+    told = play_on(episode, 1, episode.actions[1:])
+    assert [turn["state"] for turn in told["turns"]] == episode.states[2:]
+    assert [turn["reward"] for turn in told["turns"]] == episode.rewards[1:]
+    assert told["done"]
+    assert told["turns"][-1]["stop"] == episode.stop_reason
+
+
+def test_another_move_leads_elsewhere_and_hostile_text_is_a_move():
+    episode = played(1, high=50)
+    told = play_on(episode, 1, [HOSTILE, "3"])
+    assert len(told["turns"]) == 2
+    assert told["turns"][0]["action"] == HOSTILE
+
+
+def test_an_environment_that_answers_otherwise_now_is_noted():
+    episode = played(1)
+    episode.states[1] = "something else"
+    assert "before turn 1 it says something else" in play_on(episode, 2, [])["note"]
+
+
+@pytest.mark.parametrize(
+    ("turn", "moves", "why"),
+    [
+        (-1, [], "turn"),
+        (99, [], "turn"),
+        (0, ["1"] * (MAX_MOVES + 1), "at most"),
+        (0, ["1" * 20_001], "at most"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(turn, moves, why):
+    with pytest.raises(RecordError, match=why):
+        play_on(played(1), turn, moves)
+
+
+def test_code_that_a_record_names_is_not_run(tmp_path):
+    episode = played(1)
+    episode.env_spec["entry_point"] = "os:system"
+    episode.env_spec["kwargs"] = {"command": f"touch {tmp_path}/owned"}
+    with pytest.raises(RecordError, match="registered"):
+        play_on(episode, 0, [])
+    assert not (tmp_path / "owned").exists()
+    with pytest.raises(RecordError, match="no seed"):
+        play_on(with_tokens(), 0, [])
+
+
+def sources(url):
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port)
+    try:
+        connection.request("GET", f"{parts.path}api/metrics?source=0&from=0")
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
+def test_a_run_that_has_not_begun_is_followed_and_the_page_ends_with_it(tmp_path):
+    folder = tmp_path / "runs/new"
+    with serve_live(folder, browser=False) as url:
+        assert sources(url)["rows"] == []
+        (folder / "metrics.jsonl").write_text(json.dumps(METRICS[0]) + "\n")
+        assert sources(url)["rows"] == METRICS[:1]
+    with pytest.raises(OSError, match="refused"):
+        sources(url)
+
+
+@pytest.mark.slow
+def test_a_parent_that_is_killed_leaves_no_page_behind(tmp_path):
+    program = (
+        "import os, sys\nfrom pathlib import Path\n"
+        "from llm_gym.view.live_server import serve_live\n"
+        f"with serve_live(Path({str(tmp_path)!r}), browser=False) as url:\n"
+        "    sys.stdout.write(url); sys.stdout.flush(); os._exit(9)\n"
+    )
+    # The page inherits the pipe for errors: run() returns when it is gone as well.
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 9
+    child = [sys.executable, "-m", "llm_gym.view.live_server", str(tmp_path)]
+    ended = subprocess.run(child, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    assert ended.returncode == 0
+    for url in (done.stdout, ended.stdout.strip()):
+        with pytest.raises(OSError, match="refused"):
+            sources(url)
+
+
+@pytest.mark.slow
+def test_a_training_run_tells_the_address_of_its_page(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("torch", reason="needs the trainer")
+    opened = []
+    monkeypatch.setattr(live_server, "open_browser", lambda url: opened.append(sources(url)))
+    run = ["text-game-easy", "--smoke", "--view", "--checkpoint.output-dir", str(tmp_path / "run")]
+    assert cli.main(["train", *run]) == 0
+    printed = re.search(r"live: +(http://127\.0\.0\.1:\S+)", capsys.readouterr().out)
+    assert opened == [{"generation": 0, "from": 0, "rows": []}]
+    with pytest.raises(OSError, match="refused"):
+        sources(printed[1])
+
+
+@pytest.mark.parametrize(
+    ("displays", "platform", "opened"),
+    [
+        ({}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({}, "darwin", True),
+    ],
+)
+def test_a_browser_is_opened_where_there_is_a_display(monkeypatch, displays, platform, opened):
+    asked = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: asked.append(url) or True)
+    monkeypatch.setattr(sys, "platform", platform)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.setenv(name, displays.get(name, ""))
+    assert open_browser("http://127.0.0.1/") is opened
+    assert len(asked) == opened

@@ -21,7 +21,7 @@ from llm_gym_agents.algo import (
 )
 from llm_gym_agents.algo.tensor_ops import mean, standardize
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import NUMBERS, examples
+from tests.agents.algo.reference import NUMBERS, examples
 
 NAN, INF = float("nan"), float("inf")
 MASK = torch.tensor([[1, 1, 0, 1, 0], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 1, 1, 1]])

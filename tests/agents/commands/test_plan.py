@@ -3,14 +3,16 @@
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from llm_gym import cli
 from llm_gym_agents.commands.find_model import as_trained, played_with
 from llm_gym_agents.commands.plan import next_commands
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import ConfigStore, parse_args
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.recipes import find_recipe
 from llm_gym_agents.rollouts.evaluation import rollout
@@ -119,3 +121,39 @@ def test_a_mix_that_cannot_be_is_one_sentence(words, named, tmp_path, monkeypatc
     said = capsys.readouterr().err
     assert named in said
     assert said.count("\n") == 1
+
+
+EXAMPLES = Path(__file__).parents[3] / "docs/examples"
+
+
+def config_of(command):
+    """Return the config that the settings of an ``llm-gym train`` command give."""
+    words = shlex.split(re.sub(r"\$\(\(.*?\)\)+", "4", command.replace("\\\n", " ")))
+    at = words.index("train")
+    short = {"--model": "--model.model-name", "--out": "--checkpoint.output-dir"}
+    config = parse_args([short.get(word, word) for word in words[at + 2 :]], ConfigStore())
+    config.environment.env_id = words[at + 1]
+    config.check()
+    return config
+
+
+def test_the_kuberay_job_has_a_head_workers_and_a_command_that_runs():
+    job = yaml.safe_load((EXAMPLES / "kuberay.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    cluster = job["spec"]["rayClusterSpec"]
+    [players] = cluster["workerGroupSpecs"]
+    config = config_of(job["spec"]["entrypoint"])
+    assert config.ray.num_actors == players["replicas"]
+    assert config.ray.address == "auto"
+    [container] = players["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+
+
+def test_the_slurm_script_is_a_script_and_its_command_runs():
+    script = EXAMPLES / "slurm.sh"
+    subprocess.run(["bash", "-n", str(script)], check=True)
+    text = script.read_text()
+    config = config_of(text[text.index("    torchrun") :])
+    assert config.ray.use_ray
+    assert config.parallel.mode == "fsdp"
+    assert config.checkpoint.resume

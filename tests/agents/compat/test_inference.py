@@ -141,11 +141,10 @@ def test_the_factory_knows_its_backends(tmp_path):
 # --- many prompts -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 100])
-def test_batches_of_any_size_give_the_same_replies(engine, batch_size, capsys):
+def test_batches_give_the_replies_of_one_call(engine, capsys):
     prompts = [f"{at} is {'a number ' * (at % 4)}" for at in range(20)]
     wanted = engine.generate(prompts, max_tokens=9, seed=2)
-    manager = BatchInferenceManager(engine, batch_size=batch_size)
+    manager = BatchInferenceManager(engine, batch_size=7)
     output = manager.generate_batch(prompts, max_tokens=9, seed=2)
     assert output.sequences == wanted.sequences
     assert np.array_equal(output.tokens, wanted.tokens)

@@ -1,13 +1,18 @@
 """One conversation, and one episode, without a trainer."""
 
+import json
+
+import gymnasium as gym
 import pytest
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym.tools import MultiTurnManager, ToolRegistry
+from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool
 from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.compat.diary import Diary
 from tests.agents.engines.truth import log_probs
 from tests.agents.tiny import tiny_tokenizer
@@ -112,3 +117,110 @@ def test_an_episode_that_outgrows_the_context_is_truncated(model):
     assert episode.truncated[-1]
     none = talk.run_episode(Diary(length=9), "x" * 200)
     assert (none.num_turns, none.stop_reason) == (0, StopReason.CONTEXT)
+
+
+GAME = "llm_gym/GuessTheNumber-v0"
+
+
+@tool
+def double(number: int) -> int:
+    """Double it."""
+    return 2 * number
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Put words into the model's mouth: its replies are these, one after the other."""
+
+    def begin(*replies):
+        words = iter(replies)
+        monkeypatch.setattr(ChatFormat, "text_of", lambda self, ids: next(words))
+
+    return begin
+
+
+def talking(engine, *tools, env=None, **settings):
+    manager = MultiTurnManager(ToolRegistry([double, *tools]), "json", env, **settings)
+    return MultiTurnInferenceEngine(engine, tool_manager=manager, enable_tools=True, seed=1)
+
+
+def call(name, **arguments):
+    return json.dumps({"tool": name, "args": arguments})
+
+
+CALL = call("double", number=4)
+
+
+def heard(talk):
+    return [one["content"] for one in talk.messages if one["role"] == "user"]
+
+
+def test_a_conversation_goes_on_from_the_result(engine, script):
+    script(CALL, "It is 8.", CALL, "Still 8.")
+    talk = talking(engine)
+    talk.start_conversation("Twice 4?")
+    assert talk.step(max_tokens=2) == CALL
+    assert heard(talk) == ["Twice 4?", "8"]
+    assert talk.step(max_tokens=2) == "It is 8."
+    assert talk.tool_manager.done
+    talk.observe("Sure?")
+    talk.step(max_tokens=2)
+    assert heard(talk) == ["Twice 4?", "8", "Sure?", "8"]
+    assert talk.tool_manager.history[0].observation == "Sure?"
+
+
+def test_an_episode_has_tool_turns_and_moves(engine, script):
+    env = gym.make(GAME, low=1, high=1000)
+    script(CALL, "1", "{'tool': 'double'}", "no idea")
+    episode = talking(engine).run_episode(env, max_turns=4, max_tokens=2, seed=0)
+    assert episode.rewards == [0.0] * 4
+    assert episode.states[1] == "8"
+    assert episode.states[2].startswith("The number is higher than 1.")
+    assert "double quotes" in episode.states[3]
+    assert [info.get("turn") for info in episode.infos] == [None, 1, None, 2]
+    assert episode.extra["tools"]["num_turns"] == 4
+    assert episode.extra["tools"]["tool_calls"] == {"double": 1}
+    episode.to_json()
+
+
+def test_a_game_played_by_calls_pays_its_reward(engine, script):
+    env = gym.make(GAME)
+    env.reset(seed=0)
+    script(call("environment_step", action=env.unwrapped.oracle_action()))
+    talk = talking(engine, EnvironmentStepTool(env))
+    episode = talk.run_episode(env, seed=0, max_tokens=2)
+    assert (episode.rewards, episode.terminated) == ([1.0], [True])
+    assert episode.success
+    assert episode.infos[0]["tool_calls"][0]["name"] == "environment_step"
+
+
+def test_finish_plays_its_answer(engine, script):
+    env = gym.make(GAME)
+    env.reset(seed=0)
+    script(CALL, call("finish", answer=env.unwrapped.oracle_action()))
+    episode = talking(engine, FinishTool()).run_episode(env, seed=0, max_tokens=2)
+    assert episode.rewards == [0.0, 1.0]
+
+
+def test_the_managers_limits_cut_an_episode(engine, script):
+    script(*[CALL] * 9)
+    episode = talking(engine, max_turns=3).run_episode(GAME, max_turns=9, max_tokens=2)
+    assert (episode.num_turns, episode.stop_reason) == (3, StopReason.MAX_STEPS)
+    assert (episode.terminated[-1], episode.truncated[-1]) == (False, True)
+
+
+def test_old_environments_are_played_too(engine, script):
+    script(CALL, "move north")
+    env = SimpleGameEnvironment({"max_steps": 10, "seed": 0})
+    episode = talking(engine, env=env).run_episode(env, max_turns=2, max_tokens=2)
+    assert episode.states[1] == "8"
+    assert "Steps remaining: 9" in episode.states[2]
+
+
+def test_one_manager_plays_one_episode_after_the_other(engine, script):
+    script(CALL, "1", CALL, "1")
+    talk = talking(engine, max_calls=1)
+    for _ in range(2):
+        episode = talk.run_episode(GAME, max_turns=2, max_tokens=2, seed=0)
+        assert episode.states[1] == "8"
+        assert episode.extra["tools"]["num_turns"] == 2

@@ -1,7 +1,9 @@
 """What surrounds the update: environments, rewards, imitation beforehand, the folder of the run."""
 
+import ast
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +13,13 @@ from llm_gym.core.outcome import StopReason
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed import build
 from llm_gym_agents.distributed.launch import join_processes
+from llm_gym_agents.distributed.ray.sampler import RaySampler
 from llm_gym_agents.learn import warm_start
-from llm_gym_agents.rollouts.sampler import EpisodeCollector
+from llm_gym_agents.rollouts.sampler import EpisodeCollector, Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
+from tests.agents.distributed.echo_run import echo_trainer
 from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
 
@@ -47,7 +52,9 @@ def test_a_file_of_conversations_is_imitated(tmp_path):
         talk = [{"role": "user", "content": "Say red."}, {"role": "assistant", "content": word}]
         (tmp_path / f"{word}.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
         given = WARM | settings(
-            warm_start__player="file", warm_start__file=str(tmp_path / f"{word}.jsonl")
+            warm_start__player="file",
+            warm_start__file=str(tmp_path / f"{word}.jsonl"),
+            training__num_iters_per_epoch=1,
         )
         losses.append(play(given, tmp_path / word).metrics[0]["warm_start/loss"])
     assert losses[0] != losses[1]
@@ -62,7 +69,8 @@ def test_who_writes_nonsense_is_taught_for_more_rounds(
     temperature, helped, rounds, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(warm_start, "HELPED", helped)  # hot as it is, two steps hardly help
-    given = WARM | settings(warm_start__rounds=3, inference__temperature=temperature)
+    given = WARM | settings(warm_start__rounds=3, inference__temperature=temperature,
+                             training__num_iters_per_epoch=1)  # fmt: skip
     row = play(given, tmp_path).metrics[0]
     assert (row["warm_start/invalid"] > warm_start.UNUSABLE) == (rounds > 1)
     assert row["warm_start/steps"] == 2 * rounds
@@ -107,3 +115,42 @@ def test_processes_that_nobody_started_are_an_error(mode, monkeypatch):
     with pytest.raises(ConfigError, match=f"parallel.mode='{mode}'"):
         join_processes(parallel(mode=mode))
     assert join_processes(parallel()).world == 1
+
+
+HERE = "agents/config/test_run_settings.py"
+AHEAD = "agents/distributed/test_ahead.py"
+CLUSTER = "agents/distributed/on_ray/test_cluster.py"
+FAULTS = "agents/distributed/on_ray/test_faults.py"
+SHOWN = {
+    "use_ray": (HERE, "test_actors_play_instead_of_one_sampler"),
+    "num_actors": (HERE, "test_actors_play_instead_of_one_sampler"),
+    "address": (CLUSTER, "test_an_address_leads_to_the_cluster_that_is_there"),
+    "num_gpus_per_actor": (CLUSTER, "test_what_the_cluster_could_never_give_is_refused"),
+    "staleness": (AHEAD, "test_playing_runs_ahead_by_as_much_as_it_may"),
+    "timeout": (FAULTS, "test_an_environment_that_hangs_is_cut_at_its_deadline"),
+}
+
+
+def test_every_setting_of_ray_is_shown_to_have_an_effect():
+    known = {name for section, name in SETTINGS if section == "ray"}
+    assert SHOWN.keys() == known, "give a new setting an entry in SHOWN"
+    root = Path(__file__).parents[2]
+    for file, test in SHOWN.values():
+        tree = ast.parse((root / file).read_text())
+        assert test in {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
+
+
+def test_actors_play_instead_of_one_sampler(tmp_path):
+    plain = echo_trainer(tmp_path / "plain")
+    group = echo_trainer(tmp_path / "group", in_process=True, num_actors=2)
+    assert isinstance(plain.sampler, Sampler)
+    assert isinstance(group.sampler, RaySampler)
+    assert len(group.sampler.pool.actors) == 2
+    plain.cleanup()
+    group.cleanup()
+
+
+def test_without_ray_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[ray\]"):
+        echo_trainer(tmp_path, num_actors=2)

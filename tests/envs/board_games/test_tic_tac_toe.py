@@ -12,7 +12,7 @@ from llm_gym.envs.board_games.tic_tac_toe import (
     score,
     win_chance,
 )
-from tests.envs.playing import final_info
+from tests.envs.playing import final_info, game
 
 
 def bits(squares):
@@ -156,3 +156,32 @@ def test_the_potential_is_the_chance_to_win():
     assert env.potential() == env.oracle_value() > 0.99
     env._own, env._foe = bits("12"), bits("45")
     assert env.potential() == 1.0
+
+
+BOTH = pytest.mark.parametrize("name", ["ConnectFour", "TicTacToe"])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("begins", "marks"), [("player", {"X"}), ("opponent", {"O"}), ("random", {"X", "O"})]
+)
+def test_who_begins_is_a_setting_and_x_moves_first(name, begins, marks):
+    env, seen = game(name, begins=begins), set()
+    for seed in range(40):
+        text, _ = env.reset(seed=seed)
+        board, _, mark = text.split("\n\n")[1].partition("You are ")
+        seen.add(mark[0])
+        assert (board.count("X"), board.count("O")) == ((0, 0) if mark[0] == "X" else (1, 0))
+    assert seen == marks
+
+
+@BOTH
+@pytest.mark.parametrize("move", ["0", "10", "-1", "4 4", "4,5", "4" * 300, "[", "column", "b2"])
+def test_anything_else_is_answered_and_changes_nothing(name, move):
+    env = game(name)
+    env.reset(seed=0)
+    before = env._own, env._foe, bytes(env._board)
+    text, *_, info = env.step(move)
+    assert text.startswith("Your move must be the number of a ")
+    assert not info["valid_action"]
+    assert (env._own, env._foe, bytes(env._board)) == before

@@ -12,7 +12,7 @@ from torchrl.objectives.value import GAE
 
 from llm_gym_agents.algo import StreamError, TokenStream, gae, gae_turn
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import FRACTIONS, examples, streams
+from tests.agents.algo.reference import FRACTIONS, examples, streams
 from tests.agents.work import TensorWork
 
 

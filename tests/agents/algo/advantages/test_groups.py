@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llm_gym_agents.algo import TokenStream, get_advantage, group_ids
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import FRACTIONS, examples, streams
+from tests.agents.algo.reference import FRACTIONS, examples, streams
 
 CENTRED = ["grpo", "dr_grpo", "rloo"]
 

@@ -14,7 +14,7 @@ from llm_gym_agents.algo import (
     token_weights,
 )
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import examples
+from tests.agents.algo.reference import examples
 
 LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=8).filter(sum)
 MODES = st.sampled_from(AGGREGATIONS)

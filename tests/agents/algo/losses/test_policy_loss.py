@@ -21,7 +21,7 @@ from llm_gym_agents.algo import (
     mismatch_metrics,
 )
 from tests.agents.algo import reference
-from tests.agents.algo.strategies import NUMBERS, examples
+from tests.agents.algo.reference import NUMBERS, examples
 
 LOG_PROBS = st.floats(-30.0, 0.0, width=32)
 EPISODES = torch.tensor([2, 0, 3])

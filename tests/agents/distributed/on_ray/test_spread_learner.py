@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from tests.agents.distributed.echo_run import comparable, echo_rows
-from tests.agents.distributed.test_lost_rank import rows, torchrun
 from tests.agents.distributed.test_main_rank import alone, check_rows, led
+from tests.agents.distributed.test_runs import rows, torchrun
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -21,7 +21,7 @@ QUICK = FAMILIES[::3]
 @pytest.mark.parametrize("family", FAMILIES)
 def test_log_probs_are_those_of_a_plain_forward(family):
     model = tiny_model(family)
-    requests = some_requests(24)
+    requests = some_requests(10)
     engine = TransformersEngine(model, end_ids=[])
     completions = engine.generate(requests)
     assert [done.key for done in completions] == [request.key for request in requests]
@@ -39,7 +39,7 @@ def test_log_probs_are_those_of_a_plain_forward(family):
 def test_greedy_replies_are_those_of_generate(family):
     model = tiny_model(family)
     engine = TransformersEngine(model, end_ids=[])
-    requests = some_requests(8, temperature=0, most=20)
+    requests = some_requests(4, temperature=0, most=20)
     for request, done in zip(requests, engine.generate(requests), strict=True):
         ids = torch.tensor([request.prompt])
         whole = model.generate(
@@ -56,7 +56,7 @@ def test_greedy_replies_are_those_of_generate(family):
 def test_eager_attention_is_exact_too():
     model = tiny_model("llama")
     model.set_attn_implementation("eager")
-    requests = some_requests(16, temperature=0.7)
+    requests = some_requests(8, temperature=0.7)
     completions = TransformersEngine(model, end_ids=[]).generate(requests)
     assert worst_error(model, requests, completions) <= TOLERANCE
 
@@ -79,16 +79,16 @@ def test_an_attention_that_takes_no_mask_is_replaced_while_generating(model, eng
 
 
 def test_replies_do_not_depend_on_batch_order_or_company(model):
-    requests = some_requests(150, most=12, longest=30)
+    requests = some_requests(60, most=12, longest=30)
     together = TransformersEngine(model, end_ids=[]).generate(requests)
     engine = TransformersEngine(model, end_ids=[], max_rows=7)
-    order = random.Random(1).sample(range(150), 150)
+    order = random.Random(1).sample(range(60), 60)
     shuffled = engine.generate([requests[at] for at in order])
     for at, done in zip(order, shuffled, strict=True):
         assert done.ids == together[at].ids
         assert done.log_probs == pytest.approx(together[at].log_probs, abs=TOLERANCE)
     engine = TransformersEngine(model, end_ids=[], prefix_cache=False)
-    for request, done in zip(requests[:30], together, strict=False):
+    for request, done in zip(requests[:10], together, strict=False):
         assert engine.generate([request])[0].ids == done.ids
 
 
