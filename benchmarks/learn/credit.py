@@ -85,9 +85,9 @@ def runs(rows: Mapping[str, Any]) -> str:
 
 def _value(found: Sequence[float | None] | None) -> str | None:
     """Return a value with its interval."""
-    if found is None or any(each is None for each in found):
+    if found is None or found[0] is None:
         return None
-    return "{:.2f} ({:.2f} to {:.2f})".format(*found)
+    return ("{:.2f}" if None in found else "{:.2f} ({:.2f} to {:.2f})").format(*found)
 
 
 def estimators(rows: Mapping[str, Any], what: str, when: str) -> str:
