@@ -85,7 +85,7 @@ class PPOTrainer:
         self.reward_fn, self.callbacks = reward_fn, _list_callbacks(callbacks)
         if val_dataset is not None and config.environment.mix:
             raise ConfigError("environment.mix is evaluated on itself, got a val_dataset too")
-        self.environment = training_env(config, environment, dataset, collate_fn)
+        self.environment = training_env(config.environment, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
         self.unsaved_args = _unsaved_args(
@@ -97,7 +97,9 @@ class PPOTrainer:
         self._embedded = model is None and config.model.is_embedded
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
         self.learner = Learner(config, lm, self.ranks)
-        held_out = None if val_dataset is None else dataset_env(config, val_dataset, collate_fn)
+        held_out = None
+        if val_dataset is not None:
+            held_out = dataset_env(config.environment, val_dataset, collate_fn)
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)
         self.schedule = Schedule(

@@ -153,7 +153,7 @@ def by_hand(name: str, episodes: int, repeats: int) -> dict[str, float]:
 def ours(name: str, episodes: int, micro: int, repeats: int) -> dict[str, Any]:
     lm = load(name)
     config = settings(episodes, micro)
-    learner = Learner(config, prepare_lm(config, lm))
+    learner = Learner(config, prepare_lm(config.model, lm))
     data = batch(lm.config.vocab_size, episodes, TURNS, PROMPT, REPLY)
     found = measured(lambda: learner.ppo.update(data), repeats)
     last = learner.ppo.update(data)
@@ -210,7 +210,7 @@ def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             config = settings(args.episodes, args.micro[0])
             config.training.ppo_epochs = 1
             config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
-            learner = Learner(config, prepare_lm(config, load(name)))
+            learner = Learner(config, prepare_lm(config.model, load(name)))
             data = alike(learner.lm.config.vocab_size, args.episodes, shared, group)
             update = functools.partial(learner.ppo.update, data)
             once = measured(update, args.repeats)
@@ -270,7 +270,7 @@ def fit_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict[str, Any]:
-    lm = prepare_lm(config, load(name))
+    lm = prepare_lm(config.model, load(name))
     learner = Learner(config, lm)
     data = batch(lm.config.vocab_size, args.episodes, TURNS, PROMPT, REPLY)
     found = measured(lambda: learner.ppo.update(data), args.repeats)

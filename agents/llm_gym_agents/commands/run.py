@@ -42,7 +42,7 @@ def run(
     strict: bool = False,
 ) -> int:
     """Train and report. With ``hurry`` a recipe prepares its first model only roughly."""
-    console = Console(quiet=not is_main(config))
+    console = Console(quiet=not is_main(config.parallel))
     config.check()
     _check_folder(config, console)
     _introduce(recipe, config, choices, console)
@@ -67,7 +67,7 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
             "began it has; run that again with config.checkpoint.resume = True"
         )
     config.checkpoint.output_dir, config.checkpoint.resume = str(folder), True
-    console = Console(quiet=not is_main(config))
+    console = Console(quiet=not is_main(config.parallel))
     early = EarlyStop(config.checkpoint, config.environment)
     early.load_state(state.parts["run"].values["early_stop"])
     if (folder / FINAL).is_dir() and early.is_enough:

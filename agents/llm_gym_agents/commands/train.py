@@ -128,7 +128,7 @@ def _followed(config: ConfigStore) -> Iterator[None]:
     from llm_gym_agents.commands.report import say
     from llm_gym_agents.distributed.launch import is_main
 
-    if not is_main(config):
+    if not is_main(config.parallel):
         yield
         return
     config.check()

@@ -23,7 +23,7 @@ from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits, StateInfo
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.algo import get_advantage
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import ConfigStore, EnvConfig, ModelConfig
 from llm_gym_agents.distributed.memory_plan import gpu_memory, plan_run, vllm_memory_settings
 from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine, settings_of
@@ -70,7 +70,7 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
         wrappers.append(lambda made: EpisodeLimits(made, max_turns=limit))
     if get_advantage(config.training.adv_estimator).needs_states:
         wrappers.append(StateInfo)
-    source, settings = _source(config, env)
+    source, settings = _source(config.environment, env)
     pool = TextEnvPool(
         source,
         rows,
@@ -86,29 +86,29 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
 
 def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
     """Return one environment as the pool plays it, cut after ``MOST_TURNS`` if nothing else is."""
-    source, settings = _source(config, env)
+    source, settings = _source(config.environment, env)
     limit = config.inference.max_turns
     return EpisodeLimits(make_text(source, **settings), max_turns=limit or MOST_TURNS)
 
 
 def env_makers(config: ConfigStore, env: EnvSource) -> dict[str, Callable[[], gym.Env[str, str]]]:
-    """Return what makes each environment of a mix, by id; one that is no mix has the id ""."""
+    """Return a function for each environment of a mix that makes it; a single one has the id ""."""
     each: dict[str, EnvSource] = {env_id: env_id for env_id in config.environment.mix}
     each = each or {"": env}
     return {name: functools.partial(build_one_env, config, one) for name, one in each.items()}
 
 
-def _source(config: ConfigStore, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:
+def _source(settings: EnvConfig, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:
     """Return what environments are built from, and their settings."""
     source = env_source(env)
     if isinstance(env, type) and issubclass(env, BaseEnvironment):
         # Its config is the environment section, where it finds max_steps and its own settings.
-        source = functools.partial(as_gym, env, config.environment)
-    return source, config.environment.kwargs_of(source) if isinstance(source, str) else {}
+        source = functools.partial(as_gym, env, settings)
+    return source, settings.kwargs_of(source) if isinstance(source, str) else {}
 
 
 def training_env(
-    config: ConfigStore,
+    settings: EnvConfig,
     environment: EnvSource | None,
     dataset: Any,
     collate_fn: Callable[[Any], dict[str, Any]] | None,
@@ -116,7 +116,6 @@ def training_env(
     """Return what is played: the environment, the data set, or what the config names."""
     if environment is not None and dataset is not None:
         raise ConfigError("pass an environment or a dataset, got both")
-    settings = config.environment
     if settings.mix:
         if environment is not None or dataset is not None:
             raise ConfigError("environment.mix says what is played, so pass no other, got one")
@@ -128,8 +127,8 @@ def training_env(
             raise ConfigError(f"environment.mix must have ids of environments: {error}") from error
         return functools.partial(MixedEnv, kwargs)
     if dataset is not None:
-        return dataset_env(config, dataset, collate_fn)
-    found = environment if environment is not None else config.environment.env_id
+        return dataset_env(settings, dataset, collate_fn)
+    found = environment if environment is not None else settings.env_id
     if found is None:
         raise ConfigError("pass an environment or set config.environment.env_id, got neither")
     if isinstance(found, str):
@@ -138,14 +137,12 @@ def training_env(
 
 
 def dataset_env(
-    config: ConfigStore, dataset: Any, collate_fn: Callable[[Any], dict[str, Any]] | None
+    settings: EnvConfig, dataset: Any, collate_fn: Callable[[Any], dict[str, Any]] | None
 ) -> EnvSource:
     """Return an environment that asks the questions of ``dataset``."""
     from llm_gym.envs.questions.dataset import as_dataset_env
 
-    made: EnvSource = as_dataset_env(
-        dataset, collate_fn=collate_fn, **config.environment.env_kwargs
-    )
+    made: EnvSource = as_dataset_env(dataset, collate_fn=collate_fn, **settings.env_kwargs)
     return made
 
 
@@ -158,21 +155,21 @@ def language_model(
     model: PreTrainedModel | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model that is trained and its tokenizer, those passed in where there are any.
+    """Return the model to train and its tokenizer: those passed in, else those of the config.
 
-    Of a model that was passed in, the precision is left alone if the config says ``auto``.
+    With the precision ``auto`` a model that was passed in keeps its own.
     """
     settings = config.model
     if model is not None:
-        assert tokenizer is not None, "as check_arguments sees to"
+        assert tokenizer is not None, "checked by PPOTrainer"
         model.to(device=device_of(settings.device))
         if settings.dtype != "auto":
-            model.to(dtype=_kept_dtype(config, settings.device))
+            model.to(dtype=_kept_dtype(settings, settings.device))
     elif settings.is_embedded:
-        tokenizer = tokenizer or _tiny_tokenizer(config, env)
+        tokenizer = tokenizer or _tiny_tokenizer(config.environment, env)
         model = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=config.training.seed)
         device = device_of(settings.device)
-        model.to(device=device, dtype=_kept_dtype(config, device))
+        model.to(device=device, dtype=_kept_dtype(settings, device))
     else:
         model, own = load_lm(config, settings.model_name)
         tokenizer = tokenizer or own
@@ -182,28 +179,28 @@ def language_model(
             f"the tokenizer must have at most the {rows} tokens of the model's embedding, got "
             f"{len(tokenizer)}; pass the tokenizer that the model was made with"
         )
-    return prepare_lm(config, model), tokenizer
+    return prepare_lm(settings, model), tokenizer
 
 
 def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return the model at ``path`` and its tokenizer, where and as the config wants them."""
     settings = config.model
     trust, device = settings.trust_remote_code, device_of(settings.device)
-    # Weights that will be spread over cards are planned with all of them (``distributed.plan``).
+    # The plan is for one card; FSDP spreads the weights over all of them.
     alone = config.parallel.mode != "fsdp"
     if alone and torch.device(device).type == "cuda":
         own = load_config(path, trust_remote_code=trust)
         plan_run(config, own).check(gpu_memory(torch.device(device)))
-    dtype = str(_kept_dtype(config, device)).removeprefix("torch.")
+    dtype = str(_kept_dtype(settings, device)).removeprefix("torch.")
     lm = load_model(path, dtype=dtype, device=device, trust_remote_code=trust)
     return lm, load_tokenizer(path, trust_remote_code=trust)
 
 
-def _kept_dtype(config: ConfigStore, device: str) -> torch.dtype:
+def _kept_dtype(settings: ModelConfig, device: str) -> torch.dtype:
     """Return the precision that weights are loaded in: float32, unless they stay frozen."""
-    if not config.model.lora_rank:
+    if not settings.lora_rank:
         return torch.float32
-    return compute_dtype(config.model.dtype, torch.device(device.replace("auto", "cpu")))
+    return compute_dtype(settings.dtype, torch.device(device.replace("auto", "cpu")))
 
 
 def device_of(wanted: str) -> str:
@@ -222,11 +219,11 @@ def device_of(wanted: str) -> str:
     return wanted
 
 
-def prepare_lm(config: ConfigStore, lm: PreTrainedModel) -> PreTrainedModel:
-    """Return ``lm`` with the adapters and the memory savings that the config asks for."""
-    if config.model.lora_rank:
-        lm = _add_lora(lm, config.model.lora_rank)
-    if config.model.gradient_checkpointing:
+def prepare_lm(settings: ModelConfig, lm: PreTrainedModel) -> PreTrainedModel:
+    """Return ``lm`` with the adapters and the memory savings that the settings ask for."""
+    if settings.lora_rank:
+        lm = _add_lora(lm, settings.lora_rank)
+    if settings.gradient_checkpointing:
         lm.gradient_checkpointing_enable(
             gradient_checkpointing_kwargs={"use_reentrant": False, "context_fn": recompute_contexts}
         )
@@ -248,11 +245,11 @@ def _add_lora(lm: PreTrainedModel, rank: int) -> PreTrainedModel:
     return adapted
 
 
-def _tiny_tokenizer(config: ConfigStore, env: EnvSource) -> PreTrainedTokenizerBase:
-    played = config.environment.env_ids if config.environment.mix else [env]
+def _tiny_tokenizer(settings: EnvConfig, env: EnvSource) -> PreTrainedTokenizerBase:
+    played = settings.env_ids if settings.mix else [env]
     if not all(isinstance(each, str) for each in played):
         return byte_tokenizer()
-    return tiny_tokenizer({str(each): config.environment.kwargs_of(str(each)) for each in played})
+    return tiny_tokenizer({str(each): settings.kwargs_of(str(each)) for each in played})
 
 
 def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBase:

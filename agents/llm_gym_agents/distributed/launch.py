@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.registry.sources import EnvSource
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import ConfigStore, ParallelConfig
 from llm_gym_agents.distributed.build import build_sampler
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.publish import Publisher, WeightPublisher
@@ -20,9 +20,9 @@ from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 
 
-def is_main(config: ConfigStore) -> bool:
+def is_main(settings: ParallelConfig) -> bool:
     """Whether this process prints; known before it has joined the others."""
-    return config.parallel.mode == "none" or os.environ.get("RANK", "0") == "0"
+    return settings.mode == "none" or os.environ.get("RANK", "0") == "0"
 
 
 def join_processes(config: ConfigStore) -> SingleProcess:

@@ -62,7 +62,7 @@ def settings(case):
 def learner(case, ranks=SINGLE_PROCESS):
     config, family = settings(case), CASES[case].get("lm", {})
     torch.manual_seed(1)
-    made = Learner(config, prepare_lm(config, tiny_model(**family)), ranks)
+    made = Learner(config, prepare_lm(config.model, tiny_model(**family)), ranks)
     return made
 
 

@@ -84,7 +84,7 @@ def with_reference(**model):
     for name, value in model.items():
         setattr(made.model, name, value)
     lm = tiny_model()
-    return copy.deepcopy(lm), Learner(made, prepare_lm(made, lm))
+    return copy.deepcopy(lm), Learner(made, prepare_lm(made.model, lm))
 
 
 def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():

@@ -138,7 +138,7 @@ def test_a_checkpointed_layer_is_as_lean_the_second_time(device):
     config = ConfigStore()
     config.model.gradient_checkpointing = True
     lm = tiny_model(**wide).to(device)
-    again = narrow(prepare_lm(config, copy.deepcopy(lm)))
+    again = narrow(prepare_lm(config.model, copy.deepcopy(lm)))
     inputs = [tensor.to(device) for tensor in batch()]
     narrow(lm)(*inputs).log_prob_T.sum().backward()
     again(*inputs).log_prob_T.sum().backward()
@@ -200,7 +200,7 @@ def test_adapters_are_trained_through_lean_layers():
     pytest.importorskip("peft")
     config = ConfigStore()
     config.model.lora_rank = 2
-    lm = prepare_lm(config, tiny_model())
+    lm = prepare_lm(config.model, tiny_model())
     assert found(lm.base_model) == (5, 2)
     narrow(lm)(*batch()).log_prob_T.sum().backward()
     adapters = {n: w for n, w in lm.named_parameters() if "lora_B" in n}

@@ -23,7 +23,7 @@ def learner(lm=None, **model):
     config.training = training(learning_rate=1e-6)
     for name, value in model.items():
         setattr(config.model, name, value)
-    return Learner(config, prepare_lm(config, lm or tiny_model()))
+    return Learner(config, prepare_lm(config.model, lm or tiny_model()))
 
 
 def moved(made, updates=20):

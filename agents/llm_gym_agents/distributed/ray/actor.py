@@ -198,7 +198,7 @@ def _untrained_model(setup: ActorSetup) -> PreTrainedModel:
         lm.generation_config = setup.generation
     if setup.config.inference.backend == "transformers":
         lm.to(device=device_of(setup.config.model.device))
-    return prepare_lm(setup.config, lm).requires_grad_(False)
+    return prepare_lm(setup.config.model, lm).requires_grad_(False)
 
 
 # --- an actor as the trainer sees it -------------------------------------------------------
