@@ -148,6 +148,7 @@ LARGER_RUNS = (
     "llm_gym.tools.sandbox", "llm_gym_agents.compat", "llm_gym_agents.distributed.ranks",
     "llm_gym_agents.distributed.ray", "llm_gym_agents.engines.sglang",
     "llm_gym_agents.engines.vllm", "llm_gym_agents.export", "torch.distributed.fsdp",
+    "datasets", "mlflow", "peft", "pyarrow", "sglang", "vllm", "wandb",
 )  # fmt: skip
 """What a training run in one process, of one model and one environment, never loads."""
 
@@ -159,11 +160,11 @@ def loaded_with(name):
         parts = todo.pop().split(".")
         for name in {".".join(parts[:end]) for end in range(1, len(parts) + 1)} - found:
             found.add(name)
-            body = ast.parse(modules[name].read_text()).body if name in modules else ()
-            for node in body:  # not those in functions and under TYPE_CHECKING
+            # Not those in functions and under TYPE_CHECKING.
+            for node in nodes(modules[name], top_level_only=True) if name in modules else ():
                 if isinstance(node, ast.Import):
                     todo += [alias.name for alias in node.names]
-                elif isinstance(node, ast.ImportFrom):
+                else:
                     todo += [f"{node.module}.{alias.name}" for alias in node.names]
     return found
 

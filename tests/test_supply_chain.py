@@ -1,6 +1,5 @@
 """What is imported is declared, what is installed has a hash, what is bundled has an origin."""
 
-import ast
 import re
 import subprocess
 import sys
@@ -9,6 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.test_imports import imports
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -27,16 +28,8 @@ def declared() -> set[str]:
 @cache
 def imported(folder: Path) -> set[tuple[str, str]]:
     """Return the packages that are imported, and by whom."""
-    found = set()
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                names = [node.module or ""]
-            found |= {(name.partition(".")[0], str(path.relative_to(ROOT))) for name in names}
-    return found
+    paths = folder.rglob("*.py")
+    return {(name, str(path.relative_to(ROOT))) for path in paths for name in imports(path)}
 
 
 def test_every_import_of_both_packages_is_declared():

@@ -4,6 +4,9 @@ import pytest
 import torch
 
 from llm_gym_agents.distributed import build
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn import learner
+from llm_gym_agents.model.self_check import check_packed_reading
 
 
 def pytest_runtest_setup(item):
@@ -42,6 +45,31 @@ def run_bounded_here(monkeypatch):
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
     monkeypatch.setattr("llm_gym.tools.sandbox.bounded.run_bounded", call)
+
+
+@pytest.fixture(autouse=True)
+def check_models_once(request, monkeypatch):
+    """Let a model that passed its checks pass them again, outside of the rooms that test them."""
+    if {"engines", "model", "vllm"} & set(request.path.parts):
+        return
+
+    def once(check, model_of):
+        def look_up(subject, *args):
+            model = model_of(subject)
+            weights = float(sum(weight.detach().double().sum() for weight in model.parameters()))
+            key = (check.__name__, type(subject), model.config.to_json_string(), weights, *args)
+            if key not in CHECKED:
+                check(subject, *args)
+                CHECKED.add(key)
+
+        return look_up
+
+    decodes = once(TransformersEngine._check_decoding, lambda engine: engine.model)
+    monkeypatch.setattr(TransformersEngine, "_check_decoding", decodes)
+    monkeypatch.setattr(learner, "check_packed_reading", once(check_packed_reading, lambda lm: lm))
+
+
+CHECKED = set()
 
 
 def leave_unpainted(monkeypatch):

@@ -80,7 +80,7 @@ def test_the_longest_reply_is_read(game):
     env = gym.make(f"llm_gym/{game}-v0")
     with ends_at_all():
         for piece in PIECES:
-            assert isinstance(play(env, piece, 200_000), str)
+            assert isinstance(play(env, piece, 100_000), str)
 
 
 @pytest.mark.parametrize("piece", PIECES)

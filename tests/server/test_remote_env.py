@@ -16,6 +16,7 @@ import llm_gym
 from llm_gym.cli import main
 from llm_gym.core.errors import ActionTypeError, ConfigError, RemoteError
 from llm_gym.registry.suite import ENVS, NEEDS
+from tests.matrix import some_of
 from tests.server.servers import GUESS, Hanging, serving
 
 GAMES = (GUESS, "llm_gym/TextGameEasy-v0", "llm_gym/Sokoban-v0", "llm_gym/Blackjack-v0")
@@ -70,7 +71,9 @@ def test_types_of_what_comes_back_are_those_of_home(remote, server):
     assert remote.unwrapped.has_splits == home.unwrapped.has_splits
 
 
-@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize(
+    ("server", "mode"), some_of(GAMES, AutoresetMode), indirect=["server"], scope="module"
+)
 def test_many_rows_are_those_of_home_in_every_autoreset_mode(server, mode):
     remote = llm_gym.make_vec("llm_gym/Remote-v0", 5, autoreset_mode=mode, url=server.url)
     home = llm_gym.make_vec(server.env_id, 5, autoreset_mode=mode)

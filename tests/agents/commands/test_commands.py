@@ -50,6 +50,7 @@ def test_the_smoke_run_of_the_recipe_does_everything_once(here, capsys):
         assert len(list(read_episodes(run / f"episodes/{name}.jsonl"))) == 4
 
 
+@pytest.mark.slow
 def test_a_plain_run_imports_nothing_of_what_it_does_not_use(here):
     """Of Ray and FSDP our code: torchrl imports Ray if it is there, transformers FSDP always."""
     code = (
