@@ -19,7 +19,7 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit, TransformReward
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym
@@ -189,7 +189,6 @@ def test_hostile_text_is_an_observation_not_an_exception(env_id, action_format):
 
 
 @given(text=st.text(), action_format=st.sampled_from(list(FORMATS)), row=st.sampled_from(ENVS))
-@settings(max_examples=150)
 def test_no_text_raises(text, action_format, row):
     env = gym.make(row.id, action_format=action_format, disable_env_checker=True)
     env.reset(seed=0)

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError, RecordError
@@ -41,7 +41,6 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x0
 
 
 @given(st.lists(st.fixed_dictionaries({"a": TEXTS, "b": TEXTS}), min_size=1, max_size=5))
-@settings(max_examples=50, deadline=None)
 def test_any_text_comes_back(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("rows")
     for path in (as_jsonl(folder / "a.jsonl", rows), as_csv(folder / "a.csv", rows)):

@@ -1,7 +1,7 @@
 """Whatever a model writes: an answer, calls or a problem, never an exception, in linear time."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.reading.calls import MAX_CALLS, MAX_CHARS, ToolCall
@@ -108,7 +108,6 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(PARSERS), st.one_of(st.text(), st.lists(PIECES, max_size=30).map("".join)))
 def test_any_text_is_read(parser, text):
     assert_sound(get_parser(parser).parse(text))

@@ -210,7 +210,7 @@ def test_what_a_pattern_of_actions_matches_is_accepted(form):
 
 
 @pytest.mark.parametrize("name", ["GuessTheNumber", "Mastermind", "Wordle", "Hangman", "ChainSum"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_what_a_pattern_of_moves_generates_is_read_as_it_stands(name, data):
     env = gym.make(f"llm_gym/{name}-v0")
@@ -234,7 +234,6 @@ class Game:
 
 
 @given(st.text())
-@settings(max_examples=100)
 def test_no_text_upsets_the_reader(text):
     found = list(readings(text, Game(), (text[::-1],)))
     assert all(one.move is None or isinstance(one.move, str) for one in found)

@@ -35,7 +35,7 @@ CALLS = st.builds(
 WORDS = st.from_regex(r"|[A-Za-z0-9.,!?]([A-Za-z0-9 .,!?\n]{0,60}[A-Za-z0-9.,!?])?", fullmatch=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @pytest.mark.parametrize("name", [name for name in PARSERS if name != "react"])
 @given(calls=st.lists(CALLS, min_size=1, max_size=4), thought=WORDS)
 def test_calls_are_read_back(name, calls, thought):
@@ -44,14 +44,14 @@ def test_calls_are_read_back(name, calls, thought):
     assert parser.parse(text) == Parsed(tuple(calls), None, thought, "")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(call=CALLS, thought=WORDS)
 def test_a_react_call_is_read_back(call, thought):
     parser = get_parser("react")
     assert parser.parse(parser.render([call], thought)) == Parsed((call,), None, thought, "")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(calls=st.lists(CALLS, min_size=1, max_size=4), thought=WORDS)
 @pytest.mark.parametrize("style", ["openai", "hermes", "qwen", "llama3", "mistral"])
 def test_every_style_is_recognised_without_being_named(style, calls, thought):
@@ -59,14 +59,14 @@ def test_every_style_is_recognised_without_being_named(style, calls, thought):
     assert get_parser("auto").parse(text).calls == tuple(calls)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(name=st.sampled_from(PARSERS), answer=WORDS.filter(bool))
 def test_an_answer_is_read_back(name, answer):
     parser = get_parser(name)
     assert parser.parse(parser.render_answer(answer)) == Parsed(answer=answer)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(name=st.sampled_from(("json", "react")), answer=TEXTS, thought=TEXTS)
 def test_a_renderer_writes_what_is_read_back_or_refuses(name, answer, thought):
     parser = get_parser(name)

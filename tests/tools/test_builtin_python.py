@@ -4,7 +4,7 @@ import copy
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
@@ -123,7 +123,6 @@ def test_arithmetic_needs_no_sandbox_at_all(monkeypatch):
         max_leaves=6,
     )
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
 def test_arithmetic_is_exactly_what_python_prints(expression):
     found = arithmetic(f"print({expression})")
     if found is not None:

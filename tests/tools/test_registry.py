@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
@@ -193,7 +193,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.one_of(st.just("add"), st.text()), st.dictionaries(st.text(), JSON, max_size=3))
 def test_any_call_is_answered(name, params):
     success, result = ToolRegistry([Adder()]).execute_tool(name, **params)

@@ -2,7 +2,7 @@
 
 import gymnasium as gym
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401 - registers the environments
@@ -109,7 +109,6 @@ VALUES = st.recursive(
 SCHEMAS = st.sampled_from([INTEGER, NUMBER, STRING, BOOLEAN, LIST, OBJECT, MAYBE, {}])
 
 
-@settings(max_examples=50, deadline=None)
 @given(VALUES, SCHEMAS)
 def test_what_fits_once_fits_for_good(value, schema):
     found = fit(value, schema)
@@ -195,7 +194,6 @@ JSON = st.recursive(
 @given(value=JSON, schema=st.dictionaries(st.sampled_from(["type", "anyOf", "oneOf", "items",
        "properties", "required", "minimum", "maximum", "minLength", "enum", "const",
        "additionalProperties"]), JSON, max_size=4))  # fmt: skip
-@settings(max_examples=100, deadline=None)
 def test_any_schema_and_any_value_fit_or_have_a_problem(value, schema):
     assert isinstance(fit(value, schema).problem, str)
 

@@ -23,7 +23,7 @@ from tests.vector.odd import GUESS, MODES, Odd, assert_same, assert_same_batch
     ],
     ids=["odd", "guess", "guess cut after 2 steps"],
 )
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_every_step_equals_that_of_the_stock_vector_env(mode, factory, data):
     n = data.draw(st.integers(1, 5))
@@ -59,7 +59,6 @@ node = st.dictionaries(st.sampled_from(["a", "b", "final_obs"]), leaf, max_size=
 infos = st.dictionaries(st.sampled_from(["a", "b", "c", "final_obs"]), leaf, max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(infos, st.none() | node, st.booleans()), min_size=1, max_size=5))
 def test_infos_are_stacked_as_gymnasium_does_and_never_raise(drawn):
     stock = VectorEnv()

@@ -115,7 +115,7 @@ def test_order_padding_views_and_pieces(monkeypatch):
     assert sum_of(weight) == plain
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.sampled_from(DTYPES))
 def test_parts_add_up_to_the_whole(rows, dtype):
     parts = [some((n, 7), dtype, seed) for seed, n in enumerate(rows)]

@@ -99,7 +99,7 @@ def test_the_transformers_engine_refuses_a_pattern():
     with pytest.raises(ConfigError, match="backend"):
         engine.submit([Request([1]), Request([1, 2], Sampling(pattern="a+"))])
     assert engine.running == 0
-    policy = policy_of(engine)
+    policy = policy_of(engine, sampling=Sampling(max_tokens=2))
     with pytest.raises(ConfigError, match="backend"):
         rollout(GUESS, policy, 2, constrained=True)
     assert engine.running == 0

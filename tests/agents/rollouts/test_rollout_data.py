@@ -83,7 +83,7 @@ def assert_same(one, other):
             assert ours.dtype == theirs.dtype, name
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rollout=rollouts())
 def test_a_batch_holds_every_turn_and_closing_where_the_model_reads_it(rollout):
     data = assemble(rollout)
@@ -95,7 +95,7 @@ def test_a_batch_holds_every_turn_and_closing_where_the_model_reads_it(rollout):
     assert data.reward_T[data.turn_ends_T].tolist() == rewards
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(rollout=rollouts())
 def test_what_a_sampler_sends_and_a_learner_gets_can_be_pickled(rollout):
     again = pickle.loads(pickle.dumps(rollout))
@@ -132,7 +132,6 @@ def test_an_episode_is_cut_if_any_of_its_replies_is(cut):
     assert data.truncated_reply_E.tolist() == [bool(cut)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rollouts(), st.integers(0, 12), st.booleans(), st.booleans(), st.randoms(use_true_random=False)
 )

@@ -20,7 +20,7 @@ from llm_gym_agents.text.codec import whole
 from llm_gym_agents.text.tokenizers import byte_tokenizer, word_tokenizer
 from tests.agents.text.chat_templates import FAMILIES, base_tokenizer, build_tokenizer
 
-in_every_way = settings(deadline=None, max_examples=10)
+in_every_way = settings(max_examples=10)
 every_family = pytest.mark.parametrize("name", FAMILIES)
 SURROGATES = "\ud83d\ude00"  # two halves, together and alone
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import ByT5Tokenizer
 
@@ -68,7 +68,6 @@ def test_a_small_model_spends_one_token_per_turn_besides_words_and_ends():
     assert chat.text_of([*reply, tokenizer.eos_token_id]) == "go north"
 
 
-@settings(deadline=None)
 @given(observation=st.text(st.characters() | st.sampled_from("\ud83d\ude00")), rules=st.text())
 def test_a_byte_transcript_is_read_back_as_it_was(observation, rules):
     tokenizer = byte_tokenizer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gymnasium as gym
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -129,14 +129,12 @@ def test_the_vocabulary_does_not_depend_on_the_order_of_texts():
     assert word_tokenizer(texts).get_vocab() == word_tokenizer(texts[::-1]).get_vocab()
 
 
-@settings(deadline=None)
 @given(text=st.text())
 def test_any_text_becomes_known_words_or_unknown_ones(easy, text):
     ids = ids_of(easy, text)
     assert all(0 <= at < len(easy) for at in ids)
 
 
-@settings(deadline=None)
 @given(text=st.text())
 def test_bytes_give_every_text_back(text):
     tokenizer = byte_tokenizer()

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401
@@ -83,7 +83,6 @@ def houses(*modes):
 
 
 @given(house=houses("simple", "random"))
-@settings(max_examples=200, deadline=None)
 def test_every_house_has_the_rooms_and_the_way_asked_for(house):
     level, dead_ends, mode, seed = house
     world = draw_house(level, dead_ends, mode, np.random.default_rng(seed))
@@ -100,7 +99,6 @@ def test_every_house_has_the_rooms_and_the_way_asked_for(house):
 
 
 @given(house=houses("simple"))
-@settings(max_examples=100, deadline=None)
 def test_in_simple_houses_a_wrong_turn_ends_at_once(house):
     level, dead_ends, mode, seed = house
     world = draw_house(level, dead_ends, mode, np.random.default_rng(seed))

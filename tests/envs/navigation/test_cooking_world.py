@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
@@ -189,7 +189,6 @@ def sizes():
 
 
 @given(size=sizes(), seed=st.integers(0, 10**6))
-@settings(max_examples=200, deadline=None)
 def test_every_kitchen_is_as_asked_for(size, seed):
     world = draw_kitchen(size, np.random.default_rng(seed))
     assert len(world.exits) == size.rooms
@@ -205,7 +204,6 @@ def test_every_kitchen_is_as_asked_for(size, seed):
 
 
 @given(size=sizes(), seed=st.integers(0, 10**6), turns=st.integers(0, 40))
-@settings(max_examples=150, deadline=None)
 def test_no_move_but_a_wrong_preparation_spoils_the_meal(size, seed, turns):
     rng = np.random.default_rng(seed)
     world = draw_kitchen(size, rng)

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401
@@ -161,7 +161,6 @@ def size_strategy():
 
 
 @given(size=size_strategy(), seed=st.integers(0, 10**6))
-@settings(max_examples=300, deadline=None)
 def test_every_drawn_quest_has_the_length_asked_for(size, seed):
     world, quest = generate(size, np.random.default_rng(seed))
     steps = 0
@@ -176,7 +175,6 @@ def test_every_drawn_quest_has_the_length_asked_for(size, seed):
 
 
 @given(size=size_strategy(), seed=st.integers(0, 10**6), turns=st.integers(0, 60))
-@settings(max_examples=200, deadline=None)
 def test_no_move_spoils_a_quest(size, seed, turns):
     rng = np.random.default_rng(seed)
     world, quest = generate(size, rng)
@@ -192,7 +190,6 @@ def test_no_move_spoils_a_quest(size, seed, turns):
     hints=st.integers(0, 4),
     turns=st.integers(0, 9),
 )
-@settings(max_examples=200, deadline=None)
 def test_both_styles_can_be_read_back(size, seed, hints, turns):
     rng = np.random.default_rng(seed)
     world, quest = generate(size, rng)

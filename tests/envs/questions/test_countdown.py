@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
@@ -62,7 +62,6 @@ def test_depth_and_division_by_zero_are_values_not_exceptions():
 
 
 @given(st.text(alphabet="0123456789+-*/() =", max_size=40))
-@settings(max_examples=100, deadline=None)
 def test_reading_agrees_with_python_wherever_both_read(text):
     postfix = parse_expression(text)
     if postfix is None:

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.wrappers import AsText
@@ -88,7 +88,6 @@ def test_no_hostile_text_raises_or_leads_outside_the_space(space):
 
 
 @given(text=st.text(), name=st.sampled_from(sorted(ACTION_SPACES)))
-@settings(max_examples=80, deadline=None)
 def test_no_text_at_all_raises(text, name):
     env = AsText(Echo(action_space=ACTION_SPACES[name]))
     env.reset(seed=0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
@@ -93,7 +93,6 @@ SETTINGS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(SETTINGS, min_size=2, max_size=5), st.integers(0, 2**32 - 1))
 def test_a_row_is_sampled_alike_alone_and_in_company(rows, seed):
     rng = np.random.default_rng(seed)
