@@ -112,7 +112,8 @@ def test_auto_imitates_the_solver_and_says_why(tmp_path):
     assert trainer.warm_start["warm_start/from_solver"] == 1.0
 
 
-def test_auto_probes_a_given_model_and_teaches_one_that_writes_no_moves(tmp_path):
+def test_auto_probes_a_given_model_and_teaches_one_that_writes_no_moves(tmp_path, monkeypatch):
+    monkeypatch.setattr(warm_start, "ROOMY", 8)
     model = {"model_name": save_tiny(tmp_path / "model")}
     auto = {"player": "auto", "turns": 8, "steps": 1}
     trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
