@@ -98,7 +98,7 @@ def gpu_update() -> str:
             f"{row['ratio']:.2f}, {row['memory']:.2f}",
         )
         for row in _gpu_rows("update")
-        if row["ours"]["micro_batch_tokens"] in (4096, 16384)
+        if row["ours"]["micro_batch_tokens"] in (8192, 16384)
     ]
     return table(columns, rows)
 
@@ -262,6 +262,34 @@ def gain(row: Mapping[str, Any]) -> float | None:
     return None if before is None or after is None else round(after - before, 4)
 
 
+@measured("train_model", "python -m benchmarks.learn.train_all --model FOLDER --lanes 5")
+def train_model(result: Any) -> str:
+    """A given model on every id, with nothing else set."""
+    rows = result["rows"].values()
+    ends = [row["success"]["trained"] for row in rows if "success" in row]
+    return (
+        f"{sum(end >= GOOD for end in ends)} of {len(ends)} runs end at {GOOD:.0%} or more.\n\n"
+        + reached(result["rows"])
+    )
+
+
+def reached(rows: Mapping[str, Any]) -> str:
+    """Return a line for each run: held-out success, seconds, and the largest KL of an iteration."""
+    columns = {"id": TEXT, "imitated": TEXT, "start": "{:.0%}", "taught": "{:.0%}"}
+    columns |= {"best": "{:.0%}", "end": "{:.0%}", "iterations": "{}", "seconds": "{:.0f}"}
+    columns |= {"without start": "{:.0f}", "largest KL": "{:.3f}"}
+    found: list[tuple[Any, ...]] = []
+    for command, row in rows.items():
+        name = command.split()[2]
+        if "success" not in row:
+            found.append((name, row["error"][-60:]))
+            continue
+        won = (row["success"][key] for key in ("random_weights", "warm_start", "best", "trained"))
+        spent = row["iterations"], row["all_s"], row["all_s"] - row["start_s"]
+        found.append((name, row["imitated"], *won, *spent, row["kl_most"]))
+    return table(columns, found)
+
+
 @measured("credit", "python -m benchmarks.learn.credit --lanes 16")
 def judge(result: Any) -> str:
     """How near each estimator comes to the true advantage of a turn."""
@@ -278,6 +306,7 @@ TABLES = {
     "judge": judge,
     "claims": claims,
     "train-all": train_all,
+    "train-model": train_model,
     "demo": demo,
     "learning": learning,
     "gpu-update": gpu_update,

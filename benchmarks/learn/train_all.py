@@ -27,11 +27,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learn.tables import GAIN, gain
+from benchmarks.learn.tables import GAIN, gain, reached
 from benchmarks.learn.train_one import CPU_SECONDS
 from benchmarks.lib.lanes import Job, Results, work
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
-from benchmarks.lib.tables import TEXT, table
 
 RESULT, MODEL_RESULT = RESULTS / "train_all.json", RESULTS / "train_model.json"
 ONE = ("-m", "benchmarks.learn.train_one")
@@ -157,23 +156,6 @@ def main() -> None:
     )
     if options.model:
         print(reached({each: results.rows[each] for each in todo if each in results.rows}))
-
-
-def reached(rows: Mapping[str, Any]) -> str:
-    """Return a line for each run: held-out success, seconds, and the largest KL of an iteration."""
-    columns = {"id": TEXT, "imitated": TEXT, "start": "{:.0%}", "taught": "{:.0%}"}
-    columns |= {"best": "{:.0%}", "end": "{:.0%}", "iterations": "{}", "seconds": "{:.0f}"}
-    columns |= {"without start": "{:.0f}", "largest KL": "{:.3f}"}
-    found: list[tuple[Any, ...]] = []
-    for command, row in rows.items():
-        name = command.split()[2]
-        if "success" not in row:
-            found.append((name, row["error"][-60:]))
-            continue
-        won = (row["success"][key] for key in ("random_weights", "warm_start", "best", "trained"))
-        spent = row["iterations"], row["all_s"], row["all_s"] - row["start_s"]
-        found.append((name, row["imitated"], *won, *spent, row["kl_most"]))
-    return table(columns, found)
 
 
 def asked(known: Iterable[str], ids: Sequence[str]) -> list[str]:
