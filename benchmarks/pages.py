@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from textwrap import fill
 from typing import Any
@@ -20,7 +21,8 @@ import benchmarks.learn.tables
 import benchmarks.peers.tables
 import benchmarks.scale.tables
 from benchmarks.envs import leaderboard
-from benchmarks.learn.tables import GAIN, above_random, minutes, pairs_won
+from benchmarks.learn import referee
+from benchmarks.learn.tables import GAIN, above_random, minutes, model_goals, pairs_won
 from benchmarks.lib import numbers
 from benchmarks.lib.curves import GOAL, learned
 from benchmarks.lib.machine import ROOT
@@ -66,6 +68,16 @@ def reached() -> str:
             python("learn.train_all"),
         ),
         (
+            "[SmolLM2-135M](train_all.md#a-real-model) without settings, one H200",
+            f"{model_goals(read('train_model')['rows'])}, within five minutes each",
+            python("learn.train_all --model FOLDER"),
+        ),
+        (
+            "[which turn won](credit.md): ten published claims",
+            _claims(read("referee")["rows"]),
+            python("learn.referee"),
+        ),
+        (
             "[SmolLM2-135M](#smollm2-135m-on-one-h200), one H200",
             _real_model(read("real_model")),
             python("learn.real_model --model FOLDER"),
@@ -85,6 +97,11 @@ def reached() -> str:
         ("[beside verl's functions](#beside-verl)", _verl(read("verl_parts")), "one-off"),
     )
     return table(dict.fromkeys(("what", "result", "repeat it"), TEXT), rows)
+
+
+def _claims(rows: Any) -> str:
+    found = Counter(each["verdict"] for each in referee.verdicts(rows))
+    return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
 
 
 def _demo(result: Any) -> str:

@@ -265,12 +265,13 @@ def gain(row: Mapping[str, Any]) -> float | None:
 @measured("train_model", "python -m benchmarks.learn.train_all --model FOLDER --lanes 5")
 def train_model(result: Any) -> str:
     """A given model on every id, with nothing else set."""
-    rows = result["rows"].values()
-    ends = [row["success"]["trained"] for row in rows if "success" in row]
-    return (
-        f"{sum(end >= GOOD for end in ends)} of {len(ends)} runs end at {GOOD:.0%} or more.\n\n"
-        + reached(result["rows"])
-    )
+    return f"{model_goals(result['rows'])}.\n\n{reached(result['rows'])}"
+
+
+def model_goals(rows: Mapping[str, Any]) -> str:
+    """Return how many runs end well."""
+    ends = [row["success"]["trained"] for row in rows.values() if "success" in row]
+    return f"{sum(end >= GOOD for end in ends)} of {len(ends)} runs end at {GOOD:.0%} or more"
 
 
 def reached(rows: Mapping[str, Any]) -> str:
