@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two busy OpenMP threads spin against each other on small tensors.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help test test-slow test-all test-nightly test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons release-check lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos growth results-check lock platforms platforms-table clean
+.PHONY: help test test-slow test-all test-view test-ray test-vllm test-packages test-bridges test-exports test-pythons release-check lint types demo smoke golden scores size docs bench bench-demo bench-gpu harden chaos growth results-check lock platforms platforms-table clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -77,8 +77,6 @@ test-slow: $(DEV)  ## The tests that take longer: every preset, learning, `kill 
 	    --ignore tests/agents/distributed/test_runs.py
 
 test-all: test test-slow test-view  ## Every test.
-
-test-nightly: test-all test-vllm test-bridges test-exports test-ray growth docs  ## Every stage; any failure fails.
 
 # The browser is the system's: Debian's chromium. Playwright only drives it, and downloads none.
 $(VENV)/.playwright: $(DEV)

@@ -2,7 +2,8 @@
 
 ``python .ci/release.py --url https://host/owner/llm-gym`` builds the sdist and the wheel of the
 last commit into dist/, with the README's links made absolute, and has twine check both. Each
-Python, 3.11 to 3.14, installs them into an environment of its own and plays a game.
+Python, 3.11 to 3.14, installs them into an environment of its own and plays a game. What the GPU
+image of docs/examples installs is resolved.
 """
 
 import argparse
@@ -20,6 +21,10 @@ import pythons
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
+TOOLS = ROOT / ".venv-release"
+TOOL_PYTHON = str(TOOLS / "bin" / "python")
+IMAGE = ROOT / "docs" / "examples" / "Dockerfile"
+IMAGE_TARGET = ("--python-platform", "x86_64-manylinux_2_39", "--python-version", "3.12")
 NOWHERE = "https://example.org/llm-gym"
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#|mailto:)([^)\s]+)\)")
 URLS = """
@@ -43,20 +48,18 @@ def absolute(text: str, url: str) -> str:
 def build(url: str) -> list[Path]:
     """Build the last commit, and return the wheel and the sdist."""
     shutil.rmtree(DIST, ignore_errors=True)
-    tools = ROOT / ".venv-release"
-    if not (tools / "bin" / "twine").exists():
-        venv.create(tools, with_pip=True)
-        pythons.must(str(tools / "bin" / "python"), "-m", "pip", "-q", "install", "build", "twine")
+    if not (TOOLS / "bin" / "uv").exists():
+        venv.create(TOOLS, with_pip=True)
+        pythons.must(TOOL_PYTHON, "-m", "pip", "-q", "install", "build", "twine", "uv")
     with tempfile.TemporaryDirectory() as folder:
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True)
         subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
         readme, project = Path(folder) / "README.md", Path(folder) / "pyproject.toml"
         readme.write_text(absolute(readme.read_text(), url))
         project.write_text(project.read_text() + URLS.format(url))
-        python = str(tools / "bin" / "python")
-        pythons.must(python, "-m", "build", "--outdir", str(DIST), folder)
+        pythons.must(TOOL_PYTHON, "-m", "build", "--outdir", str(DIST), folder)
     built = sorted(DIST.iterdir())
-    pythons.must(str(tools / "bin" / "twine"), "check", "--strict", *map(str, built))
+    pythons.must(TOOL_PYTHON, "-m", "twine", "check", "--strict", *map(str, built))
     return built
 
 
@@ -75,6 +78,14 @@ def check_wheel(wheel: Path) -> None:
         sys.exit(f"{wheel.name} is not ready: {', '.join(wrong)}")
 
 
+def check_image() -> None:
+    """End unless the extras that the GPU image installs can be resolved for it."""
+    [extras] = re.findall(r'"/src\[([\w,-]+)\]"', IMAGE.read_text())
+    options = [word for extra in extras.split(",") for word in ("--extra", extra)]
+    resolve = (TOOL_PYTHON, "-m", "uv", "pip", "compile", "--quiet", "--python", TOOL_PYTHON)
+    pythons.must(*resolve, str(ROOT / "pyproject.toml"), *IMAGE_TARGET, *options)
+
+
 def main() -> None:
     """Build, check and install."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -84,6 +95,8 @@ def main() -> None:
     sdist, wheel = sorted(build(url), key=lambda path: path.suffix)
     check_wheel(wheel)
     print(f"{wheel.name} and {sdist.name} pass twine check; links lead to {url}")
+    check_image()
+    print(f"{IMAGE.name}: what it installs was resolved")
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     for version, interpreter in ({here: sys.executable} | pythons.interpreters()).items():
         with tempfile.TemporaryDirectory() as folder:
