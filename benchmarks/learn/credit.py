@@ -78,12 +78,12 @@ def runs(rows: Mapping[str, Any]) -> str:
     for key, when, one in judged(rows):
         name, _, flags = key.partition(" ")
         found = (one[each] for each in ("success", "turns", "spread", "ceiling"))
-        explained = (_value(one["critic"]), one["critic_ceiling"])
+        explained = (value(one["critic"]), one["critic_ceiling"])
         lines.append((name + (f", `{flags}`" if flags else ""), WHEN[when], *found, *explained))
     return table(columns, lines)
 
 
-def _value(found: Sequence[float | None] | None) -> str | None:
+def value(found: Sequence[float | None] | None) -> str | None:
     """Return a value with its interval."""
     if found is None or found[0] is None:
         return None

@@ -303,8 +303,27 @@ def claims(result: Any) -> str:
     return referee.page(result["rows"])
 
 
+@measured("critic", "python -m benchmarks.learn.critic RUN")
+def critics(result: Any) -> str:
+    """What the demo's critic explains of the true values, and what other heads would."""
+    heads = {
+        "ridge on returns": "ridge on returns",
+        "ridge on the mean of a return and that of a branch": "ridge on returns and branches",
+        "rate 0.0008, 80 steps": "80 steps at 8e-4",
+        "rate 0.01, 80 steps": "80 steps at 1e-2",
+    }
+    columns = {"policy, reward": TEXT, "success": "{:.0%}", "the run's critic": TEXT}
+    columns |= dict.fromkeys(heads.values(), TEXT) | {"at most": "{:.2f}"}
+    lines = []
+    for name, row in result["rows"].items():
+        found = (row["critic"], *(row["heads"][head] for head in heads))
+        lines.append((name, row["success"], *map(credit.value, found), row["critic_ceiling"]))
+    return table(columns, lines)
+
+
 TABLES = {
     "judge": judge,
+    "critics": critics,
     "claims": claims,
     "train-all": train_all,
     "train-model": train_model,

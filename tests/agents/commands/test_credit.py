@@ -15,9 +15,13 @@ import numpy as np
 import pytest
 import torch
 
+from llm_gym.cli.evaluate import eval_parser
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
+from llm_gym.episodes import Trajectory
+from llm_gym.view.sources import ViewSource
 from llm_gym_agents.commands import credit as module
+from llm_gym_agents.commands import evaluate
 from llm_gym_agents.commands.credit import credit, credit_table
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Sampling
@@ -165,6 +169,22 @@ def test_a_critic_that_knows_the_game_explains_it_and_one_that_does_not_does_not
     assert bad.critic[0] < 0
     assert good.estimators["gae_turn"]["correlation"][0] > 0.7
     assert "the critic explains" in credit_table(good)
+
+
+def test_a_run_keeps_its_report_and_the_viewer_finds_the_episodes(tmp_path, monkeypatch):
+    found = credit(Fork, policy(), training(), episodes=16, branches=2, turns=8)
+    monkeypatch.setattr(module, "credit", lambda *args, **how: found)
+    monkeypatch.setattr(evaluate, "load_tokenizer", lambda path: tiny_tokenizer(chat=False))
+    line = ["Fork", "--model", str(tmp_path), "--credit", "2", "--json"]
+    options = eval_parser().parse_args(line)
+    evaluate._judge_credit(["Fork"], None, ConfigStore(), str(tmp_path / "final"), options)
+    assert json.loads((tmp_path / "credit.json").read_text()) == [asdict(found[0])]
+    source = ViewSource(tmp_path)
+    (file,) = source.files
+    assert (source.label(file), len(file.rows)) == ("credit", len(found[1]))
+    tokens = Trajectory.from_json(file.raw(1).decode()).tokens
+    assert "".join(tokens.texts).count("\n") >= 2, "what was said can be read"
+    assert sum(not np.isnan(value) for value in tokens.true_advantages) == 4
 
 
 def test_the_report_is_a_table_and_json(report):
