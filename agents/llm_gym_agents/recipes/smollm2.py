@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.recipes.recipe import Recipe
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 _SETTINGS: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
