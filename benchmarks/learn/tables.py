@@ -303,7 +303,7 @@ def claims(result: Any) -> str:
     return referee.page(result["rows"])
 
 
-@measured("critic", "python -m benchmarks.learn.critic RUN")
+@measured("critic", "a one-off study")
 def critics(result: Any) -> str:
     """What the demo's critic explains of the true values, and what other heads would."""
     heads = {
