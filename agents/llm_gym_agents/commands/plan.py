@@ -30,7 +30,8 @@ from llm_gym_agents.config.profile import (
     profile_task,
 )
 from llm_gym_agents.config.trust import untrusted
-from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
+from llm_gym_agents.recipes import NAMES, find_recipe
+from llm_gym_agents.recipes.recipe import Recipe
 
 # --- what to train --------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from llm_gym_agents.distributed.launch import is_main
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.model.load import limit_threads
-from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.recipes.recipe import Recipe
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder

@@ -24,7 +24,7 @@ from llm_gym_agents.run.files import check_links
 
 if TYPE_CHECKING:
     from llm_gym_agents.config import ConfigStore
-    from llm_gym_agents.recipes import Recipe
+    from llm_gym_agents.recipes.recipe import Recipe
 
 _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
