@@ -19,7 +19,7 @@ from llm_gym.cli.evaluate import chosen, eval_parser, show
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory, write_episodes
-from llm_gym.evaluate.endpoint.client import REPLY_TOKENS, THOUGHT_TOKENS
+from llm_gym.evaluate import REPLY_TOKENS, THOUGHT_TOKENS
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
 from llm_gym_agents.config import ConfigStore

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from llm_gym.evaluate.endpoint.client import THOUGHT_TOKENS
+from llm_gym.evaluate import THOUGHT_TOKENS
 from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
 from llm_gym_agents.config.store import ConfigStore
 

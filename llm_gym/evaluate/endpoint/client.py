@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.settings import check_range
+from llm_gym.evaluate import REPLY_TOKENS, THOUGHT_TOKENS
 from llm_gym.evaluate.endpoint.http import (
     KEY_VARIABLE,
     Backoff,
@@ -40,8 +41,6 @@ _CONTEXT = re.compile(
 _SHOWN = 300
 _LONGEST_FINISH = 100
 _MOST_TOKENS = 10**9
-REPLY_TOKENS, THOUGHT_TOKENS = 64, 1024
-"""Most tokens of a reply by default, and of one with a thought before it."""
 _THOUGHT = re.compile(r"</?\w*think|\[THINK\]|◁think|<\|channel|^analysis", re.IGNORECASE)
 
 
