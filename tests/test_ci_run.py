@@ -18,7 +18,7 @@ exit "${code:-0}"
 """
 
 
-def run(folder, minutes="65", **codes):
+def run(folder, minutes="65", LLM_GYM_CI_STRICT="0", **codes):
     """Run it with a make that ends with these codes, one after the other; return code and text."""
     (folder / "bin").mkdir()
     for name, text in {"make": MAKE, "chromium": "#!/bin/sh\n"}.items():
@@ -32,7 +32,8 @@ def run(folder, minutes="65", **codes):
     path = os.pathsep.join([str(folder / "bin"), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", ".ci/run"], cwd=folder, capture_output=True, text=True,
-        env=os.environ | {"PATH": path, "LLM_GYM_CI_MINUTES": minutes},
+        env=os.environ | {"PATH": path, "LLM_GYM_CI_MINUTES": minutes,
+                          "LLM_GYM_CI_STRICT": LLM_GYM_CI_STRICT},
     )  # fmt: skip
     return done.returncode, done.stdout, (folder / "made").read_text().split()
 
@@ -44,6 +45,8 @@ def run(folder, minutes="65", **codes):
         ({"test": [2], "test_ray": [2]}, 0, "test-ray failed; its failed tests run once more"),
         ({"test": [2, 2]}, 1, "failed: test\n"),
         ({"docs": [2, 2], "test_slow": [1, 2]}, 1, "failed: docs test-slow\n"),
+        ({"test_ray": [2, 2], "test_slow": [1, 2]}, 0, "failed: test-ray test-slow\n"),
+        ({"LLM_GYM_CI_STRICT": "1", "test_slow": [2, 2]}, 1, "failed: test-slow\n"),
         ({"test_vllm": [124], "docs": [137]}, 0, "test-vllm: cut off"),
         ({"test": [124]}, 1, "failed: test\n"),
         ({"test_view": [2, 124]}, 0, "test-view: failed, and its second try was cut off"),
