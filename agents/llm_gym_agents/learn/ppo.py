@@ -134,12 +134,7 @@ class PPO:
         scores = self.stabilizers.unscale(scores)
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
-        stream = token_stream(data, reward_T, scores)
-        settings = estimator_settings(self.estimator, self.config)
-        if stream.value_T is not None and "lam" in settings:
-            whole = self.estimator(stream, **settings | {"lam": 1.0})
-            stream = shrink_values(stream, whole.returns_T)
-        advantages, signal = estimate_by_env(partial(self.estimator, **settings), data, stream)
+        advantages, signal = self._advantages(data, token_stream(data, reward_T, scores))
         self.stabilizers.before_update(data, advantages)
         batch = self._batch(data, scores, advantages)
         clock.note("advantage")
@@ -191,6 +186,16 @@ class PPO:
             kl_coef=self.config.kl_coef,
         )
         return reward_T, {"kl/reference": float(kl), "kl/coef": self.config.kl_coef}
+
+    def _advantages(
+        self, data: RolloutData, stream: algo.TokenStream
+    ) -> tuple[algo.Advantages, float]:
+        """Return the advantages, and how much the batch tells; a poor critic counts less."""
+        settings = estimator_settings(self.estimator, self.config)
+        if stream.value_T is not None and "lam" in settings:
+            whole = self.estimator(stream, **settings | {"lam": 1.0})
+            stream = shrink_values(stream, whole.returns_T)
+        return estimate_by_env(partial(self.estimator, **settings), data, stream)
 
     def _batch(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> TensorDict:
         """Return the fields of every token of the batch that the loss reads."""
