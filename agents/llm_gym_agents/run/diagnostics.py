@@ -108,9 +108,8 @@ SYMPTOMS = (
         lambda row: (
             row[EXPLAINED_VARIANCE] < 0.0 and not row[CRITIC_ONLY] > 0 and row[TRAIN_SUCCESS] != 1.0
         ),
-        "the critic explains nothing of the returns ({:.2g} of their variance): raise "
-        "training.value_learning_rate, or do without one (--training.adv-estimator "
-        "reinforce_plus_plus, or grpo)",
+        "the critic explains nothing of the returns ({:.2g} of their variance) and hardly counts: "
+        "do without one (--training.adv-estimator reinforce_plus_plus, or grpo)",
         LONG,
     ),
     Symptom(
