@@ -133,6 +133,28 @@ def gpu_iteration(found: Any) -> str:
     )
 
 
+@measured("iteration_gpu", "python -m benchmarks.learn.iteration_gpu --models FOLDER 1.5B")
+def gpu_limits(found: Any) -> str:
+    """Whole iterations by phase, beside bare vLLM and the update alone."""
+    columns = {"model": TEXT} | dict.fromkeys(
+        ("an iteration", "play", "score", "train", "push", "rest", "bare vLLM", "update alone"),
+        "{:.2f} s",
+    )
+    columns["limits / iteration"] = "{:.2f}"
+    keys = ("whole", "collect", "score", "train", "publish", "rest", "bare", "update_alone")
+    rows = [
+        (MODELS.get(name, name), *(row["median"][key] for key in (*keys, "ratio")))
+        for name, row in found["rows"].items()
+    ]
+    asked, medians = found["settings"], [row["median"] for row in found["rows"].values()]
+    lengths = " and ".join(f"{each['tokens']:,.0f}" for each in medians)
+    return (
+        f"{table(columns, rows)}\n\n{asked['episodes']} episodes of {asked['turns']} turns, "
+        f"{lengths} sampled tokens; medians of {asked['iterations']} iterations; load average "
+        f"{found['machine']['load_average']:g}."
+    )
+
+
 @measured("real_model", "python -m benchmarks.learn.real_model --model FOLDER")
 def real_model(found: Any) -> str:
     """What a real model learned."""
@@ -332,5 +354,6 @@ TABLES = {
     "gpu-update": gpu_update,
     "gpu-fits": gpu_fits,
     "gpu-iteration": gpu_iteration,
+    "gpu-limits": gpu_limits,
     "real-model": real_model,
 }

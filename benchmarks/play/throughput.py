@@ -20,6 +20,8 @@ Prints a table and writes ``benchmarks/results/rollout_ENGINE[_PLACE].json``.
 from __future__ import annotations
 
 import argparse
+import copy
+import dataclasses
 import json
 import os
 import statistics
@@ -95,18 +97,25 @@ class Recorder:
         start = perf_counter()
         done = self._poll(timeout)
         self.busy += perf_counter() - start
+        for reply in done:
+            chain = self.chains[reply.key]
+            length = dataclasses.replace(chain[-1].sampling, max_tokens=len(reply.ids))
+            chain[-1] = dataclasses.replace(chain[-1], sampling=length)
         return done
 
     def stop(self) -> dict[object, list[Request]]:
-        """Leave the engine alone; return the requests of each episode, in order."""
+        """Leave the engine alone; return the requests of each episode, in order.
+
+        Each asks for as many tokens as its reply had.
+        """
         del self.engine.submit, self.engine.poll
         return self.chains
 
 
 def bare(engine: Engine, chains: dict[object, list[Request]]) -> None:
     """Hand in each request as soon as the one before it is answered."""
-    if hasattr(engine, "_llm"):
-        return bare_vllm(engine, chains)
+    if hasattr(engine, "_vllm"):
+        return bare_vllm(engine._vllm, chains)
     waiting = {key: iter(chain) for key, chain in chains.items()}
     engine.submit([next(chain) for chain in waiting.values()])
     while engine.running:
@@ -114,23 +123,21 @@ def bare(engine: Engine, chains: dict[object, list[Request]]) -> None:
         engine.submit([request for request in following if request is not None])
 
 
-def bare_vllm(engine: Any, chains: dict[object, list[Request]]) -> None:
-    """The same with vLLM's own engine."""
+def bare_vllm(vllm: Any, chains: dict[object, list[Request]]) -> None:
+    """The same with vLLM's own engine; every reply has the length that it is asked for."""
     from llm_gym_agents.engines.vllm.runtime import parameters
 
-    llm = engine._engine
+    llm, salt = vllm.llm_engine, str(vllm.salt)
     waiting = {str(key): iter(chain) for key, chain in chains.items()}
-    made: dict[int, Any] = {}
 
     def add(key: str) -> bool:
         request = next(waiting[key], None)
         if request is None:
             return False
-        most = request.sampling.max_tokens
-        if most not in made:
-            made[most] = parameters(request.sampling, limit=most, ends=frozenset(), streamed=False)
-        made[most].seed = request.seed
-        llm.add_request(key, {"prompt_token_ids": request.prompt}, made[most])
+        sampling = dataclasses.replace(request.sampling, max_tokens=1)  # one is cached for all
+        made = copy.copy(parameters(sampling, limit=1, ends=frozenset(), streamed=False))
+        made.seed, made.max_tokens = request.seed, request.sampling.max_tokens
+        llm.add_request(key, {"prompt_token_ids": list(request.prompt), "cache_salt": salt}, made)
         return True
 
     running = sum(add(key) for key in waiting)
@@ -150,7 +157,7 @@ def build(engine: Engine, tokenizer: Any, envs: int, kind: type[LLMPolicy], sync
 def forget(engine: Engine) -> None:
     """Empty the prefix cache, as a weight update between two batches does."""
     if hasattr(engine, "_vllm"):
-        engine._vllm.ask("reset_prefix_cache")
+        engine._vllm.salt += 1  # as an update does
     else:
         engine.update_weights(engine.model.named_parameters(), engine.version)
 

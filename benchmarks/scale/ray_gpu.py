@@ -2,22 +2,22 @@
 
 *in_process* plays and learns in turn, with one engine that sleeps while the learner learns. *sync*
 plays on Ray actors that wait for fresh weights (``ray.staleness=0``); then the same actors go on as
-*staleness_1*, and play the next batch while the learner learns. With and without Ray are a process
-each, so one that fails leaves the other alone.
+*staleness_1*, and play the next batch while the learner learns; ``--rounds`` repeats the two in
+turn. With and without Ray are a process each, so one that fails leaves the other alone. The
+learning rate is small, so that episodes stay equally long.
 
     python -m benchmarks.scale.ray_gpu --model FOLDER
-    python -m benchmarks.scale.ray_gpu --engine transformers --model tiny --episodes 8
+    python -m benchmarks.scale.ray_gpu --engine transformers --model tiny --episodes 8 --share 0
 
 Writes ``benchmarks/results/ray_gpu.json`` (``--out`` for another place) after each iteration, and
 what the processes say into a ``.log`` beside it. Engines start before the clock does (``start_s``).
-Figures are over the iterations of a stage after its first; ``ids`` says whether every episode came
-once, in order.
+Figures leave out the first and the last iteration of a stage, before and after which nothing is
+played ahead; ``ids`` says whether every episode came once, in order.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import statistics
@@ -33,6 +33,8 @@ from benchmarks.lib.machine import RESULTS, provenance
 RESULT = RESULTS / "ray_gpu.json"
 STAGES = {"in_process": {"in_process": 0}, "ray": {"sync": 0, "staleness_1": 1}}
 """Of each process: its stages, and how far playing runs ahead in each."""
+Step = tuple[dict[str, float], float | None]
+"""Metrics of an iteration, and its seconds; None for those that are left out."""
 SHOWN = (
     "time/collect_s",
     "time/update_s",
@@ -56,10 +58,7 @@ def config_of(arguments: argparse.Namespace, folder: str) -> Any:
     from llm_gym_agents import ConfigStore
 
     config = ConfigStore()
-    if arguments.model == "tiny":
-        config.model.model_name = "tiny"
-    else:
-        config.model.model_name = arguments.model
+    config.model.model_name = arguments.model
     config.inference.backend = arguments.engine
     if arguments.engine == "vllm":
         # A cache of known size: engines that share a card can start at the same time.
@@ -67,11 +66,12 @@ def config_of(arguments: argparse.Namespace, folder: str) -> Any:
         config.inference.engine["max_model_len"] = arguments.context
         if arguments.eager:
             config.inference.engine["eager"] = True
-    config.inference.max_tokens, config.inference.max_turns = arguments.max_tokens, 4
+    config.inference.max_tokens = arguments.max_tokens
+    config.inference.max_turns = arguments.turns
     config.inference.num_envs = config.training.batch_size = arguments.episodes
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, arguments.iterations
     config.training.mini_batch_size = max(arguments.episodes // 4, 1)
-    config.training.learning_rate = 1e-5
+    config.training.learning_rate = 1e-7
     config.environment.env_id = arguments.env
     config.environment.eval_interval = 0
     config.warm_start.player = "none"
@@ -95,47 +95,53 @@ def run_part(arguments: argparse.Namespace) -> None:
     say("starting")
     with tempfile.TemporaryDirectory() as folder:
         run = CountedRun(config_of(arguments, f"{folder}/run"))
+        run.trainer.checkpoints.save = lambda *_, **__: None  # type: ignore[method-assign]
         say(f"engines are there after {run.start_s:.1f} s")
         found: dict[str, Any] = {}
+        seen: dict[str, list[Step]] = {stage: [] for stage in STAGES[arguments.part]}
         try:
-            for at, (stage, staleness) in enumerate(STAGES[arguments.part].items()):
-                first = at * arguments.iterations
+            order = list(STAGES[arguments.part].items()) * arguments.rounds
+            for first, (stage, staleness) in enumerate(order):
                 run.trainer.config.ray.staleness = staleness
-                rows: list[dict[str, float]] = []
+                begun = first * arguments.iterations
 
-                def keep(row: dict[str, float], stage=stage, first=first, rows=rows) -> None:
-                    rows.append(row)
-                    moments = run.moments[first:]
+                def keep(row: dict[str, float], stage=stage, begun=begun) -> None:
+                    moments = run.moments[begun:]
+                    counts = 1 < len(moments) < arguments.iterations
+                    took = moments[-1] - moments[-2] if counts else None
+                    seen[stage].append((row, took))
                     ids = run.ids == list(range(arguments.episodes * len(run.moments)))
                     found[stage] = {"start_s": round(run.start_s, 2), "ids": ids}
-                    found[stage] |= figures(rows, moments, arguments.episodes)
+                    found[stage] |= figures(seen[stage], arguments.episodes)
                     arguments.out.write_text(json.dumps(found))
-                    say(f"{stage}: iteration {len(rows)} of {arguments.iterations}")
+                    say(f"{stage}: iteration {len(moments)} of {arguments.iterations}")
 
                 run.each_iteration(keep)
-                run.fit(first + arguments.iterations)
+                run.fit(begun + arguments.iterations)
                 run.trainer.callbacks.pop()
         finally:
             run.close()
     say("done")
 
 
-def figures(rows: list[dict[str, float]], moments: list[float], episodes: int) -> dict[str, Any]:
-    """Return what the iterations of a stage took; the first is left out where there are more."""
+def figures(steps: list[Step], episodes: int) -> dict[str, Any]:
+    """Return what the iterations of a stage took."""
     found: dict[str, Any] = {
-        "iterations": [{name: row[name] for name in SHOWN if name in row} for row in rows]
+        "iterations": [{name: row[name] for name in SHOWN if name in row} for row, _ in steps]
     }
-    if len(rows) > 1:
-        steps = [later - earlier for earlier, later in itertools.pairwise(moments)]
-        tokens = sum(row["episode/tokens"] * episodes for row in rows[1:])
+    later = [(row, took) for row, took in steps if took is not None]
+    if later:
+        seconds = [took for _, took in later]
+        tokens = sum(row["episode/tokens"] * episodes for row, _ in later)
         found |= {
-            "iteration_s": round(statistics.median(steps), 3),
-            "tokens_per_s": round(tokens / sum(steps), 1),
-            "episodes_per_s": round(episodes * len(steps) / sum(steps), 2),
+            "iteration_s": round(statistics.median(seconds), 3),
+            "tokens_per_s": round(tokens / sum(seconds), 1),
+            "episodes_per_s": round(episodes * len(later) / sum(seconds), 2),
+            "tokens_per_episode": round(tokens / (episodes * len(later)), 2),
             "median": {
-                name: statistics.median(row[name] for row in rows[1:] if name in row)
+                name: statistics.median(row[name] for row, _ in later if name in row)
                 for name in SHOWN
-                if any(name in row for row in rows[1:])
+                if any(name in row for row, _ in later)
             },
         }
     return found
@@ -143,7 +149,8 @@ def figures(rows: list[dict[str, float]], moments: list[float], episodes: int) -
 
 def in_turn(arguments: argparse.Namespace) -> None:
     """Run every part in a process of its own, and write what came of it after each."""
-    told = ("env", "engine", "episodes", "iterations", "actors", "share", "cache_gb", "max_tokens")
+    told = ("env", "engine", "episodes", "iterations", "rounds", "actors", "share", "cache_gb")
+    told += ("max_tokens", "turns")
     result: dict[str, Any] = {
         "made_by": provenance(__file__, ("torch", "ray", "transformers", "torchrl")),
         "settings": {name: getattr(arguments, name) for name in told},
@@ -208,6 +215,8 @@ def main() -> None:
     parser.add_argument("--env", default="llm_gym/GuessTheNumberEasy-v0")
     parser.add_argument("--episodes", type=int, default=256)
     parser.add_argument("--iterations", type=int, default=5, help="of each stage")
+    parser.add_argument("--rounds", type=int, default=1, help="of all stages, in turn")
+    parser.add_argument("--turns", type=int, default=4, help="of an episode")
     parser.add_argument("--max-tokens", type=int, default=32)
     parser.add_argument("--context", type=int, default=2048, help="tokens of a conversation")
     parser.add_argument("--actors", type=int, default=2)

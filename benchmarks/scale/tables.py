@@ -81,14 +81,25 @@ def ray_gpu(result: Any) -> str:
     columns = {"sampler": TEXT, "start": "{:.0f} s"}
     timed = ("an iteration", "waiting for episodes", "learning", "publishing")
     columns |= dict.fromkeys(timed, "{:.2f} s")
-    columns |= {"episodes/s": "{:.1f}", "staleness": "{:.2f}"}
-    rows = [_stage(name, result["stages"].get(stage, {})) for stage, name in STAGES.items()]
+    columns |= {"episodes/s": "{:.1f}", "tokens in an episode": "{:.0f}", "staleness": "{:.2f}"}
+    stages = result["stages"]
+    rows = [_stage(name, stages.get(stage, {})) for stage, name in STAGES.items()]
     made, asked = result["made_by"], result["settings"]
-    about = "The first iteration of each stage is left out."
-    if "--eager" in made["command"]:
-        about = (
-            f"{asked['iterations']} iterations of {asked['episodes']} episodes each, without the "
-            f"first; load average {made['machine']['load_average']:g}; engines without CUDA graphs."
+    about = (
+        f"{asked['iterations']} iterations of {asked['episodes']} episodes each, in "
+        f"{asked['rounds']} rounds, without the first and the last of a round"
+        if "rounds" in asked
+        else f"{asked['iterations']} iterations of {asked['episodes']} episodes each, without the "
+        "first"
+    )
+    about += f"; load average {made['machine']['load_average']:g}"
+    about += "; engines without CUDA graphs." if "--eager" in made["command"] else "."
+    speed = {stage: stages.get(stage, {}).get("episodes_per_s") for stage in STAGES}
+    if "rounds" in asked and all(speed.values()):
+        about += (
+            f" With staleness 1 there are {speed['staleness_1'] / speed['sync']:.2f} times the "
+            "episodes per second of the same actors with staleness 0, and "
+            f"{speed['staleness_1'] / speed['in_process']:.2f} times those of one process."
         )
     return f"{table(columns, rows)}\n\n{about}"
 
@@ -96,11 +107,12 @@ def ray_gpu(result: Any) -> str:
 def _stage(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
     if "iteration_s" not in row:
         why = row.get("ended", "not run").replace("|", "/")[:120]
-        return name, *[None] * 6, f"not measured: {why}"
+        return name, *[None] * 7, f"not measured: {why}"
     found = row["median"]
     parts = (found.get(f"time/{part}_s") for part in ("collect", "update", "publish"))
+    length = row.get("tokens_per_episode", found["episode/tokens"])
     old = found.get("ray/staleness_mean")
-    return name, row["start_s"], row["iteration_s"], *parts, row["episodes_per_s"], old
+    return name, row["start_s"], row["iteration_s"], *parts, row["episodes_per_s"], length, old
 
 
 @measured("fsdp_gpu", "torchrun --standalone --nproc-per-node 1 -m benchmarks.scale.fsdp_gpu")

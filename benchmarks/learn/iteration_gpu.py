@@ -1,0 +1,180 @@
+"""Whole iterations of training with vLLM on one GPU, by phase, beside their limits.
+
+A run trains for a few iterations. Two limits are measured in the same process, with nothing else
+under way: *bare* is vLLM alone on the very prompts of the iteration, every reply as long as it
+was, each turn asked as soon as the one before it is answered; *update alone* is ``PPO.update`` on
+the very batch. ``ratio`` is the two together over the whole iteration, a median over iterations.
+
+    python -m benchmarks.learn.iteration_gpu --models FOLDER 1.5B
+    python -m benchmarks.learn.iteration_gpu --models tiny --engine transformers --episodes 8
+
+A size builds a model with random weights and the tokenizer of ``--tokenizer``. Its episodes are
+all lost, so every second one is rewarded. The learning rate is small: iterations stay alike, and
+no update ends early. Adds a row per model to ``benchmarks/results/iteration_gpu.json`` (``--out``
+for another place). ``--lock FILE`` lets several scripts start at the same time and measure in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer
+
+from benchmarks.learn.train_gpu import DEVICE, SIZES, load
+from benchmarks.lib.machine import RESULTS, provenance
+from benchmarks.play.throughput import Recorder, bare, forget
+from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.text.tokenizers import byte_tokenizer
+
+RESULT = RESULTS / "iteration_gpu.json"
+PHASES = ("collect", "score", "advantage", "train", "publish")
+AIM = 0.85
+WARM = 2
+"""Iterations that are left out: the first batches of a shape are compiled or captured."""
+
+
+def settings(args: argparse.Namespace, folder: str) -> ConfigStore:
+    config = ConfigStore()
+    config.inference.backend = args.engine
+    if args.engine == "vllm":
+        own = {"cache_gb": args.cache_gb, "max_model_len": args.context, "sleeps": False}
+        config.inference.engine = own | {"max_rows": args.episodes}
+    config.inference.max_tokens, config.inference.max_turns = args.max_tokens, args.turns
+    config.inference.num_envs = config.training.batch_size = args.episodes
+    config.training.mini_batch_size = max(args.episodes // 4, 1)
+    config.training.learning_rate = 1e-7
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, WARM + args.iterations
+    config.environment.env_id, config.environment.eval_interval = args.env, 0
+    config.warm_start.player = "none"
+    config.checkpoint.output_dir, config.checkpoint.save_interval = folder, 0
+    config.checkpoint.record_every = 0
+    return config
+
+
+def every_second(trajectory: Any) -> float:
+    return float(int(trajectory.episode_id or 0) % 2)
+
+
+def trainer_of(name: str, args: argparse.Namespace, config: ConfigStore) -> PPOTrainer:
+    if name not in SIZES:
+        config.model.model_name = name
+        return PPOTrainer(config)
+    if args.tokenizer:
+        tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
+    else:
+        tokenizer = byte_tokenizer()
+    return PPOTrainer(config, reward_fn=every_second, tokenizer=tokenizer, model=load(name))
+
+
+class Watch:
+    """Times the iterations of a trainer, and after each its limits, while the clock stands still.
+
+    The weights move a little more than the engine's by the second update, which hardly moves them.
+    """
+
+    def __init__(self, trainer: PPOTrainer) -> None:
+        self.rows: list[dict[str, float]] = []
+        self._ppo, self._engine = trainer.learner.ppo, trainer.sampler.policy.engine
+        self._update = self._ppo.update
+        self._ppo.update = self._note  # type: ignore[method-assign]
+        trainer.callbacks.append(lambda _, row: self._end(row))
+        self._recorder, self._began = Recorder(self._engine), perf_counter()
+
+    def _note(self, data: Any, **how: Any) -> Any:
+        self._learned = data, how
+        return self._update(data, **how)
+
+    def _end(self, row: dict[str, float]) -> None:
+        data, how = self._learned
+        found = {"whole": _now() - self._began, "steps": row["train/steps"]}
+        found |= {"tokens": float(data.tokens), "read_tokens": float(data.ids_S.numel())}
+        found |= {name: row.get(f"time/{name}_s", 0.0) for name in PHASES}
+        found["rest"] = found["whole"] - sum(found[name] for name in PHASES)
+        chains = self._recorder.stop()
+        forget(self._engine)
+        start = _now()
+        bare(self._engine, chains)
+        found["bare"] = _now() - start
+        forget(self._engine)
+        start = _now()
+        found["steps_alone"] = self._update(data, **how)["train/steps"]
+        found["update_alone"] = _now() - start
+        found["ratio"] = (found["bare"] + found["update_alone"]) / found["whole"]
+        self.rows.append(found)
+        self._recorder, self._began = Recorder(self._engine), _now()
+
+
+def _now() -> float:
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    return perf_counter()
+
+
+def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    began = perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = trainer_of(name, args, settings(args, f"{folder}/run"))
+        trainer.on_warning = lambda sentence: None
+        trainer.checkpoints.save = lambda *_, **__: None  # type: ignore[method-assign]
+        try:
+            start_s = perf_counter() - began
+            with args.lock.open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+                watch = Watch(trainer)
+                trainer.fit()
+            parameters = sum(each.numel() for each in trainer.learner.lm.parameters())
+        finally:
+            trainer.cleanup()
+    later = watch.rows[WARM:]
+    return {
+        "model": Path(name).name,
+        "parameters": parameters,
+        "start_s": round(start_s, 1),
+        "iterations": watch.rows,
+        "median": {key: statistics.median(row[key] for row in later) for key in later[0]},
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if DEVICE == "cuda" else None,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--models", nargs="+", required=True, help="folders, or sizes")
+    parser.add_argument("--tokenizer", help="a folder, for sizes; by default one of bytes")
+    parser.add_argument("--engine", default="vllm", choices=("vllm", "transformers"))
+    parser.add_argument("--env", default="llm_gym/GuessTheNumberEasy-v0")
+    parser.add_argument("--episodes", type=int, default=256)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--iterations", type=int, default=4, help=f"after {WARM} to warm up")
+    parser.add_argument("--context", type=int, default=2048, help="tokens of a conversation")
+    parser.add_argument("--cache-gb", type=int, default=8)
+    parser.add_argument("--lock", type=Path, default=Path("/dev/null"))
+    parser.add_argument("--out", type=Path, default=RESULT)
+    args = parser.parse_args()
+    known = json.loads(args.out.read_text("utf-8"))["rows"] if args.out.exists() else {}
+    packages = ("torch", "transformers", "torchrl", *(["vllm"] if args.engine == "vllm" else []))
+    asked = ("env", "engine", "episodes", "turns", "max_tokens", "iterations")
+    for name in args.models:
+        row = measure(name, args)
+        known[row["model"]] = row
+        made = provenance(__file__, packages)
+        made["settings"] = {each: getattr(args, each) for each in asked}
+        args.out.write_text(json.dumps(made | {"rows": known}, indent=1) + "\n", "utf-8")
+        found = row["median"]
+        print(
+            f"{row['model']}: {found['whole']:.2f} s; bare {found['bare']:.2f} s, update alone "
+            f"{found['update_alone']:.2f} s: {found['ratio']:.2f} (aim {AIM})",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
