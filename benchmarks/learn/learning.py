@@ -1,8 +1,8 @@
 """Does it learn, with every estimator? Success against episodes and CPU time, seed after seed.
 
-Seven games, three seeds, five estimators, and a control whose advantages are shuffled: each run
-is a process of one thread that begins with the warm-started weights of its game and seed, and
-ends when nearly all is won.
+Seven games, three seeds, six estimators, and a control whose advantages are shuffled: each run
+is a process of one thread that begins with the warm-started weights of its game and seed, which
+imitated random moves, and ends when nearly all is won.
 
     python -m benchmarks.learn.learning --lanes 13                  # everything, about 12 minutes
     python -m benchmarks.learn.learning --lanes 2 --only Echo Count # these games
@@ -42,7 +42,7 @@ EPISODES = {
 out for those that learn fastest. Rates fall to 0 over them."""
 POINTS = {"TextGameMedium": 4}
 """Evaluations of a run where they cost as much as it does; elsewhere 8."""
-ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus")
+ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus", "state_td")
 CONTROL, WARM = "shuffled", "warm"
 SEEDS = (0, 1, 2)
 

@@ -26,15 +26,13 @@ from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register
 from llm_gym_agents.commands.plan import choose
 from llm_gym_agents.commands.target import flags as named_by
 from llm_gym_agents.config.cli import parse_args
-from llm_gym_agents.learn.schedule import CRITIC_FIRST
 from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.rollouts.evaluation import evaluate
 from llm_gym_agents.run.checkpoint_weights import save_lm
+from llm_gym_agents.run.metrics import SAMPLED_TOKENS
 
 CONTROL = "shuffled"
 """PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
-TAUGHT = "taught.json"
-"""In the folder of a warm-started model: what was taught."""
 FRESH = 200
 """Held-out episodes that a run is scored on at its end; it was not stopped by them."""
 PATIENCE = 400.0
@@ -56,8 +54,9 @@ def settings(
     config = ConfigStore()
     config.environment.env_id = f"llm_gym/{game}-v0"
     config.training.seed, config.training.adv_estimator = seed, estimator
+    config.warm_start.player = "random"  # a solver would leave little to learn
     config = parse_args(flags, config) if flags else config
-    choose(config, named_by(flags))
+    choose(config, {"warm_start.player", *named_by(flags)})
     config.checkpoint.record_every = config.checkpoint.save_interval = 0
     config.checkpoint.end_with_best = False
     return config
@@ -76,7 +75,6 @@ def warm(game: str, seed: int, folder: Path, flags: Sequence[str] = ()) -> dict[
         save_lm(part, trainer.learner.lm, trainer.tokenizer)
         trainer.cleanup()
     found = {name.removeprefix("warm_start/"): v for name, v in (trainer.warm_start or {}).items()}
-    (part / TAUGHT).write_text(json.dumps(found))
     part.rename(folder)  # whoever waits for it sees all of it
     return {"game": game, "seed": seed, "cpu_s": round(took, 1)} | found
 
@@ -86,7 +84,7 @@ class Curve:
 
     def __init__(self, trainer: PPOTrainer, episodes: int) -> None:
         self.rows: list[dict[str, float]] = []
-        self._evaluated_s, self._episodes = 0.0, episodes
+        self._evaluated_s, self._episodes, self._tokens = 0.0, episodes, 0
         self._evaluate, trainer.evaluate = trainer.evaluate, self.evaluate  # type: ignore[method-assign]
         self._begun = process_time()
         trainer.callbacks.append(self.note)
@@ -101,13 +99,15 @@ class Curve:
 
     def note(self, trainer: PPOTrainer, row: dict[str, float]) -> None:
         """Keep what an evaluated iteration came to."""
+        self._tokens += int(row[SAMPLED_TOKENS])
         if "eval/success" in row:
             self.add(trainer.iteration * trainer.config.training.batch_size, row["eval/success"])
 
     def add(self, episodes: int, success: float) -> None:
         """Keep a point."""
         took = process_time() - self._begun - self._evaluated_s
-        self.rows.append({"episodes": episodes, "success": success, "cpu_s": round(took, 2)})
+        point = {"episodes": episodes, "tokens": self._tokens, "success": success}
+        self.rows.append(point | {"cpu_s": round(took, 2)})
 
 
 def fresh_success(trainer: PPOTrainer, seen: int) -> float:
@@ -131,7 +131,6 @@ def learn(
     config = settings(game, seed, estimator, flags)
     iterations = max(1, train // config.training.batch_size)
     wait_for(folder)
-    _after_solver(config, folder / TAUGHT)
     config.warm_start.player = "none"
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.environment.eval_interval = max(1, iterations // points)
@@ -159,13 +158,6 @@ def learn(
         "cpu_s": rows[-1]["cpu_s"],
         "curve": rows,
     }
-
-
-def _after_solver(config: ConfigStore, taught: Path) -> None:
-    """Go on where a solver was imitated as that run itself would have: the critic first."""
-    if taught.exists() and json.loads(taught.read_text()).get("from_solver"):
-        settings = config.training
-        settings.critic_warmup_iters = max(settings.critic_warmup_iters, CRITIC_FIRST)
 
 
 def wait_for(folder: Path) -> None:

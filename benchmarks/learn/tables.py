@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -24,6 +24,7 @@ GAIN = 0.2
 """Points, as a share, that reinforcement learning is to add to the warm start."""
 SCALES = {"CartPole-v1": (21.0, 100.0)}
 """Returns of a random player and of the best, in 100 turns, where success is not the point."""
+SEED = "--training.seed"
 PAID = (*SCALES, "CliffWalking-v1")
 """Environments whose return is shown as well."""
 
@@ -190,70 +191,90 @@ def minutes(run: dict[str, float]) -> float:
 @measured("train_all", "python -m benchmarks.learn.train_all")
 def train_all(result: Any) -> str:
     """``llm-gym train ID`` with nothing else: families of the suite, then other environments."""
-    rows = {
-        command.removeprefix("llm-gym train "): row
-        for command, row in result["rows"].items()
-        if "success" in row and _is_bare(command)
-    }
-    own = {name: row for name, row in rows.items() if name.startswith("llm_gym/")}
-    foreign = {name: row for name, row in rows.items() if name not in own}
-    above = sum((above_random(row) or 0.0) >= GAIN for row in own.values())
-    below = [name for name, row in own.items() if (above_random(row) or 0.0) < 0]
-    added = sum((gain(row) or 0.0) >= GAIN for row in rows.values())
-    good = [row for row in own.values() if row["curve"] and (row["curve_start"] or 0.0) > GOOD]
-    kept = sum(min(row["curve"]) >= row["curve_start_low"] for row in good)
-    most = max(row["kl_most"] for row in good)
+    rows: dict[str, list[Row]] = {}
+    for command, row in result["rows"].items():
+        name = command.removeprefix("llm-gym train ").partition(f" {SEED}")[0]
+        if "success" in row and _is_bare(name):
+            rows.setdefault(name, []).append(row)
+    own = {name: runs for name, runs in rows.items() if name.startswith("llm_gym/")}
+    foreign = {name: runs for name, runs in rows.items() if name not in own}
+    ends = [mean(above_random, runs) or 0.0 for runs in own.values()]
+    added = sum((mean(gain, runs) or 0.0) >= GAIN for runs in rows.values())
+    every = [run for runs in own.values() for run in runs]
+    good = [run for run in every if run["curve"] and (run["curve_start"] or 0.0) > GOOD]
+    kept = sum(min(run["curve"]) >= run["curve_start_low"] for run in good)
+    most = max(run["kl_most"] for run in good)
     return (
-        f"{above} of {len(own)} families end {100 * GAIN:.0f} points or more above the random "
-        f"legal player, {len(below)} below it. RL added {100 * GAIN:.0f} points or more to the "
-        f"warm start in {added} of all {len(rows)} runs. Of {len(good)} runs that start above "
-        f"{100 * GOOD:.0f} %, {kept} have no evaluation below the interval of their start; the "
-        f"largest KL of an iteration is {most:.3f}.\n\n{_trained(own)}\n\n{_trained(foreign)}"
+        f"{sum(end >= GAIN for end in ends)} of {len(own)} families end {100 * GAIN:.0f} points or "
+        f"more above the random legal player, {sum(end < 0 for end in ends)} below it, in the mean "
+        f"of their seeds. RL added {100 * GAIN:.0f} points or more to the warm start in {added} of "
+        f"{len(rows)} commands. Of {len(good)} runs that start above {100 * GOOD:.0f} %, {kept} "
+        "have no evaluation below the interval of their start; the largest KL of an iteration is "
+        f"{most:.3f}.\n\n{_trained(own)}\n\n{_trained(foreign)}"
     )
 
 
-def _is_bare(command: str) -> bool:
+def mean(of: Callable[[Row], float | None], runs: Iterable[Row]) -> float | None:
+    """Return the mean of a number over the seeds that have it."""
+    known = [value for run in runs if (value := of(run)) is not None]
+    return fmean(known) if known else None
+
+
+def _is_bare(name: str) -> bool:
     """Whether a command has an id and no setting, but for the slippery lake's."""
-    rest = command.removeprefix("llm-gym train ").split()
+    rest = name.split()
     return "-v" in rest[0] and (len(rest) == 1 or rest[1] == "--import" or "slippery" in rest[-1])
 
 
-def _trained(rows: Mapping[str, Any]) -> str:
-    """Return a line for each run, the largest gain first."""
-    columns = {"`llm-gym train …`": TEXT}
+def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
+    """Return a line for each command, the best player first: means of its seeds."""
+    columns: dict[str, str] = {"`llm-gym train …`": TEXT, "seeds": "{}"}
     columns |= {"random player": "{:.0f}"}
     columns |= dict.fromkeys(("random weights", "warm start", "trained"), "{}")
     columns |= {"RL added": "{:+.0f}"} | dict.fromkeys(("solver", "unusable replies"), "{:.0f}")
-    columns |= {"episodes": "{:,}", "CPU s": "{}"}
+    columns |= {"episodes": "{:,.0f}", "CPU s": "{}"}
     lines = []
-    for name, row in sorted(rows.items(), key=lambda item: -(score(item[1], "trained") or 0.0)):
+    for name, runs in sorted(
+        commands.items(), key=lambda item: -(mean(lambda run: score(run, "trained"), item[1]) or 0)
+    ):
+        row = runs[0]
         marks = {
             "\\*": row["env_id"] in PAID,
-            "†": "machine" in row or row.get("cpus") == 2,
+            "†": any("machine" in run or run.get("cpus") == 2 for run in runs),
             "‡": row.get("imitated") == "solver",
-            "§": not (row.get("fresh") or row["exit"] or row.get("stopped")),
+            "§": not all(run.get("fresh") or run["exit"] or run.get("stopped") for run in runs),
         }
         solved = row["solver"] if row["env_id"] not in PAID else None
+        cut = sum(bool(run["exit"] or run.get("stopped")) for run in runs)
+        shares = (mean(of, runs) for of in (chance, gain, lambda run: run["unusable"]["trained"]))
+        low, more, unusable = (None if each is None else 100 * each for each in shares)
         lines.append(
             (
                 f"`{name}`{''.join(mark for mark, holds in marks.items() if holds)}",
-                None if chance(row) is None else 100 * (chance(row) or 0.0),
-                *(_at(row, when) for when in ("random_weights", "warm_start", "trained")),
-                None if gain(row) is None else 100 * (gain(row) or 0.0),
+                len(runs),
+                low,
+                *(_at(runs, when) for when in ("random_weights", "warm_start", "trained")),
+                more,
                 None if solved is None else 100 * solved["success"],
-                None if row["unusable"]["trained"] is None else 100 * row["unusable"]["trained"],
-                row["episodes"],
-                f"{row['cpu_s']:.0f}" + " (cut)" * bool(row["exit"] or row.get("stopped")),
+                unusable,
+                fmean(run["episodes"] for run in runs),
+                f"{fmean(run['cpu_s'] for run in runs):.0f}" + " (cut)" * (cut > 0),
             )
         )
     return table(columns, lines)
 
 
-def _at(row: Mapping[str, Any], when: str) -> str | None:
-    success, paid = score(row, when), row["return"][when]
-    if success is None:
+def _at(runs: Sequence[Row], when: str) -> str | None:
+    """Return the mean at a stage; at the end with its range, where there are several seeds."""
+    found = [value for run in runs if (value := score(run, when)) is not None]
+    if not found:
         return None
-    return f"{100 * success:.0f}" + (f" ({paid:.0f})" if row["env_id"] in PAID else "")
+    text = f"{100 * fmean(found):.0f}"
+    if when == "trained" and len(found) > 1:
+        text += f" ({100 * min(found):.0f}-{100 * max(found):.0f})"
+    if runs[0]["env_id"] in PAID:
+        text += f" ({mean(lambda run: run['return'][when], runs):.0f})"
+    return text
 
 
 def score(row: Mapping[str, Any], when: str) -> float | None:

@@ -2,6 +2,7 @@
 
     python -m benchmarks.learn.train_all --lanes 12            # whatever is missing in the results
     python -m benchmarks.learn.train_all llm_gym/Echo-v0       # these, again
+    python -m benchmarks.learn.train_all --seeds 1 2           # the families, with other seeds
     python -m benchmarks.learn.train_all --model FOLDER --lanes 4 --with "--inference.backend vllm"
     python -m benchmarks.pages                                 # write the page again
 
@@ -27,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learn.tables import GAIN, gain, reached
+from benchmarks.learn.tables import GAIN, SEED, gain, reached
 from benchmarks.learn.train_one import CPU_SECONDS
 from benchmarks.lib.lanes import Job, Results, work
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
@@ -90,6 +91,12 @@ def examples_in(page: str) -> Iterator[str]:
                 yield command
 
 
+def with_seeds(seeds: Sequence[int]) -> list[str]:
+    """Return the command of each family with these seeds."""
+    ours = [each for each in by_default() if "llm_gym/" in each]
+    return [f"{each} {SEED} {seed}" for seed in seeds for each in ours]
+
+
 def jobs(todo: Iterable[str], seconds: float, on_gpu: float | None = None) -> Iterator[Job]:
     """Yield what runs each command in a process of its own, ``seconds`` from now at most.
 
@@ -130,6 +137,7 @@ def main() -> None:
     parser.add_argument("--model", help="a model folder, on a GPU; the embedded one by default")
     parser.add_argument("--with", dest="more", default="", help="further flags, with --model")
     parser.add_argument("--seconds", type=float, default=300.0, help="of a run with --model")
+    parser.add_argument("--seeds", type=int, nargs="*", help="train the families with these")
     parser.add_argument("--lanes", type=int, default=1, help="commands that run side by side")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--results", type=Path, help="where rows are kept")
@@ -141,6 +149,7 @@ def main() -> None:
         flags = " ".join(["--model", options.model, *filter(None, [options.more])])
         todo, again, on_gpu = [f"{command} {flags}" for command in own], [], options.seconds
     else:
+        known = with_seeds(options.seeds) if options.seeds else known
         todo = asked(known, options.ids) if options.ids else missing(known, load(place)["rows"])
         again = todo
     about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))

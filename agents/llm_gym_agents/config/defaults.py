@@ -21,6 +21,8 @@ MOST_TURNS = 100
 """Turn limit of an environment that has none."""
 DECISIONS = 1600
 """Turns of a batch, about."""
+OFTEN = 0.6
+"""Share of episodes that random moves win, from which the embedded model imitates them."""
 SECONDS = 180
 """CPU seconds of a run of the embedded model, about, after its warm start."""
 ITERATIONS, EVALUATED = 5, 100
@@ -192,6 +194,8 @@ RULES: tuple[Rule, ...] = (
     Rule(_kwarg("shaping"), True, lambda s: s.has_potential,
          "the game knows how near the goal is", "it adds up to 0, and every turn teaches"),
     # --- the warm start -------------------------------------------------------------------
+    Rule("warm_start.player", "random", lambda s: _embedded(s) and s.random_wins >= OFTEN,
+         "embedded model, random moves often win", "a small model half understands a solver"),
     Rule("warm_start.player", "auto", _always,
          "any", "what writes no legal move never sees a reward that differs"),
     Rule("warm_start.turns", 8000, _embedded, "embedded model", "it has to learn every word"),

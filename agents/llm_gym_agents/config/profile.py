@@ -17,6 +17,7 @@ import gymnasium as gym
 from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import Game
+from llm_gym.core.infos import flag
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers.as_text import AsText, make_text
 from llm_gym_agents.config.store import ConfigStore
@@ -59,6 +60,8 @@ class TaskProfile:
     """Words, digits and punctuation marks in such an episode."""
     worst_reward: float = 0.0
     """The lowest reward of a turn that was seen, 0 at most."""
+    random_wins: float = 0.0
+    """Share of random episodes that were won."""
     groups: bool = False
     """Whether the estimator compares episodes of one start by what each earned in all."""
     by_turn: bool = False
@@ -172,23 +175,24 @@ def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
 
     The moves of a solver count too: they may be longer.
     """
-    moves, rewards = set[str](), list[float]()
+    moves, rewards, won = set[str](), list[float](), list[bool]()
     words = episodes = 0
     if env.has_wrapper_attr("random_action"):
         with suppress(NotImplementedError, ConfigError):
             act, legal = map(env.get_wrapper_attr, ("random_action", "legal_actions"))
             for seed in range(_EPISODES):
                 episodes += 1
-                for observation, move in _play(env, act, seed, rewards):
+                for observation, move in _play(env, act, seed, rewards, won):
                     moves |= {move, *(legal() or ())}
                     words += len(_MARK.findall(observation)) + len(_MARK.findall(move))
         with suppress(NotImplementedError, ConfigError, AttributeError):
             solve = env.get_wrapper_attr("solver_action")
             for seed in range(_EPISODES):
-                for _, move in _play(env, solve, seed, []):
+                for _, move in _play(env, solve, seed, [], []):
                     moves.add(move)
     found = {"move_chars": max(map(len, moves), default=0), "worst_reward": min([0.0, *rewards])}
     if rewards:
+        found["random_wins"] = sum(won) / episodes
         # Who is paid for every turn will learn to make episodes longer than random ones are.
         longer = sum(reward > 0.0 for reward in rewards) > _PAID_EVERY_TURN * len(rewards)
         found["episode_turns"] = MAX_TURNS_PLAYED / 2 if longer else len(rewards) / episodes
@@ -197,15 +201,20 @@ def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
 
 
 def _play(
-    env: gym.Env[str, str], act: Callable[[], str], seed: int, rewards: list[float]
+    env: gym.Env[str, str],
+    act: Callable[[], str],
+    seed: int,
+    rewards: list[float],
+    won: list[bool],
 ) -> Iterator[tuple[str, str]]:
-    """Yield observation and move of each turn before it is taken; add what it paid to rewards."""
+    """Yield observation and move of each turn before it is taken; note what it paid and won."""
     observation, _ = env.reset(seed=seed)
     for _ in range(MAX_TURNS_PLAYED):
         move = act()
         yield observation, move
-        observation, reward, terminated, truncated, _ = env.step(move)
+        observation, reward, terminated, truncated, info = env.step(move)
         rewards.append(float(reward))
+        won.append(bool(flag(info, "success")))
         if terminated or truncated:
             break
 

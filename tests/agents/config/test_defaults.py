@@ -234,3 +234,10 @@ def test_every_rule_is_in_the_docs_with_its_reason():
     page = (Path(__file__).parents[3] / "docs/settings.md").read_text()
     for rule in RULES:
         assert f"| `{rule.setting}` | {rule.shown} | {rule.task} | {rule.reason} |" in page
+
+
+@pytest.mark.parametrize(("wins", "player"), [(0.7, "random"), (0.5, "auto")])
+def test_the_embedded_model_imitates_random_moves_where_they_often_win(wins, player):
+    config = ConfigStore()
+    apply_defaults(config, TaskProfile(model="embedded", env="suite", random_wins=wins))
+    assert config.warm_start.player == player
