@@ -145,7 +145,7 @@ def test_no_modules_import_in_a_circle(package):
 
 LARGER_RUNS = (
     "llm_gym.bridges", "llm_gym.datasets", "llm_gym.envs.questions", "llm_gym.server",
-    "llm_gym.tools.sandbox", "llm_gym_agents.compat", "llm_gym_agents.distributed.ranks",
+    "llm_gym.tools.sandbox", "llm_gym_agents.compat", "llm_gym_agents.distributed.process_group",
     "llm_gym_agents.distributed.ray", "llm_gym_agents.engines.sglang",
     "llm_gym_agents.engines.vllm", "llm_gym_agents.export", "torch.distributed.fsdp",
     "datasets", "mlflow", "peft", "pyarrow", "sglang", "vllm", "wandb",

@@ -139,7 +139,7 @@ def draw_real_model(result: dict[str, Any]) -> None:
 
 def draw_demo(result: dict[str, Any]) -> None:
     """Draw a line per seed; a ring is the model on fresh episodes when the command was over."""
-    from llm_gym_agents.commands.curve import draw_references
+    from llm_gym_agents.commands.report import draw_references
 
     figure, (by_iteration, by_time) = _grid(2, 2, (4.6, 3.5))
     ring = {"marker": "o", "markersize": 8, "markerfacecolor": "none"}

@@ -22,7 +22,7 @@ from transformers import LlamaForCausalLM
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.synthetic import batch, llama
 from llm_gym_agents import ConfigStore
-from llm_gym_agents.distributed.ranks.process_group import join
+from llm_gym_agents.distributed.process_group import join
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.model.weights import full_tensor

@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
         sync_config(config)
     choices = [] if chosen is None else choose(config, chosen)
     if options.smoke:
-        from llm_gym_agents.commands.target import shrink
+        from llm_gym_agents.commands.plan import shrink
 
         shrink(config)
     if options.dry_run:
@@ -81,7 +81,7 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.target import (
+    from llm_gym_agents.commands.plan import (
         find_suite,
         find_target,
         flags,
@@ -89,7 +89,7 @@ def _read_settings(
         unused_folder,
     )
     from llm_gym_agents.config import ConfigStore, parse_args
-    from llm_gym_agents.config.files import named, read_config
+    from llm_gym_agents.config.store import named, read_config
     from llm_gym_agents.config.trust import names_code
 
     if options.target is None and options.suite is None:

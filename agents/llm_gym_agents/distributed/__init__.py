@@ -1,1 +1,1 @@
-"""More than one process: ``ray/`` plays on actors, ``ranks/`` learns over processes."""
+"""More than one process: ``ray/`` plays on actors, ``process_group`` learns over processes."""

@@ -1,6 +1,6 @@
-"""Which processes a run has: one, several that learn (``ranks``), actors that play (``ray``).
+"""Which processes a run has: one, several that learn (``process_group``), or Ray actors that play.
 
-Everything of ``ranks`` and ``ray`` is imported only by runs that use it.
+Everything of ``process_group`` and ``ray`` is imported only by runs that use it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def join_processes(config: ConfigStore) -> SingleProcess:
     settings = config.parallel
     if settings.mode == "none":
         return SINGLE_PROCESS
-    from llm_gym_agents.distributed.ranks.process_group import join
+    from llm_gym_agents.distributed.process_group import join
 
     ranks = join(settings.mode, device=config.model.device)
     if ranks.device.type == "cuda":
@@ -71,7 +71,7 @@ def build_players(
         publisher = Publisher(own.engine, learner.lm)
         sleeps = getattr(own.engine, "sleeps", False)
         if ranks.world > 1:
-            from llm_gym_agents.distributed.ranks.sampling import RankSampler
+            from llm_gym_agents.distributed.process_group import RankSampler
 
             sampler = RankSampler(own, ranks)
     try:

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.splits import stable_hash
-from llm_gym_agents.engines.weight_push import Bucket, weights_in
-from llm_gym_agents.engines.weight_sums import WeightSum
+from llm_gym_agents.engines.weight_push import Bucket, WeightSum, weights_in
 
 MIN_TEMPERATURE = 1e-5
 """Below it logits overflow; 0 itself is greedy."""

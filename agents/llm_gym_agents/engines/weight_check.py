@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from llm_gym_agents.engines.base import Engine, Request, Sampling, StaleWeightsError
 from llm_gym_agents.engines.transformers.causal import CausalModel, score
-from llm_gym_agents.engines.weight_sums import PendingSums, WeightSum
+from llm_gym_agents.engines.weight_push import PendingSums, WeightSum
 
 Sums = Mapping[str, WeightSum]
 

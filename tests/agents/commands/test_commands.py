@@ -65,7 +65,7 @@ def test_a_plain_run_imports_nothing_of_what_it_does_not_use(here):
     assert "llm_gym_agents.learn.ppo" in modules
     unused = ("datasets", "pyarrow", "peft", "vllm", "sglang", "wandb", "mlflow")
     ours = ("llm_gym.datasets", "llm_gym.tools.sandbox", "llm_gym.server", "llm_gym.bridges")
-    spread = ("llm_gym_agents.distributed.ray", "llm_gym_agents.distributed.ranks")
+    spread = ("llm_gym_agents.distributed.ray", "llm_gym_agents.distributed.process_group")
     assert not modules & {*unused, *ours, *spread}
 
 

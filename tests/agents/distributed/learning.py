@@ -7,7 +7,7 @@ import torch
 
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import prepare_lm
-from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
+from llm_gym_agents.distributed.process_group import ProcessGroup
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.learn.stabilizers import NonFiniteError

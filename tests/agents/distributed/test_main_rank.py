@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from llm_gym_agents.distributed.ranks.process_group import ProcessGroup
+from llm_gym_agents.distributed.process_group import ProcessGroup
 from llm_gym_agents.distributed.ray import actor_pool
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError
 from llm_gym_agents.distributed.ray.sampler import HEARTBEAT_S, MainRank

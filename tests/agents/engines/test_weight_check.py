@@ -18,7 +18,7 @@ from llm_gym_agents.engines.weight_check import (
     Probe,
     WeightCheck,
 )
-from llm_gym_agents.engines.weight_sums import weight_sums
+from llm_gym_agents.engines.weight_push import weight_sums
 from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, Publisher
 from tests.agents.tiny import FAMILIES, tiny_model
 

@@ -5,9 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_gym_agents.engines import weight_sums as module
-from llm_gym_agents.engines.weight_push import ALIGN, buckets, to_bytes, weights_in
-from llm_gym_agents.engines.weight_sums import weight_sums
+from llm_gym_agents.engines import weight_push as module
+from llm_gym_agents.engines.weight_push import ALIGN, buckets, to_bytes, weight_sums, weights_in
 from tests.agents.tiny import tiny_model
 
 

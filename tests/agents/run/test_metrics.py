@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.commands.curve import draw_curve
+from llm_gym_agents.commands.report import draw_curve
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from llm_gym_agents.run.progress import TrainingProgress
+from llm_gym_agents.commands.run import TrainingProgress
 
 ROW = {
     "eval/success": 0.25,

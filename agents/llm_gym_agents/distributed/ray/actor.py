@@ -24,8 +24,7 @@ from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.engines.base import Completion, Request
-from llm_gym_agents.engines.weight_push import Bucket
-from llm_gym_agents.engines.weight_sums import WeightSum
+from llm_gym_agents.engines.weight_push import Bucket, WeightSum
 from llm_gym_agents.model.precision import compute_dtype
 from llm_gym_agents.model.weights import plain_lm
 from llm_gym_agents.rollouts.policy import WeightSwapLock

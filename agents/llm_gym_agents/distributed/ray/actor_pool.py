@@ -37,8 +37,7 @@ from llm_gym_agents.distributed.ray.actor import (
 from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.engines.weight_check import WeightCheck, cast_and_sum
-from llm_gym_agents.engines.weight_push import BUCKET_BYTES, buckets, to_bytes
-from llm_gym_agents.engines.weight_sums import PendingSums
+from llm_gym_agents.engines.weight_push import BUCKET_BYTES, PendingSums, buckets, to_bytes
 
 MAX_RESTARTS = 3
 """Replacements of an actor in a row, without an episode from it, before the run ends."""

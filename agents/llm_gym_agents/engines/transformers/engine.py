@@ -19,8 +19,7 @@ from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request
 from llm_gym_agents.engines.replies import Row, check_ids, end_ids_of
 from llm_gym_agents.engines.transformers.causal import CausalModel, score
 from llm_gym_agents.engines.transformers.decode import Decoder
-from llm_gym_agents.engines.weight_push import Bucket, weights_in
-from llm_gym_agents.engines.weight_sums import WeightSum, weight_sums
+from llm_gym_agents.engines.weight_push import Bucket, WeightSum, weight_sums, weights_in
 from llm_gym_agents.model.self_check import as_config_error, full_float32, logits_agree
 
 

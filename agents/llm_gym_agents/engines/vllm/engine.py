@@ -19,8 +19,7 @@ from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request
 from llm_gym_agents.engines.replies import Row, check_prompt, end_ids_of
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.process import VLLMProcess
-from llm_gym_agents.engines.weight_push import Bucket, buckets, to_bytes
-from llm_gym_agents.engines.weight_sums import WeightSum
+from llm_gym_agents.engines.weight_push import Bucket, WeightSum, buckets, to_bytes
 from llm_gym_agents.model.load import load_generation_config
 
 

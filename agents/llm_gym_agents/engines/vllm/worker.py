@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from llm_gym_agents.engines.vllm.runtime import keep_weights_in_place
-from llm_gym_agents.engines.weight_push import Bucket, weights_in
-from llm_gym_agents.engines.weight_sums import weight_sums
+from llm_gym_agents.engines.weight_push import Bucket, weight_sums, weights_in
 
 _LOOK_EVERY_S = 1.0
 if "vllm" in sys.modules:  # not where a test only imports this module

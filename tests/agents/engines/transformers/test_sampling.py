@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Sampling
-from llm_gym_agents.engines.transformers.sampling import RowSettings, philox, sample, uniforms
+from llm_gym_agents.engines.transformers.decode import RowSettings, philox, sample, uniforms
 
 CPU = torch.device("cpu")
 

@@ -1,1 +1,0 @@
-"""The learner runs in several processes (``torchrun``), with DDP or FSDP2."""
