@@ -26,7 +26,7 @@ from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
 from llm_gym.reading.markup import visible
-from llm_gym.registry.bridges import install_line
+from llm_gym.registry.suite import install_line
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _WORD_LIST = 1000

@@ -11,9 +11,8 @@ from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS, Score, games, measure, published
-from llm_gym.registry.bridges import BRIDGES, BridgeRow, install_line, installed
 from llm_gym.registry.lookup import owner
-from llm_gym.registry.suite import ENVS, NEEDS
+from llm_gym.registry.suite import BRIDGES, ENVS, NEEDS, BridgeRow, install_line, installed
 
 _SUITE = frozenset(row.id for row in ENVS)
 

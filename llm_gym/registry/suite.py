@@ -5,11 +5,12 @@ the version in an id. A change that can move a score makes a new version; the ol
 until the next minor release.
 """
 
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from llm_gym.registry.bridges import BRIDGES
+from llm_gym.core.errors import install_command
 
 
 class EnvRow(NamedTuple):
@@ -207,6 +208,55 @@ ENVS: tuple[EnvRow, ...] = (
     *_family("micro.echo:MemoryEnv"),
     *_family("questions.dataset:DatasetEnv"),
 )
+
+
+class BridgeRow(NamedTuple):
+    """One bridge."""
+
+    id: str
+    entry_point: str
+    package: str
+    """The module that must be there."""
+    extra: str
+    """The extra of llm-gym that brings it."""
+    example: str
+    """A setting that the suite's environments are chosen by, as ``--set`` takes it."""
+
+
+BRIDGES = tuple(
+    BridgeRow(
+        f"llm_gym/{name}-v0",
+        f"llm_gym.bridges.{module}:{name}Env",
+        package,
+        package.replace("_", "-"),
+        example,
+    )
+    for name, module, package, example in (
+        ("TextArena", "textarena", "textarena", "env_id=TicTacToe-v0"),
+        ("ReasoningGym", "reasoning_gym", "reasoning_gym", "env_id=countdown"),
+        ("GEM", "gem", "gem", "env_id=game:GuessTheNumber-v0-easy"),
+        ("PettingZoo", "pettingzoo", "pettingzoo", "env_id=pettingzoo.classic.connect_four_v3"),
+        ("TextWorld", "text_adventures", "textworld", "games=tw_games/"),
+        ("Jericho", "text_adventures", "jericho", "games=zork1.z5"),
+        ("ScienceWorld", "scienceworld", "scienceworld", "env_id=boil"),
+        ("OpenEnv", "openenv", "openenv", "url=http://127.0.0.1:8000"),
+    )
+)
+
+
+def installed(row: BridgeRow) -> bool:
+    """Return whether the suite of a bridge is there; it is not imported."""
+    try:
+        return find_spec(row.package) is not None
+    except ImportError:  # of the package that a module should be in
+        return False
+
+
+def install_line(package: str) -> str:
+    """Return the command that brings the suite that is imported as ``package``."""
+    row = next(row for row in BRIDGES if row.package == package)
+    return install_command(row.extra)
+
 
 # No part of the suite: what these play is somebody else's, so they have no score. A row that
 # ``needs`` something cannot be made by its id alone, and whoever goes over every id leaves it out.

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import pytest
 
-from llm_gym.registry.bridges import BRIDGES
+from llm_gym.registry.suite import BRIDGES
 
 # What a bridge is made with; a fixture's value stands where its name does.
 SETTINGS = {

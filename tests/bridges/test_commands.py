@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_gym.registry.bridges import BRIDGES, installed
+from llm_gym.registry.suite import BRIDGES, installed
 
 pytest.importorskip("torchrl")
 from llm_gym_agents import PPOTrainer

@@ -11,8 +11,7 @@ import pytest
 import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.cli import main
 from llm_gym.core.errors import install_command
-from llm_gym.registry.bridges import BRIDGES, install_line, installed
-from llm_gym.registry.suite import ENVS
+from llm_gym.registry.suite import BRIDGES, ENVS, install_line, installed
 from llm_gym.wrappers.as_text import split_settings
 from tests.bridges.each import ROWS, each_bridge
 

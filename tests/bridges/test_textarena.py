@@ -13,7 +13,7 @@ from llm_gym.bridges.textarena import random_reply
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
 from llm_gym.evaluate.checker import HOSTILE
-from llm_gym.evaluate.endpoint.result import EndpointError
+from llm_gym.evaluate.endpoint.client import EndpointError
 
 pytest.importorskip("textarena")
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -72,7 +72,7 @@ def test_a_time_limit_of_gymnasium_is_recorded_as_a_cut() -> None:
 def test_an_old_style_environment_is_adapted_silently() -> None:
     game = SimpleGameEnvironment({"max_steps": 2})
     episode = play_episode(game, lambda observation: "dance", seed=0)
-    assert episode.env_id == "llm_gym.core.legacy.simple_game:SimpleGameEnvironment"
+    assert episode.env_id == "llm_gym.core.legacy:SimpleGameEnvironment"
     assert episode.env_spec is None
     assert episode.messages[0] == {"role": "system", "content": game.get_prompt_prefix()}
     assert episode.stop_reason is StopReason.LOST

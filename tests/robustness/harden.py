@@ -94,9 +94,8 @@ def try_files(size: int) -> dict[str, Any]:
 
 def try_replies(size: int) -> dict[str, Any]:
     from llm_gym.evaluate.endpoint import http
-    from llm_gym.evaluate.endpoint.client import ChatClient
+    from llm_gym.evaluate.endpoint.client import ChatClient, ContextFullError, EndpointError
     from llm_gym.evaluate.endpoint.http import Backoff
-    from llm_gym.evaluate.endpoint.result import ContextFullError, EndpointError
 
     key, odd, times = "sk-Very/Secret_0123456789", [], {}
     os.environ["LLM_GYM_API_KEY"], http.MAX_BODY_BYTES = key, 8 << 20

@@ -8,16 +8,17 @@ Needs httpx (the extra ``endpoint``). ``play`` plays many episodes, ``ChatClient
 reply.
 """
 
-from llm_gym.evaluate.endpoint.client import ChatClient, Reply
-from llm_gym.evaluate.endpoint.http import Backoff
-from llm_gym.evaluate.endpoint.play import play
-from llm_gym.evaluate.endpoint.result import (
+from llm_gym.evaluate.endpoint.client import (
+    ChatClient,
     ContextFullError,
     EndpointError,
     Interrupted,
+    Reply,
     ServedEvaluation,
     Usage,
 )
+from llm_gym.evaluate.endpoint.http import Backoff
+from llm_gym.evaluate.endpoint.play import play
 
 __all__ = [
     "Backoff",

@@ -34,11 +34,12 @@ from llm_gym.episodes.play import (
     invalid_env_output,
     open_record,
 )
-from llm_gym.evaluate.endpoint.client import ChatClient, Reply
-from llm_gym.evaluate.endpoint.result import (
+from llm_gym.evaluate.endpoint.client import (
+    ChatClient,
     ContextFullError,
     EndpointError,
     Interrupted,
+    Reply,
     ServedEvaluation,
     StoppedError,
 )

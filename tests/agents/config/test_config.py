@@ -14,7 +14,7 @@ import pytest
 
 from llm_gym import BaseEnvironment
 from llm_gym.core.errors import ConfigError, LLMGymError
-from llm_gym.core.legacy.base import DEFAULT_MAX_STEPS
+from llm_gym.core.legacy import DEFAULT_MAX_STEPS
 from llm_gym.core.splits import SPLITS
 from llm_gym_agents.algo import ADVANTAGES, AGGREGATIONS, POLICY_LOSSES
 from llm_gym_agents.config import ConfigStore, EnvConfig, TrainingConfig, UnknownSettingError

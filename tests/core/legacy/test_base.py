@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.legacy import BaseEnvironment, EnvironmentConfig, SimpleGameEnvironment, as_gym
-from llm_gym.core.legacy.simple_game import parse_command
+from llm_gym.core.legacy import (
+    BaseEnvironment,
+    EnvironmentConfig,
+    SimpleGameEnvironment,
+    as_gym,
+    parse_command,
+)
 from llm_gym.core.outcome import StopReason
 from tests.core.legacy.old_games import TextGame
 

@@ -6,9 +6,8 @@ import urllib.parse
 import pytest
 
 from llm_gym.evaluate.endpoint import http
-from llm_gym.evaluate.endpoint.client import ChatClient
+from llm_gym.evaluate.endpoint.client import ChatClient, ContextFullError, EndpointError
 from llm_gym.evaluate.endpoint.http import HIDDEN, Backoff
-from llm_gym.evaluate.endpoint.result import ContextFullError, EndpointError
 from tests.robustness.replies import REPLIES, HostileServer
 
 KEY = "sk-Very/Secret_0123456789"

@@ -9,8 +9,8 @@ import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.endpoint import Backoff, ChatClient, ContextFullError, EndpointError
+from llm_gym.evaluate.endpoint.client import StoppedError
 from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP, jitter
-from llm_gym.evaluate.endpoint.result import StoppedError
 from tests.evaluate.endpoint.stand_in import StandIn, breaks_off, is_slow, resets, says
 
 HELLO = [{"role": "user", "content": "hello"}]
