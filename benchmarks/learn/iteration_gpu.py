@@ -11,13 +11,12 @@ the very batch. ``ratio`` is the two together over the whole iteration, a median
 A size builds a model with random weights and the tokenizer of ``--tokenizer``. Its episodes are
 all lost, so every second one is rewarded. The learning rate is small: iterations stay alike, and
 no update ends early. Adds a row per model to ``benchmarks/results/iteration_gpu.json`` (``--out``
-for another place). ``--lock FILE`` lets several scripts start at the same time and measure in turn.
+for another place). Scripts that start at the same time measure in turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import statistics
 import tempfile
@@ -29,6 +28,7 @@ import torch
 from transformers import AutoTokenizer
 
 from benchmarks.learn.train_gpu import DEVICE, SIZES, load
+from benchmarks.lib.lanes import turn
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.play.throughput import Recorder, bare, forget
 from llm_gym_agents import ConfigStore, PPOTrainer
@@ -119,29 +119,30 @@ def _now() -> float:
 
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    began = perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        trainer = trainer_of(name, args, settings(args, f"{folder}/run"))
+        with turn(alone=False):
+            began = perf_counter()
+            trainer = trainer_of(name, args, settings(args, f"{folder}/run"))
+            start_s = perf_counter() - began
+        print(f"{name}: ready after {start_s:.0f} s", flush=True)
         trainer.on_warning = lambda sentence: None
         trainer.checkpoints.save = lambda *_, **__: None  # type: ignore[method-assign]
         try:
-            start_s = perf_counter() - began
-            with args.lock.open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+            with turn(alone=True):
                 watch = Watch(trainer)
                 trainer.fit()
-            parameters = sum(each.numel() for each in trainer.learner.lm.parameters())
         finally:
             trainer.cleanup()
-    later = watch.rows[WARM:]
-    return {
+    found = {
         "model": Path(name).name,
-        "parameters": parameters,
+        "parameters": sum(each.numel() for each in trainer.learner.lm.parameters()),
         "start_s": round(start_s, 1),
         "iterations": watch.rows,
-        "median": {key: statistics.median(row[key] for row in later) for key in later[0]},
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if DEVICE == "cuda" else None,
     }
+    if later := watch.rows[WARM:]:  # else SIGTERM came first
+        found["median"] = {key: statistics.median(row[key] for row in later) for key in later[0]}
+    return found
 
 
 def main() -> None:
@@ -156,24 +157,18 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=4, help=f"after {WARM} to warm up")
     parser.add_argument("--context", type=int, default=2048, help="tokens of a conversation")
     parser.add_argument("--cache-gb", type=int, default=8)
-    parser.add_argument("--lock", type=Path, default=Path("/dev/null"))
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
-    known = json.loads(args.out.read_text("utf-8"))["rows"] if args.out.exists() else {}
     packages = ("torch", "transformers", "torchrl", *(["vllm"] if args.engine == "vllm" else []))
     asked = ("env", "engine", "episodes", "turns", "max_tokens", "iterations")
     for name in args.models:
-        row = measure(name, args)
-        known[row["model"]] = row
         made = provenance(__file__, packages)
         made["settings"] = {each: getattr(args, each) for each in asked}
+        row = made | measure(name, args)
+        known = json.loads(args.out.read_text("utf-8"))["rows"] if args.out.exists() else {}
+        known[row["model"]] = row
         args.out.write_text(json.dumps(made | {"rows": known}, indent=1) + "\n", "utf-8")
-        found = row["median"]
-        print(
-            f"{row['model']}: {found['whole']:.2f} s; bare {found['bare']:.2f} s, update alone "
-            f"{found['update_alone']:.2f} s: {found['ratio']:.2f} (aim {AIM})",
-            flush=True,
-        )
+        print(row["model"], json.dumps(row.get("median", "stopped too early")), f"aim {AIM}")
 
 
 if __name__ == "__main__":

@@ -141,19 +141,21 @@ def gpu_limits(found: Any) -> str:
         ("an iteration", "play", "score", "train", "push", "rest", "bare vLLM", "update alone"),
         "{:.2f} s",
     )
-    columns["limits / iteration"] = "{:.2f}"
+    columns |= {"limits / iteration": "{:.2f}", "episodes": "{}"}
+    columns |= {"sampled tokens": "{:,.0f}", "load average": "{:g}"}
     keys = ("whole", "collect", "score", "train", "publish", "rest", "bare", "update_alone")
     rows = [
-        (MODELS.get(name, name), *(row["median"][key] for key in (*keys, "ratio")))
+        (
+            MODELS.get(name, name),
+            *(row["median"][key] for key in (*keys, "ratio")),
+            row["settings"]["episodes"],
+            row["median"]["tokens"],
+            row["machine"]["load_average"],
+        )
         for name, row in found["rows"].items()
+        if "median" in row
     ]
-    asked, medians = found["settings"], [row["median"] for row in found["rows"].values()]
-    lengths = " and ".join(f"{each['tokens']:,.0f}" for each in medians)
-    return (
-        f"{table(columns, rows)}\n\n{asked['episodes']} episodes of {asked['turns']} turns, "
-        f"{lengths} sampled tokens; medians of {asked['iterations']} iterations; load average "
-        f"{found['machine']['load_average']:g}."
-    )
+    return table(columns, rows)
 
 
 @measured("real_model", "python -m benchmarks.learn.real_model --model FOLDER")

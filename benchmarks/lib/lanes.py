@@ -6,10 +6,13 @@ is not done again, what failed is.
 
 ``Forks`` runs jobs as forks of a process that has imported everything: importing torch, TorchRL and
 transformers takes half a minute, which is as long as a short run trains.
+
+Of scripts that start at the same time one can measure while no other starts or measures (``turn``).
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
 import multiprocessing
@@ -17,9 +20,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -35,6 +40,14 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
     "TOKENIZERS_PARALLELISM": "false",
     "CUDA_VISIBLE_DEVICES": "",
 }
+
+
+@contextmanager
+def turn(*, alone: bool) -> Iterator[None]:
+    """Wait for other scripts on this machine: many start at the same time, one works alone."""
+    with (Path(tempfile.gettempdir()) / "llm_gym_benchmarks.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
 
 
 @dataclass(frozen=True)

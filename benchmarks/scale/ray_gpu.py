@@ -3,14 +3,14 @@
 *in_process* plays and learns in turn, with one engine that sleeps while the learner learns. *sync*
 plays on Ray actors that wait for fresh weights (``ray.staleness=0``); then the same actors go on as
 *staleness_1*, and play the next batch while the learner learns; ``--rounds`` repeats the two in
-turn. With and without Ray are a process each, so one that fails leaves the other alone. The
-learning rate is small, so that episodes stay equally long.
+turn. With and without Ray are a process each, so one that fails leaves the other alone; they start
+together and measure in turn. The learning rate is small, so that episodes stay equally long.
 
     python -m benchmarks.scale.ray_gpu --model FOLDER
     python -m benchmarks.scale.ray_gpu --engine transformers --model tiny --episodes 8 --share 0
 
 Writes ``benchmarks/results/ray_gpu.json`` (``--out`` for another place) after each iteration, and
-what the processes say into a ``.log`` beside it. Engines start before the clock does (``start_s``).
+what each process says into a ``.log`` beside it. Engines start before the clock does (``start_s``).
 Figures leave out the first and the last iteration of a stage, before and after which nothing is
 played ahead; ``ids`` says whether every episode came once, in order.
 """
@@ -18,6 +18,7 @@ played ahead; ``ids`` says whether every episode came once, in order.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -25,9 +26,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
+from benchmarks.lib.lanes import turn
 from benchmarks.lib.machine import RESULTS, provenance
 
 RESULT = RESULTS / "ray_gpu.json"
@@ -94,12 +96,13 @@ def run_part(arguments: argparse.Namespace) -> None:
 
     say("starting")
     with tempfile.TemporaryDirectory() as folder:
-        run = CountedRun(config_of(arguments, f"{folder}/run"))
+        with turn(alone=False):
+            run = CountedRun(config_of(arguments, f"{folder}/run"))
         run.trainer.checkpoints.save = lambda *_, **__: None  # type: ignore[method-assign]
         say(f"engines are there after {run.start_s:.1f} s")
         found: dict[str, Any] = {}
         seen: dict[str, list[Step]] = {stage: [] for stage in STAGES[arguments.part]}
-        try:
+        with contextlib.closing(run), turn(alone=True):
             order = list(STAGES[arguments.part].items()) * arguments.rounds
             for first, (stage, staleness) in enumerate(order):
                 run.trainer.config.ray.staleness = staleness
@@ -119,8 +122,6 @@ def run_part(arguments: argparse.Namespace) -> None:
                 run.each_iteration(keep)
                 run.fit(begun + arguments.iterations)
                 run.trainer.callbacks.pop()
-        finally:
-            run.close()
     say("done")
 
 
@@ -156,56 +157,55 @@ def in_turn(arguments: argparse.Namespace) -> None:
         "settings": {name: getattr(arguments, name) for name in told},
         "stages": {},
     }
-    log, place = arguments.out.with_suffix(".log"), arguments.out.with_suffix(".part")
-    for part in arguments.parts:
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scale.ray_gpu", *sys.argv[1:]]
-        command += ["--part", part, "--out", str(place)]
-        # Into a file: whoever reads a pipe waits for the last of Ray's processes to close it.
-        with log.open("a") as file:
-            begin = file.tell()
-            child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-            code = watched(child, arguments, place, result)
-        said = "" if code == 0 else _last_words(log, begin, code, arguments.timeout)
-        for stage in STAGES[part]:
-            if said:
-                result["stages"].setdefault(stage, {})["ended"] = said
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-        place.unlink(missing_ok=True)
-        for stage in STAGES[part]:
-            shown = result["stages"].get(stage, {})
-            print(stage, json.dumps({k: v for k, v in shown.items() if k != "iterations"}))
-        sys.stdout.flush()
-
-
-def watched(
-    child: subprocess.Popen[bytes], arguments: argparse.Namespace, place: Path, result: Any
-) -> int | None:
-    """Bring what a process has written so far into the result until it ends, or its time is up."""
+    children = {part: Child(part, arguments.out) for part in arguments.parts}
     end = perf_counter() + arguments.timeout
-    while True:
-        try:
-            code: int | None = child.wait(timeout=2.0)
-        except subprocess.TimeoutExpired:
-            code = None
-        try:
-            result["stages"] |= json.loads(place.read_text())
+    while children:
+        sleep(2.0)
+        for part, child in list(children.items()):
+            ended = child.ended(late=perf_counter() > end)
+            result["stages"] |= child.found()
+            for stage in STAGES[part] if ended else ():
+                result["stages"].setdefault(stage, {})["ended"] = ended
             arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+            if ended is None:
+                continue
+            del children[part]
+            for stage in STAGES[part]:
+                shown = result["stages"].get(stage, {})
+                print(stage, json.dumps({k: v for k, v in shown.items() if k != "iterations"}))
+            sys.stdout.flush()
+
+
+class Child:
+    """A process that runs one part of the measurement."""
+
+    def __init__(self, part: str, out: Path) -> None:
+        self._log, self._place = out.with_suffix(f".{part}.log"), out.with_suffix(f".{part}.json")
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scale.ray_gpu", *sys.argv[1:]]
+        command += ["--part", part, "--out", str(self._place)]
+        # Into a file: whoever reads a pipe waits for the last of Ray's processes to close it.
+        with self._log.open("w") as file:
+            self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+
+    def found(self) -> dict[str, Any]:
+        """Return what it has written so far."""
+        try:
+            found: dict[str, Any] = json.loads(self._place.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
-            pass  # nothing yet, or just being written
-        if code is not None:
-            return code
-        if perf_counter() > end:
-            child.kill()
-            child.wait()
+            return {}  # nothing yet, or just being written
+        return found
+
+    def ended(self, *, late: bool) -> str | None:
+        """Return how it ended, nothing if well; None while it goes on, unless it is ``late``."""
+        code = self._process.poll()
+        if code is None and not late:
             return None
-
-
-def _last_words(log: Path, begin: int, code: int | None, limit: float) -> str:
-    how = f"took more than {limit:g} s" if code is None else f"exit code {code}"
-    with log.open(errors="replace") as file:
-        file.seek(begin)
-        lines = [line.strip() for line in file.read().splitlines() if line.strip()]
-    return f"{how}: {' / '.join(lines[-3:])[-600:]}"
+        self._process.kill()
+        self._process.wait()
+        lines = self._log.read_text(errors="replace").splitlines()
+        last = " / ".join([line.strip() for line in lines if line.strip()][-3:])[-600:]
+        how = "too late" if code is None else f"exit code {code}"
+        return f"{how}: {last}" if code != 0 else ""
 
 
 def main() -> None:
@@ -223,7 +223,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.3, help="of a GPU, for each actor")
     parser.add_argument("--cache-gb", type=int, default=8, help="of each engine")
     parser.add_argument("--eager", action="store_true", help="engines that start sooner")
-    parser.add_argument("--timeout", type=float, default=240.0, help="seconds of each process")
+    parser.add_argument("--timeout", type=float, default=240.0, help="seconds of all")
     parser.add_argument("--parts", nargs="+", default=list(STAGES), choices=list(STAGES))
     parser.add_argument("--part", choices=list(STAGES), help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=RESULT)
