@@ -106,7 +106,13 @@ def _losses(config: Settings) -> Iterator[str]:
             f"whose ratio is a mean over an episode, got {training.clip_ratio}; None takes its "
             "authors' 0.0003 and 0.0004"
         )
-    aggregation = training.loss_agg or get_policy_loss(training.policy_loss).aggregation
+    loss = get_policy_loss(training.policy_loss)
+    if loss.needs_whole_episodes and training.max_learned_turns is not None:
+        yield (
+            f"training.max_learned_turns must be None for the policy loss {loss.name!r}, which "
+            f"needs whole episodes, got {training.max_learned_turns}"
+        )
+    aggregation = training.loss_agg or loss.aggregation
     if aggregation == "seq-mean-token-sum-norm" and config.inference.max_turns is None:
         yield (
             "inference.max_turns must be set for the aggregation 'seq-mean-token-sum-norm', which "

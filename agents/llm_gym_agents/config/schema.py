@@ -255,6 +255,10 @@ class TrainingConfig(Section):
     """Maximum groups played again for each group whose episodes all scored the same."""
     mask_truncated_replies: bool = False
     """Leave episodes out of the loss if max_tokens truncated one of their replies."""
+    max_learned_turns: PositiveInt | None = None
+    """Maximum turns that are learned from each episode, drawn at random and weighted so that the
+    expected gradient is that of all turns; None for all. It makes updates on long episodes cheaper
+    and noisier, most of all with context=observation."""
 
     # --- the distance to the model that training began with -------------------------------
     kl: Literal["none", "reward", "loss"] = "none"

@@ -44,7 +44,7 @@ from llm_gym_agents.learn.stabilizers import (
 )
 from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.rollouts.pack import Packer, micro_batch, runs
+from llm_gym_agents.rollouts.pack import Packer, TurnDraw, draw_turns, micro_batch, runs
 from llm_gym_agents.rollouts.rollout_data import RolloutData
 from llm_gym_agents.run.metrics import CRITIC_ONLY, KL
 
@@ -104,6 +104,7 @@ class PPO:
         )
         self._aggregation = config.loss_agg or self.objective.spec.aggregation
         self.optimizer = make_optimizer(model, config)
+        self._drawn: TurnDraw | None = None
         self.trained: dict[str, Tensor] = {}
         """Ratio, advantage, value and entropy of each token of the last update, for records."""
 
@@ -125,25 +126,36 @@ class PPO:
         """
         packer = Packer(data.to("cpu"))
         data, clock = packer.data, _Clock()
-        critic_only = critic_only and self.model.value_head is not None
+        has_critic = self.model.value_head is not None
+        critic_only = critic_only and has_critic
         algo.check_numbers(data.sampler_log_prob_T)
-        on_policy = self._is_one_pass(len(data.lengths_E)) and not critic_only
+        drawn = self._draw_turns(data)
+        learned = packer if drawn is None else Packer(drawn.data)
+        # Advantages need the values, and a KL in the reward, of every turn; a record shows them.
+        reads_all = drawn is None or recorded or has_critic or self.config.kl == "reward"
+        shows_all = drawn is not None and recorded
+        on_policy = self._is_one_pass(len(data.lengths_E)) and not critic_only and not shows_all
         scores = Scores(None, None, None, None)
         if not on_policy or self.reference is not None:
-            scores = self.scorer.score(packer, policy=not on_policy, entropy=recorded)
+            scored = packer if reads_all else learned
+            scores = self.scorer.score(scored, policy=not on_policy, entropy=recorded)
         scores = self.stabilizers.unscale(scores)
         clock.note("score")
         reward_T, kl_metrics = self._rewards(data, scores)
         advantages, signal = self._advantages(data, token_stream(data, reward_T, scores))
         self.stabilizers.before_update(data, advantages)
-        batch = self._batch(data, scores, advantages)
+        critic_said, every = critic_metrics(scores, advantages), (data, scores, advantages)
+        if drawn is not None:
+            advantages = algo.Advantages(*(each[drawn.index_T] for each in advantages))
+            scores = scores.at(drawn.index_T) if reads_all else scores
+        batch = self._batch(learned.data, scores, advantages)
         clock.note("advantage")
         used = 0.0 if critic_only else signal
         share = step_share(used)
         self._set_rates(rate, share)
         # Who wins nearly always need not explore.
         self.objective.set_entropy_coef(self.config.entropy_coef * share)
-        metrics = self._epochs(packer, batch, used)
+        metrics = self._epochs(learned, batch, used)
         metrics |= self.stabilizers.metrics | {
             "train/signal": signal,
             "train/lr": self.optimizer.param_groups[0]["lr"],
@@ -152,8 +164,9 @@ class PPO:
         self.optimizer.zero_grad(set_to_none=True)
         if scores.log_prob_T is None:
             scores = scores._replace(log_prob_T=self.ranks.all_sum(self._seen_T).cpu())
-        metrics |= self._mismatch_metrics(scores.log_prob_T, data)
-        self.trained = trained_tokens(data, scores, advantages)
+        metrics |= self._mismatch_metrics(scores.log_prob_T, learned.data)
+        shown = every if shows_all else (learned.data, scores, advantages)
+        self.trained = trained_tokens(*shown)
         clock.note("train")
         if self.config.kl == "loss":
             kl_metrics = {
@@ -162,7 +175,15 @@ class PPO:
             }
         if critic_only:
             metrics[CRITIC_ONLY] = 1.0
-        return metrics | kl_metrics | critic_metrics(scores, advantages) | clock.seconds
+        return metrics | kl_metrics | critic_said | clock.seconds
+
+    def _draw_turns(self, data: RolloutData) -> TurnDraw | None:
+        """Draw the turns to learn from; the same ones in every process."""
+        self._drawn = None
+        if (most := self.config.max_learned_turns) is not None:
+            random_K = self.ranks.broadcast(torch.rand(int(data.turn_ends_T.sum())))
+            self._drawn = draw_turns(data, most, random_K)
+        return self._drawn
 
     def _is_one_pass(self, episodes: int) -> bool:
         """Whether one pass and one step are all; the pass then gives the old log-probs too.
@@ -352,12 +373,15 @@ class PPO:
 
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
         """Return the loss weight of each token of the batch; 0 outside this step."""
-        lengths_M = data.lengths_E[episodes]
+        lengths_E = data.lengths_E if self._drawn is None else self._drawn.lengths_E
+        lengths_M = lengths_E[episodes]
         kept_M = None if self.stabilizers.kept_E is None else self.stabilizers.kept_E[episodes]
         weights = masked_token_weights(lengths_M, kept_M, self._aggregation, self._norm_length)
-        weights_T = torch.zeros(data.tokens)
-        weights_T[runs(segment_starts(data.lengths_E)[episodes], lengths_M)] = weights
-        return weights_T
+        weights_T = torch.zeros(int(lengths_E.sum()))
+        weights_T[runs(segment_starts(lengths_E)[episodes], lengths_M)] = weights
+        if self._drawn is None:
+            return weights_T
+        return weights_T[self._drawn.index_T] * self._drawn.weight_T
 
 
 class _Clock:

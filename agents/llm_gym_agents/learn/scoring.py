@@ -33,6 +33,12 @@ class Scores(NamedTuple):
     ref_log_prob_T: Tensor | None
     entropy_T: Tensor | None = None
 
+    def at(self, index_T: Tensor) -> Scores:
+        """Return the scores of some tokens."""
+        found = {name: each for name, each in self._asdict().items() if name.endswith("_T")}
+        some = {name: each[index_T] for name, each in found.items() if each is not None}
+        return self._replace(**some)
+
 
 class BatchScorer:
     """Scores the tokens of a batch of episodes."""

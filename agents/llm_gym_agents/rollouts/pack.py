@@ -1,7 +1,9 @@
 """``Packer`` and ``PPOBatch``: a batch of episodes in micro-batches, without padding.
 
-Shapes: S ids of all sequences, Q sequences, T sampled tokens, E episodes of the batch, M of them
-in a pack.
+``draw_turns`` leaves some turns of long episodes.
+
+Shapes: S ids of all sequences, Q sequences, T sampled tokens, K turns, E episodes of the batch, M
+of them in a pack.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tensordict import TensorClass, TensorDict
 from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo.tensor_ops import segment_starts, segment_sum, spread
+from llm_gym_agents.algo.tensor_ops import segment_ids, segment_starts, segment_sum, spread
 from llm_gym_agents.model.shared_prefix import Prefixes
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 
@@ -191,6 +193,52 @@ def runs(starts_M: Tensor, lengths_M: Tensor) -> Tensor:
     """
     offset_T = spread(starts_M - segment_starts(lengths_M), lengths_M)
     return offset_T + torch.arange(offset_T.numel(), device=offset_T.device)
+
+
+class TurnDraw(NamedTuple):
+    """Some turns of every episode, drawn at random, which stand for all of them."""
+
+    data: RolloutData
+    """These turns; a sequence ends after the last of them, and one without any is left out."""
+    index_T: Tensor
+    """Indices of their tokens in the whole batch."""
+    weight_T: Tensor
+    """Turns of an episode over its turns that were drawn, on each token."""
+    lengths_E: Tensor
+    """Sampled tokens of each whole episode."""
+
+
+def draw_turns(data: RolloutData, most: int, random_K: Tensor) -> TurnDraw | None:
+    """Return ``most`` turns of each episode, the lowest in ``random_K``; None if that is all.
+
+    Every turn of an episode is as likely as any other if ``random_K`` is. A sum over all tokens
+    then is, on average, the sum of ``weight_T`` times the tokens drawn.
+    """
+    turns_E = segment_sum(data.turn_ends_T.long(), data.lengths_E)
+    if int(turns_E.max()) <= most:
+        return None
+    order_K = (segment_ids(turns_E) + random_K.double()).argsort()
+    drawn_K = torch.empty_like(order_K, dtype=torch.bool)
+    drawn_K[order_K] = torch.arange(len(order_K)) - spread(segment_starts(turns_E), turns_E) < most
+    index_T = drawn_K[data.turn_ends_T.cumsum(0) - data.turn_ends_T.long()].nonzero().squeeze(1)
+    position_T = data.position_T[index_T]
+    home_T = torch.searchsorted(data.sequence_lengths_Q.cumsum(0), position_T, right=True)
+    start_Q = segment_starts(data.sequence_lengths_Q)
+    ends_Q = start_Q.scatter_reduce(0, home_T, position_T + 2, "amax")
+    read_Q = ends_Q - start_Q
+    some = data.clone(recurse=False)
+    some.ids_S = data.ids_S[runs(start_Q, read_Q)]
+    some.sequence_lengths_Q = read_Q[read_Q > 0]
+    some.sequences_E = segment_sum((read_Q > 0).long(), data.sequences_E)
+    some.position_T = position_T + (segment_starts(read_Q) - start_Q)[home_T]
+    for name in ("token_T", "sampler_log_prob_T", "version_T", "turn_ends_T", "reward_T"):
+        setattr(some, name, getattr(data, name)[index_T])
+    episode_T = segment_ids(data.lengths_E)[index_T]
+    some.lengths_E = torch.bincount(episode_T, minlength=len(turns_E))
+    some.terminated_E = torch.ones_like(data.terminated_E)  # values are scored before the draw
+    some.bootstrap_E = torch.full_like(data.bootstrap_E, NO_POSITION)
+    weight_T = (turns_E / turns_E.clamp(max=most))[episode_T]
+    return TurnDraw(some, index_T, weight_T, data.lengths_E)
 
 
 def _check(data: RolloutData) -> None:

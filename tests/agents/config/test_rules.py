@@ -37,6 +37,7 @@ def given(words):
         ),
         ("training.policy_loss=gspo training.clip_ratio=0.1", "training.clip_ratio"),
         ("training.policy_loss=gspo training.clip_ratio=0.2", "training.clip_ratio"),
+        ("training.policy_loss=gspo training.max_learned_turns=2", "training.max_learned_turns"),
         ("training.loss_agg=seq-mean-token-sum-norm", "inference.max_turns"),
         ("environment.workers=33", "environment.workers"),
         ("environment.timeout=3", "environment.timeout"),

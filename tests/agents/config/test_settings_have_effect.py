@@ -105,6 +105,7 @@ EFFECTS = {
     "training.resample_zero_variance_groups": Effect(2, "starts", GROUPS),
     # One token is no whole move: many replies are cut, and some of them are not.
     "training.mask_truncated_replies": Effect(True, given=settings(inference__max_tokens=1)),
+    "training.max_learned_turns": Effect(1),
     "checkpoint.end_with_best": Effect(
         False,
         given=EVALUATED | settings(training__num_iters_per_epoch=4, training__learning_rate=0.3),

@@ -22,7 +22,9 @@ CASES = {
         "model": {"critic": "separate"},
         "training": {"mini_batch_size": 3, "value_learning_rate": 1e-3, "max_grad_norm": 0.01},
     },
-    "groups, one read": {"training": {"adv_estimator": "grpo", "ppo_epochs": 1}},
+    "groups, one read": {
+        "training": {"adv_estimator": "grpo", "ppo_epochs": 1, "max_learned_turns": 1}
+    },
     "adapters and a KL": {
         "model": {"lora_rank": 2},
         "training": {"kl": "loss", "kl_coef": 0.1, "entropy_coef": 0.01},

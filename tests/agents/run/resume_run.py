@@ -50,6 +50,7 @@ VARIANTS = {
             "group_size": 2,
             "resample_zero_variance_groups": 2,
             "normalise_values": True,
+            "max_learned_turns": 1,
         },
     },
 }
