@@ -15,6 +15,8 @@ from typing import Any
 import griffe
 from mkdocs.structure.files import File
 
+from docs.draw_gallery import gallery
+
 DOCS = Path(__file__).parent
 REFERENCE: dict[str, tuple[str, ...]] = {
     "wrappers": ("llm_gym.wrappers",),
@@ -34,8 +36,6 @@ REFERENCE: dict[str, tuple[str, ...]] = {
     "llm_gym_agents": ("llm_gym_agents",),
 }
 """Page → modules whose public names it lists; the first page of a name documents it."""
-_LINES = 40
-"""Most lines of an episode in the gallery."""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#|/)([^)#\s]+)(?:#[^)\s]*)?\)")
 _DOCTEST = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
 
@@ -53,23 +53,10 @@ class Doctests(griffe.Extension):
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages of the reference and the gallery."""
     pages = {f"reference/{page}.md": content for page, content in reference().items()}
-    for path, content in (pages | {"gallery.md": gallery()}).items():
+    page, pictures = gallery()
+    for path, content in (pages | {"gallery.md": page} | pictures).items():
         files.append(File.generated(config, path, content=content))
     return files
-
-
-def gallery() -> str:
-    """Return a page with an episode of every game: a reply that is no move, then the solver's."""
-    from llm_gym.registry.suite import ENVS
-
-    lines = ["# Gallery\n", "One episode of each game, as a player sees it.\n"]
-    usual = {row.entry_point: row.id for row in reversed(ENVS)}  # a family begins with it
-    for env_id in sorted(usual.values()):
-        path = DOCS.parent / "tests/golden" / f"{env_id.rpartition('/')[2]}.txt"
-        text = path.read_text("utf-8").splitlines()
-        shown = text if len(text) <= _LINES else [*text[:_LINES], "..."]
-        lines += [f"## {env_id}\n", "```text", *shown, "```\n"]
-    return "\n".join(lines)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -6,13 +6,15 @@ import tomllib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
 
 import llm_gym
-from docs import draw_architecture
+from docs import draw_architecture, draw_gallery
 from llm_gym import cli
+from llm_gym.registry.suite import ENVS
 from llm_gym.wrappers.as_text.phrasebooks import book
 from llm_gym_agents.config import ConfigStore
 
@@ -169,3 +171,16 @@ def test_the_reference_has_every_public_name(package):
     text = "\n".join(pages.values())
     for name in import_module(package).__all__:
         assert f"::: {site_hooks.home_of(package, name)}\n" in text
+
+
+def test_the_gallery_has_a_picture_of_every_family_with_the_cells_of_its_board():
+    page, pictures = draw_gallery.gallery()
+    families = {row.entry_point for row in ENVS}
+    assert len(pictures) == len(families) == page.count("\n![")
+    assert all(f"]({path})" in page for path in pictures)
+    tiles = {
+        path: len(ElementTree.fromstring(picture).findall("{*}rect")) - 1
+        for path, picture in pictures.items()
+    }
+    expected = {"Maze": 11 * 11, "Sudoku": 81, "Game2048": 16, "TicTacToe": 9, "Echo": 0}
+    assert {name: tiles[f"gallery/{name}-v0.svg"] for name in expected} == expected

@@ -7,6 +7,9 @@ is refused.
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +17,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+import llm_gym
 from llm_gym import __version__
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.schedule import HeldOutSuccess
@@ -152,8 +156,9 @@ def model_card(
         "advantages": config.training.adv_estimator,
         "seed": str(config.training.seed),
         "checkpoint": source,
-        "command": f"`{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}`",
+        "command": f"`{shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])}`",
         "llm-gym": __version__,
+        "commit": commit(),
     }
     lines = ["---", *head, "---", f"# {'A model' if embedded else base} on {env}", ""]
     lines += ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in about.items())]
@@ -164,6 +169,18 @@ def model_card(
     if config.model.lora_rank:
         lines += ["", "The weights are merged; `adapter/` holds the LoRA adapter for PEFT."]
     return "\n".join(lines) + "\n"
+
+
+def commit() -> str:
+    """Return the commit of the checkout that runs, and whether its files differ from it."""
+    root = Path(llm_gym.__file__).parents[1]
+    git = ("git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    # What is installed into a virtual environment may lie in a repository of somebody else.
+    if (root / ".git").exists() and shutil.which("git"):
+        found = subprocess.run(git, capture_output=True, text=True)
+        if not found.returncode:
+            return found.stdout.strip()
+    return f"that of release {__version__}"
 
 
 def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str:

@@ -1,6 +1,9 @@
 """Stabilizers of a whole run: it ends with its best weights, stops in time and replaces groups."""
 
 import copy
+import re
+import sys
+from pathlib import Path
 
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -67,6 +70,9 @@ def test_a_run_that_falls_back_ends_with_its_best_weights(tmp_path):
     card = (tmp_path / "final" / "README.md").read_text()
     for told in (f"`{ECHO}`", "| 2 | 88.0% | 80.2% to 93.0% |", "| seed | 0 |", "license: "):
         assert told in card
+    assert re.search(r"\| commit \| ([0-9a-f]{40}(-dirty)?|that of release \S+) \|", card)
+    assert f"| command | `{Path(sys.argv[0]).name}" in card
+    assert "| imitated before training | nobody |" in card
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(90, True), (31, False)])
