@@ -21,6 +21,8 @@ _ENGINES = {
 }
 _GROUPS = ("bridges", "dev")
 """Extras that only name others."""
+_FIRST = ("torch", "torchrl", "transformers")
+"""Packages whose version says most."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +153,8 @@ def _tell(name: str, extra: str, names: list[str]) -> None:
     if any(_version(each) is None for each in names):
         say(f"  {'-':<6}{name}: {install_command(extra)}")
     else:
-        versions = ", ".join(f"{each} {_version(each)}" for each in names[:4])
+        shown = sorted(names, key=lambda each: each not in _FIRST)[:4]
+        versions = ", ".join(f"{each} {_version(each)}" for each in shown)
         say(f"  {'ok':<6}{name}{f' ({versions})' if versions else ''}")
 
 
