@@ -3,7 +3,8 @@
 ``python .ci/stage.py NAME`` installs the packages of a stage with uv and runs its tests. A package
 that cannot be installed here, or that this processor cannot run, is skipped with a sentence, and
 the rest goes on. Any other failure fails the stage. The sentences are collected in .venv/.skipped.
-``--newest`` takes the newest releases of the packages instead of those that are named here.
+``--newest`` takes the newest releases of the packages instead of those that are named here, names
+them, and fails where one cannot be installed.
 """
 
 import os
@@ -144,6 +145,13 @@ class Installer:
                 sys.exit(f"importing {module} fails:\n{done.stderr}")
         return ""
 
+    def versions(self) -> str:
+        """Return the packages of others that are installed, one a line."""
+        named = (*self._stage.theirs, *self._stage.no_deps)
+        wanted = {re.split(r"[=\[<>]", each)[0] for each in named}
+        rows = self._run("freeze").stdout.splitlines()
+        return "\n".join(row for row in rows if row.partition("==")[0] in wanted)
+
     def _all(self, theirs: list[str]) -> list[str]:
         """Return what pip installs at once: this checkout with all extras, and the rest."""
         extras = [each[2:-1] for each in theirs if each.startswith(".[")]
@@ -204,6 +212,10 @@ def run(name: str, newest: bool = False) -> int:
         SKIPPED.parent.mkdir(exist_ok=True)
         with SKIPPED.open("a") as file:
             file.writelines(f"{name}: {sentence}\n" for sentence in sentences)
+    if newest:
+        print(installer.versions())
+        if sentences:
+            return 1
     if why:
         return 0
     environment = os.environ | {"SDL_VIDEODRIVER": "dummy"}

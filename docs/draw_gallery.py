@@ -51,10 +51,10 @@ def gallery() -> tuple[str, dict[str, str]]:
 
 
 def state(transcript: str) -> str:
-    """Return a reply in the middle of a transcript and what it led to; all of a short game.
+    r"""Return a reply in the middle of a transcript and what it led to; all of a short game.
 
-    >>> state("Rules.\\n> ???\\nNo.\\n[reward 0, playing]\\n> 1\\nUp.\\n[reward 1, won]")
-    'Rules.\\n> 1\\nUp.\\n[reward 1, won]'
+    >>> state("Rules.\n> ???\nNo.\n[reward 0, playing]\n> 1\nUp.\n[reward 1, won]")
+    'Rules.\n> 1\nUp.\n[reward 1, won]'
     """
     rules, _, *turns = _REPLY.split(transcript)
     if len(turns) < 2:
