@@ -196,20 +196,15 @@ def test_no_text_raises(text, action_format, row):
     assert env.observation_space.contains(obs)
 
 
-@pytest.mark.parametrize("action_format", FORMATS)
-def test_every_player_speaks_every_format(env, action_format):
-    env = gym.make(env.spec.id, action_format=action_format)
+@pytest.mark.parametrize(("env_id", "action_format"), some_of(FIRST_OF_CLASS, FORMATS))
+def test_every_player_speaks_every_format_and_the_rules_show_it(env_id, action_format):
+    env = gym.make(env_id, action_format=action_format, rules="system")
     game = env.unwrapped
     for player in ("oracle_action", "solver_action", "random_action"):
         env.reset(seed=2)
         action = getattr(game, player)()
         assert re.fullmatch(game.action_pattern(), action), player
         assert env.step(action)[4]["valid_action"], player
-
-
-@pytest.mark.parametrize("action_format", FORMATS)
-def test_the_rules_show_an_action_that_the_format_reads(env, action_format):
-    game = gym.make(env.spec.id, action_format=action_format, rules="system").unwrapped
     shown = game._base_format.render(game.example_moves()[0])
     assert action_format == "raw" or shown in game.system_prompt
     assert game._base_format.parse(shown) == game.example_moves()[0]

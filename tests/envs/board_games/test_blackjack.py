@@ -66,22 +66,6 @@ def test_an_ace_counts_11_until_that_is_too_much():
     assert "21 with an ace as 11" in on("A K", "9 9").describe()
 
 
-def test_the_hidden_card_and_those_to_come_show_in_no_text():
-    env = on("K 5", "9 4", "2 3")
-    shown = [env.describe(), repr(env.legal_moves())]
-    assert env.swap_secret(np.random.default_rng(0))
-    assert [env.describe(), repr(env.legal_moves())] == shown
-    assert sorted(env._cards[:3]) == sorted(RANKS.index(name) for name in ("K", "5", "9"))
-
-
-def test_swapping_moves_cards_and_invents_none():
-    env = BlackjackEnv(decks=1)
-    env.reset(seed=1)
-    before = sorted(env._cards)
-    assert env.swap_secret(np.random.default_rng(0))
-    assert sorted(env._cards) == before
-
-
 def test_the_dealer_may_be_told_to_hit_soft_17():
     assert on("K 7", "A 6", "A", hits_soft_17=True).step("stand")[4]["stop_reason"] == "lost"
     assert on("K 7", "K 7", "A", hits_soft_17=True).step("stand")[4]["stop_reason"] == "drawn"

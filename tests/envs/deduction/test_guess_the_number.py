@@ -33,14 +33,6 @@ def test_binary_search_always_wins_at_every_difficulty():
             assert info["success"], (difficulty, target)
 
 
-def test_a_secret_that_the_hints_rule_out_is_never_swapped_in():
-    env = make(target=7)
-    env.step("5")
-    env.step("9")
-    rng = env.np_random
-    assert {env.swap_secret(rng) and env._target for _ in range(50)} == {6, 7, 8}
-
-
 def test_moves_of_a_wide_range_are_not_listed_but_have_a_pattern():
     env = make(high=5000, max_turns=13)
     assert env.legal_actions() is None

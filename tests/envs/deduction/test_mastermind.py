@@ -96,30 +96,6 @@ def test_every_code_can_be_drawn():
     assert drawn == {(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)}
 
 
-def test_a_swapped_code_fits_all_answers():
-    env = make((3, 1, 4, 2))
-    env.step("1 2 3 4")
-    env.step("3 1 1 1")
-    answers, swapped = env._answers(), set()
-    for _ in range(30):
-        if env.swap_secret(env.np_random):
-            swapped.add(env._code)
-            assert all(pegs(guess, env._code) == (b, w) for guess, b, w in answers)
-    assert len(swapped) > 1
-
-
-def test_a_code_that_is_known_cannot_be_swapped():
-    env = make((1, 2), code_length=2, numbers=2)
-    assert env.swap_secret(env.np_random)
-    env._code = (1, 2)
-    env.step("2 1")
-    for _ in range(2):
-        assert not env.swap_secret(env.np_random)
-        assert env._code == (1, 2)
-    env.reset(seed=0)
-    assert env.swap_secret(env.np_random), "a new code is unknown again"
-
-
 def test_a_handful_of_codes_is_not_split():
     assert not MastermindEnv(code_length=2).has_splits
     assert MastermindEnv().has_splits

@@ -1,6 +1,5 @@
 """Echo: the rules, one test per rule."""
 
-import numpy as np
 import pytest
 
 from llm_gym.envs.micro.echo import WORDS, EchoEnv, parse_word
@@ -67,17 +66,3 @@ def test_the_oracle_expects_success_only_while_faultless():
     assert env.oracle_value() == 1.0
     env.step("elephant")
     assert env.oracle_value() == 0.0
-
-
-def test_words_to_come_can_be_swapped_without_a_trace():
-    env = make(max_turns=6)
-    env.step("red")
-    shown, asked = env.describe(), list(env._asked)
-    assert env.swap_secret(np.random.default_rng(0))
-    assert env.describe() == shown
-    assert env._asked[:2] == asked[:2]
-    assert all(new != old for new, old in zip(env._asked[2:], asked[2:], strict=True))
-
-
-def test_the_last_word_hides_nothing():
-    assert not make(max_turns=1).swap_secret(np.random.default_rng(0))

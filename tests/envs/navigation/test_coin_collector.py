@@ -155,18 +155,6 @@ def test_presets_have_as_many_rooms_as_textworlds(name, rooms):
     assert game.max_turns >= game.level + 2 * game.level * game.dead_ends
 
 
-def test_swapping_the_secret_moves_the_coin_and_shows_nothing():
-    env = corridor()
-    shown = env.describe()
-    assert env.swap_secret(np.random.default_rng(0))
-    assert env._world.place[COIN] in {"den", "attic"}
-    assert env.describe() == shown
-    env = corridor()
-    env.step("go north")
-    env.step("go east")
-    assert not env.swap_secret(np.random.default_rng(0)), "what was seen cannot be swapped"
-
-
 def test_the_potential_is_the_share_of_the_way():
     env = corridor(shaping=True)
     potentials = [env.potential()]

@@ -111,18 +111,6 @@ def test_without_a_view_the_whole_map_is_shown():
     assert "You see the cells" not in env.reset(seed=1)[0]
 
 
-def test_a_hidden_exit_can_be_elsewhere_and_one_in_sight_cannot():
-    rows = ("#######", "#P....#", "###.#.#", "#...#.#", "#.###.#", "#E....#", "#######")
-    env = on(*rows, view=1)
-    before = env.describe()
-    assert env.swap_secret(np.random.default_rng(0))
-    assert env._exit != 36
-    assert env.describe() == before
-    env = on(*rows, view=4)
-    assert not env.swap_secret(np.random.default_rng(0))
-    assert not on(*rows).swap_secret(np.random.default_rng(0)), "nothing is hidden without view"
-
-
 @pytest.mark.parametrize("settings", [{}, {"loops": 0.5}, {"size": 3, "action_format": "json"}])
 def test_the_solver_takes_a_shortest_way_on_a_map(settings):
     env = MazeEnv(**settings)
