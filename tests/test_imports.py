@@ -175,6 +175,21 @@ def test_a_plain_training_run_loads_nothing_of_larger_ones():
     assert found.isdisjoint(LARGER_RUNS)
 
 
+@pytest.mark.slow
+def test_a_plain_training_run_works_where_those_cannot_be_imported(tmp_path):
+    """Also what functions import; transformers itself imports torch's FSDP."""
+    pytest.importorskip("torchrl")
+    absent = [name for name in (*LARGER_RUNS, "ray") if not name.startswith("torch")]
+    command = ["train", "llm_gym/Echo-v0", "--smoke", "--checkpoint.output-dir", str(tmp_path)]
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent})); "
+        f"from llm_gym.cli import main; sys.exit(main({command}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "final").exists()
+
+
 CORE = """
 import sys
 for name in {heavy!r}: sys.modules[name] = None

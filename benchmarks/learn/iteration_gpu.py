@@ -50,7 +50,7 @@ def settings(args: argparse.Namespace, folder: str) -> ConfigStore:
     config.inference.max_tokens, config.inference.max_turns = args.max_tokens, args.turns
     config.inference.num_envs = config.training.batch_size = args.episodes
     config.training.mini_batch_size = max(args.episodes // 4, 1)
-    config.training.learning_rate = 1e-7
+    config.training.learning_rate, config.training.micro_batch_tokens = 1e-7, args.micro
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, WARM + args.iterations
     config.environment.env_id, config.environment.eval_interval = args.env, 0
     config.warm_start.player = "none"
@@ -157,10 +157,11 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=4, help=f"after {WARM} to warm up")
     parser.add_argument("--context", type=int, default=2048, help="tokens of a conversation")
     parser.add_argument("--cache-gb", type=int, default=8)
+    parser.add_argument("--micro", type=int, default=16384, help="tokens of a forward pass")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
     packages = ("torch", "transformers", "torchrl", *(["vllm"] if args.engine == "vllm" else []))
-    asked = ("env", "engine", "episodes", "turns", "max_tokens", "iterations")
+    asked = ("env", "engine", "episodes", "turns", "max_tokens", "iterations", "micro")
     for name in args.models:
         made = provenance(__file__, packages)
         made["settings"] = {each: getattr(args, each) for each in asked}

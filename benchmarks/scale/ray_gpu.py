@@ -1,10 +1,10 @@
 """Two players and a learner on one card under Ray, beside one process that does both in turn.
 
-*in_process* plays and learns in turn, with one engine that sleeps while the learner learns. *sync*
-plays on Ray actors that wait for fresh weights (``ray.staleness=0``); then the same actors go on as
-*staleness_1*, and play the next batch while the learner learns; ``--rounds`` repeats the two in
-turn. With and without Ray are a process each, so one that fails leaves the other alone; they start
-together and measure in turn. The learning rate is small, so that episodes stay equally long.
+*in_process* plays and learns in turn, with one engine. *sync* plays on Ray actors that wait for
+fresh weights (``ray.staleness=0``); then the same actors go on as *staleness_1*, and play the next
+batch while the learner learns; ``--rounds`` repeats the two in turn. With and without Ray are a
+process each, so one that fails leaves the other alone; they start together and measure in turn.
+The learning rate is small, so that episodes stay equally long.
 
     python -m benchmarks.scale.ray_gpu --model FOLDER
     python -m benchmarks.scale.ray_gpu --engine transformers --model tiny --episodes 8 --share 0
@@ -64,8 +64,8 @@ def config_of(arguments: argparse.Namespace, folder: str) -> Any:
     config.inference.backend = arguments.engine
     if arguments.engine == "vllm":
         # A cache of known size: engines that share a card can start at the same time.
-        config.inference.engine = {"cache_gb": arguments.cache_gb}
-        config.inference.engine["max_model_len"] = arguments.context
+        own = {"cache_gb": arguments.cache_gb, "max_model_len": arguments.context}
+        config.inference.engine = own | {"sleeps": False}
         if arguments.eager:
             config.inference.engine["eager"] = True
     config.inference.max_tokens = arguments.max_tokens
