@@ -81,17 +81,18 @@ def report():
     return judged()
 
 
-def test_the_truth_is_that_of_the_game(monkeypatch):
-    found = {}
-    compare = module.compare
+@pytest.fixture(scope="module")
+def many():
+    """A report of many branches, its episodes, and the truth that estimates were compared with."""
+    compare, truths = module.compare, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "compare", lambda *args: truths.append(args[1]) or compare(*args))
+        found = credit(Fork, policy(), training(), episodes=32, branches=256, turns=24)
+    return *found, truths[-1]
 
-    def keep(estimate_N, truth, group_N, seed):
-        found["truth"] = truth
-        return compare(estimate_N, truth, group_N, seed)
 
-    monkeypatch.setattr(module, "compare", keep)
-    report = judged(branches=256, turns=24, episodes=32)
-    truth = found["truth"]
+def test_the_truth_is_that_of_the_game(many):
+    report, _, truth = many
     known = np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
     nearest = known[np.abs(truth.mean_N[:, None] - known).argmin(1)]
     assert np.abs(truth.mean_N - nearest).max() < 0.12, "four standard errors"
@@ -118,9 +119,9 @@ def test_estimators_are_ranked_as_they_must_be(report):
     assert report.turns == 64
 
 
-def test_whole_episodes_carry_the_truth_of_their_turns_beside_the_estimate():
-    report, episodes = credit(Fork, policy(), training(), episodes=32, branches=256, turns=20)
-    assert report.turns == 2 * len(episodes) == 20
+def test_whole_episodes_carry_the_truth_of_their_turns_beside_the_estimate(many):
+    report, episodes, _ = many
+    assert report.turns == 2 * len(episodes) == 24
     assert {episode.group for episode in episodes} == {0, 1}, "every start has its part"
     for episode in episodes:
         first, second = (action.strip() for action in episode.actions)
@@ -147,7 +148,7 @@ def test_tokens_are_counted_for_those_who_sample_them(report):
 
 
 def test_it_depends_on_the_seed_alone():
-    few = {"episodes": 16, "branches": 4, "turns": 8}
+    few = {"episodes": 16, "branches": 2, "turns": 4}
     one, same, other = judged(**few), judged(**few), judged(**few, seed=5)
     one.seconds = same.seconds
     assert one == same != other

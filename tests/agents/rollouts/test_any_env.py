@@ -18,6 +18,7 @@ from llm_gym_agents import ConfigStore
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask, ReplyStatus
+from tests.agents.commands.conftest import SMALL
 from tests.agents.tiny import save_tiny
 
 REGISTERS = """
@@ -115,7 +116,7 @@ def test_a_stopped_run_on_an_imported_id_names_the_command_that_goes_on(here, ca
         os.kill(os.getpid(), signal.SIGTERM)
         return usual(*args, **kwargs)
 
-    command = ["train", "OurPole-v0", "--import", "our_poles", "--smoke"]
+    command = ["train", "OurPole-v0", "--import", "our_poles", "--smoke", *SMALL]
     with monkeypatch.context() as patched:
         patched.setattr(PPO, "update", told_to_stop)
         assert cli.main([*command, "--checkpoint.output-dir", "run"]) == 0

@@ -158,8 +158,8 @@ def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_no
 ):
     """A rate of nearly 0 learns nothing, so that only the solver can help."""
     training = {"num_epochs": 4, "learning_rate": 1e-9}
-    config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 40})
-    config.environment.eval_interval, config.environment.eval_episodes = 1, 16
+    config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 30})
+    config.environment.eval_interval, config.environment.eval_episodes = 1, 8
     said = []
     trainer = train(config)
     trainer.on_notice = said.append
