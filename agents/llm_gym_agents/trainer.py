@@ -6,8 +6,6 @@ and saves. The checkpoint and the iteration number determine the rest of a run, 
 resumes with the same numbers.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import time

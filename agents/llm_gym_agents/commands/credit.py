@@ -6,8 +6,6 @@ get the same episodes and no part in these branches. Read ``_judge`` first.
 Shapes: N judged turns, K turns of all episodes, T sampled tokens.
 """
 
-from __future__ import annotations
-
 import filecmp
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

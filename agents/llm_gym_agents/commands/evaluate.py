@@ -1,7 +1,5 @@
 """``llm-gym eval`` of a model that is loaded here; ``llm_gym.cli.evaluate`` has its options."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """``llm-gym export``: data and packages for other trainers, or for a warm start."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@
 prompted in another way than in training.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

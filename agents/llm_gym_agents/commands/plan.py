@@ -3,8 +3,6 @@
 Nothing here needs torch.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import shlex

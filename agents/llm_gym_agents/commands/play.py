@@ -1,7 +1,5 @@
 """``llm-gym play --model``: see a model play, move by move."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One run of ``llm-gym train`` or ``llm-gym resume``, from its settings to its report."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence

@@ -10,8 +10,6 @@ template; ``multi_turn`` holds conversations.
 Shapes: B replies, S tokens of the longest.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every setting on the command line, as ``--training.learning-rate 1e-5``."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

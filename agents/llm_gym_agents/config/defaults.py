@@ -4,8 +4,6 @@
 ``train`` prints it with its reason. ``docs/settings.md`` shows them.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Collection

@@ -5,8 +5,6 @@ effect is only a note: a recipe's discount should not stop anyone from trying an
 one. The registries of ``algo`` say what an estimator or a loss needs, your own included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any

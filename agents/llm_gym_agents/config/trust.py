@@ -4,8 +4,6 @@ A list of what is harmless, and no list of dangers: a setting that is not judged
 its default, one of its named choices, or a number of a size that a laptop can work with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, get_args, get_origin
 

@@ -1,7 +1,5 @@
 """Types of settings that pydantic does not have: names, devices, JSON, fractions."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

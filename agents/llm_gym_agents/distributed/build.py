@@ -1,7 +1,5 @@
 """From a config to the parts of a run: environments, model, tokenizer, engine, policy, sampler."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import tempfile

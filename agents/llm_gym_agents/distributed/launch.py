@@ -3,8 +3,6 @@
 Everything of ``process_group`` and ``ray`` is imported only by runs that use it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 

@@ -9,8 +9,6 @@ and KV cache. An engine that cannot sleep is there in both.
 reference share a process, because one pass serves all three.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

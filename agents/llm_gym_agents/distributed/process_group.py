@@ -10,8 +10,6 @@ shards; the language model is also written as the usual Hugging Face folder, gat
 tensor. The main process makes and seals the folder. All processes must see the same disk.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@
 is refused.
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

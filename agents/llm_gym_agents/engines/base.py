@@ -6,8 +6,6 @@ are handed in whenever they are ready (``submit``) and replies taken out as each
 its own seed, so what is sampled does not depend on what else is in the batch or in which order.
 """
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence

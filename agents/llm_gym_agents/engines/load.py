@@ -1,7 +1,5 @@
 """From a path and a few settings to an engine and its tokenizer."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

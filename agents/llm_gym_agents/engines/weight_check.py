@@ -9,8 +9,6 @@ model scores them. A gap that precision does not explain is an error. Where sums
 from SGLang, it follows every push.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

@@ -8,8 +8,6 @@ Shapes: S ids of all sequences, P positions asked about, Q sequences, L the long
 positions asked about in one sequence, H heads, D of one head, C hidden channels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

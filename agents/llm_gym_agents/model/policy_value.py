@@ -8,8 +8,6 @@ Shapes: S ids of all sequences, Q sequences, T sampled tokens, B bootstrap posit
 hidden channels.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable

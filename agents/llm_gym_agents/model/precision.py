@@ -6,8 +6,6 @@ of; on a CPU it is float32 throughout. Where float32 is asked for on a GPU, matr
 TF32: ten bits more than bfloat16, and still several times faster than full float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any

@@ -7,8 +7,6 @@ so trainer and embedded engine each try a model before they use it.
 Shapes: T tokens that are scored, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -9,8 +9,6 @@ Shapes: S ids of all sequences, U ids that are read, Q sequences, L the longest,
 attention.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple

@@ -4,8 +4,6 @@
 command line. They live inside the package, so that an installed trainer has them too.
 """
 
-from __future__ import annotations
-
 from llm_gym_agents.recipes.recipe import Recipe
 
 NAMES = (

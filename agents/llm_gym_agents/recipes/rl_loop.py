@@ -19,8 +19,6 @@ padding and never holds all logits at once; it also shrinks a critic that explai
 Shapes: E episodes, L ids of the longest of them, T sampled tokens of all, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -10,8 +10,6 @@ where chance never wins, a few of a solver's. PPO does the rest.
 ``benchmarks/learn/real_model.py`` runs all of them, three seeds each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

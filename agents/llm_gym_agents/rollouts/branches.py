@@ -7,8 +7,6 @@ its parent, the turn and its number. What the environment itself draws is that o
 Shapes: K turns of all episodes, B visits of states in branches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple

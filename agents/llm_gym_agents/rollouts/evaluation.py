@@ -4,8 +4,6 @@ result = rollout("llm_gym/TextGame-v0", "path/to/model", episodes=100)
 print(result)
 """
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ An episode's task names its environment among the options of ``reset``, so whoev
 needs to know nothing else: a pool in this process, a worker, an actor elsewhere.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, SupportsFloat

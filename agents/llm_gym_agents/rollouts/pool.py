@@ -11,8 +11,6 @@ Everything an episode said ends up in its ``Trajectory``.
 Shapes: N rows.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections import deque

@@ -4,8 +4,6 @@ Every few iterations a few episodes go to ``episodes/train-NNNNNN.jsonl``, with 
 advantage and ratio of each token.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

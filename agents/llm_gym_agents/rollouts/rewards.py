@@ -5,8 +5,6 @@ environment's rewards or on top of them. A score is one number, which goes to th
 for each turn. The environment's own rewards stay in ``extra``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import inspect

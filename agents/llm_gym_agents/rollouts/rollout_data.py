@@ -7,8 +7,6 @@ Sequences lie one after another in ``ids``; nothing is padded. ``assemble`` make
 Shapes: S ids of all sequences, Q sequences, T sampled tokens, K turns, E episodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple

@@ -6,8 +6,6 @@ another process. ``EpisodeCollector`` does the playing with TorchRL's ``Collecto
 rows of the pool; idle rows and rows without a reply yet are dropped here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol

@@ -4,8 +4,6 @@ Ids, seeds and groups are functions of the run's seed, the iteration and the att
 resumed run plays the same episodes. An id decides what is sampled in an episode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ hashes, brought to the disk and only then renamed. A folder that stands in its p
 first, to a name where readers find it should the writer die between the two renames.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@
 and after it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev

@@ -6,8 +6,6 @@ read or written. Files are replaced and not overwritten: one with a second name 
 link) stays as it is there.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

@@ -5,8 +5,6 @@ where TensorBoard is installed, wandb or trackio get the rows where a tracker is
 are ``group/name``; the names below are read by the progress display, the curve and the diagnostics.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json

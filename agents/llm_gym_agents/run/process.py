@@ -4,8 +4,6 @@ A cluster sends SIGTERM before it takes a machine away. A run stops at once betw
 and during play, when its weights are those of the last iteration; an update is finished first.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ An optimizer's state goes by the names of its parameters, so a new optimizer may
 order. Its tensors come back in the dtype they had: ``Optimizer.load_state_dict`` would cast them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field

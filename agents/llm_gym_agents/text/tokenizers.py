@@ -4,8 +4,6 @@
 ``byte_tokenizer`` reads and writes any text at one token per byte.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Starting a worker: what it may read, and as whom it runs."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

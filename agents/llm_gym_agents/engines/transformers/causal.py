@@ -7,8 +7,6 @@ length. ``score`` reads sequences of like length together, padded on the right.
 Shapes: B rows, T tokens, L cached positions, C hidden channels, N hidden states, V vocabulary.
 """
 
-from __future__ import annotations
-
 import inspect
 import platform
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Replies run in one batch that others may join at any time (``decode``). Everythi
 calling thread, while ``poll`` waits.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence

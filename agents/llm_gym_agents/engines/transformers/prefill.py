@@ -10,8 +10,6 @@ Shapes: B rows of a group, T tokens of a row, N prompts, V vocabulary, C hidden 
 packed prompts, H heads, D of one head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

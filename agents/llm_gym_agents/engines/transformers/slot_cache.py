@@ -11,8 +11,6 @@ already lies in a slot is not read again.
 Shapes: S slots, L positions, H heads, D of one head, B rows of a batch, T new tokens of a row.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

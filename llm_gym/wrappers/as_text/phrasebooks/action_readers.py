@@ -1,7 +1,5 @@
 """The readers of choices, texts and compositions, and the way to the reader of a space."""
 
-from __future__ import annotations
-
 import json
 import re
 import string
