@@ -32,7 +32,7 @@ from llm_gym_agents.learn.ppo import estimator_settings, token_stream
 from llm_gym_agents.learn.scoring import BatchScorer, Scores
 from llm_gym_agents.learn.stabilizers import Stabilizers
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.model.precision import compute_dtype, without_dropout
+from llm_gym_agents.model.weights import compute_dtype, without_dropout
 from llm_gym_agents.rollouts.branches import (
     Branch,
     Place,
@@ -46,8 +46,7 @@ from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.recorder import episode_tokens
 from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Sampler
-from llm_gym_agents.rollouts.tasks import EpisodeTask, Play
-from llm_gym_agents.rollouts.turns import Rollout, why_unplayed
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Play, Rollout, why_unplayed
 from llm_gym_agents.run.checkpoints import MODEL, VALUES, load_checkpoint
 from llm_gym_agents.run.state import set_module_state
 

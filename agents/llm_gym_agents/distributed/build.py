@@ -34,8 +34,12 @@ from llm_gym_agents.model.load import (
     load_tokenizer,
     tiny_llama,
 )
-from llm_gym_agents.model.precision import compute_dtype, keep_trained_in_float32, without_dropout
-from llm_gym_agents.model.weights import is_sharded
+from llm_gym_agents.model.weights import (
+    compute_dtype,
+    is_sharded,
+    keep_trained_in_float32,
+    without_dropout,
+)
 from llm_gym_agents.rollouts.mix import MixedEnv
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool

@@ -19,7 +19,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.optimizer import bytes_of_state
 from llm_gym_agents.model.load import ModelShape
-from llm_gym_agents.model.precision import compute_dtype
+from llm_gym_agents.model.weights import compute_dtype
 
 MOST_CACHED = 1 << 19
 """Tokens whose keys and values an engine is given room for, if the model allows as many."""

@@ -35,8 +35,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym_agents.learn.single_process import Settle, SingleProcess
 from llm_gym_agents.rollouts.rewards import reward_metrics
 from llm_gym_agents.rollouts.sampler import Player
-from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Rollout, join_rollouts
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, join_rollouts
 from llm_gym_agents.run.checkpoint_folder import new_folder
 from llm_gym_agents.run.checkpoint_weights import Like, save_lm, write_shards
 from llm_gym_agents.run.checkpoints import (

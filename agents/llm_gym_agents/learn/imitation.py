@@ -30,7 +30,7 @@ from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import PackedInputs, SequencePacker
-from llm_gym_agents.rollouts.turns import Turn
+from llm_gym_agents.rollouts.tasks import Turn
 from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 

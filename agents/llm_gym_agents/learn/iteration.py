@@ -33,8 +33,12 @@ from llm_gym_agents.rollouts.recorder import RolloutRecorder
 from llm_gym_agents.rollouts.rewards import apply_reward_fn, reward_metrics
 from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Player
-from llm_gym_agents.rollouts.tasks import EpisodeTask, resample_zero_variance_groups
-from llm_gym_agents.rollouts.turns import EnvFailureWatch, Rollout
+from llm_gym_agents.rollouts.tasks import (
+    EnvFailureWatch,
+    EpisodeTask,
+    Rollout,
+    resample_zero_variance_groups,
+)
 from llm_gym_agents.run.metrics import ELAPSED, SAMPLED_TOKENS, TOKENS_PER_SECOND
 from llm_gym_agents.run.process import SigtermListener
 

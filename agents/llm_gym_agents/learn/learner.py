@@ -21,14 +21,15 @@ from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.model.cuda_graphs import can_capture, is_launch_bound
 from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel, TokenScores
-from llm_gym_agents.model.precision import (
+from llm_gym_agents.model.self_check import check_packed_reading
+from llm_gym_agents.model.weights import (
+    adapted_layers,
     allow_tf32,
     compute_dtype,
     keep_trained_in_float32,
+    plain_lm,
     without_dropout,
 )
-from llm_gym_agents.model.self_check import check_packed_reading
-from llm_gym_agents.model.weights import adapted_layers, plain_lm
 from llm_gym_agents.run.state import (
     CheckpointError,
     Part,

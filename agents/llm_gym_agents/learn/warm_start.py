@@ -39,8 +39,7 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.mix import in_env
 from llm_gym_agents.rollouts.sampler import Player, Sampler
-from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_seed
-from llm_gym_agents.rollouts.turns import episode_id
+from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_id, episode_seed
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
 ENOUGH_USABLE = 0.5

@@ -23,8 +23,8 @@ from llm_gym_agents.model.head import Entropy, Head, token_log_probs
 from llm_gym_agents.model.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.model.lean_layers import lean_layers
 from llm_gym_agents.model.packed_attention import Packing, packed
-from llm_gym_agents.model.precision import computing_in, narrow_stream, uncached, without_dropout
 from llm_gym_agents.model.shared_prefix import share_prefixes
+from llm_gym_agents.model.weights import computing_in, narrow_stream, uncached, without_dropout
 
 CriticKind = Literal["shared", "detached", "separate", "none"]
 

@@ -18,7 +18,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model.head import Head, token_log_probs
 from llm_gym_agents.model.packed_attention import Packing, attention_implementation
 from llm_gym_agents.model.policy_value import hidden_states
-from llm_gym_agents.model.precision import computing_in
+from llm_gym_agents.model.weights import computing_in
 
 _LENGTHS = (7, 4)
 _KNOWN = (

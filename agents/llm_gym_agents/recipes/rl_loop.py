@@ -39,8 +39,7 @@ from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Turn
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Turn
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 

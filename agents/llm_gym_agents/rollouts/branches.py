@@ -18,8 +18,7 @@ from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.algo.advantages.groups import group_ids
 from llm_gym_agents.rollouts.mix import in_env
-from llm_gym_agents.rollouts.tasks import EpisodeTask, Play
-from llm_gym_agents.rollouts.turns import Prefix, Rollout, episode_id
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Play, Prefix, Rollout, episode_id
 
 BRANCH_IDS = 2**62
 """First id of branches."""

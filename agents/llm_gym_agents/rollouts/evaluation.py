@@ -26,8 +26,7 @@ from llm_gym_agents.rollouts.mix import env_metrics
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Player, Sampler
-from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Rollout
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout
 from llm_gym_agents.run import metrics
 
 __all__ = ["Evaluation", "evaluate", "rollout", "tasks"]

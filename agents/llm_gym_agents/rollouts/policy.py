@@ -36,8 +36,7 @@ from llm_gym_agents.engines.base import (
     request_seed,
 )
 from llm_gym_agents.rollouts.pool import ObjectTable
-from llm_gym_agents.rollouts.tasks import IDLE, ReplyStatus
-from llm_gym_agents.rollouts.turns import BootstrapPrompt, Prefix, Turn
+from llm_gym_agents.rollouts.tasks import IDLE, BootstrapPrompt, Prefix, ReplyStatus, Turn
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 
 

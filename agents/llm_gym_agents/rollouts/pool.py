@@ -41,8 +41,7 @@ from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
 from llm_gym.wrappers.as_text import text_source
 from llm_gym_agents.rollouts.mix import ENV, without_env
-from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
-from llm_gym_agents.rollouts.turns import Prefix
+from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, Prefix, ReplyStatus
 
 T = TypeVar("T")
 

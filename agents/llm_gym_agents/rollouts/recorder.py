@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from llm_gym.episodes import Tokens, write_episodes
-from llm_gym_agents.rollouts.turns import BootstrapPrompt, Rollout, Turn
+from llm_gym_agents.rollouts.tasks import BootstrapPrompt, Rollout, Turn
 
 
 class RolloutRecorder:

@@ -20,7 +20,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym_agents.algo.tensor_ops import spread
 from llm_gym_agents.engines.base import FinishReason
 from llm_gym_agents.rollouts.mix import by_env
-from llm_gym_agents.rollouts.turns import Rollout, Turn
+from llm_gym_agents.rollouts.tasks import Rollout, Turn
 
 NO_POSITION = -1
 

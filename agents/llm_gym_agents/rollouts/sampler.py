@@ -20,8 +20,16 @@ from llm_gym.episodes.play import address, system_prompt_of
 from llm_gym_agents.engines.base import Engine, EngineError
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, split_tasks
-from llm_gym_agents.rollouts.turns import BootstrapPrompt, Rollout, Turn, episode_id, join_rollouts
+from llm_gym_agents.rollouts.tasks import (
+    IDLE,
+    BootstrapPrompt,
+    EpisodeTask,
+    Rollout,
+    Turn,
+    episode_id,
+    join_rollouts,
+    split_tasks,
+)
 
 TURNS_PER_POLL = 4
 """Steps of the pool between two checks for finished episodes."""

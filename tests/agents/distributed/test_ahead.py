@@ -7,8 +7,7 @@ import torch
 
 from llm_gym_agents.distributed.ray.sampler import staleness_metrics
 from llm_gym_agents.engines.base import EngineError
-from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Rollout, Turn
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, Turn
 from tests.agents.distributed.echo_run import echo_trainer
 
 LONGER = {"training.num_iters_per_epoch": 4, "environment.eval_interval": 0}

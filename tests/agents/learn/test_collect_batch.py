@@ -6,8 +6,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.iteration import BatchCollector, flat_groups
 from llm_gym_agents.rollouts.rollout_data import assemble
-from llm_gym_agents.rollouts.tasks import RESAMPLE_IDS, training_tasks
-from llm_gym_agents.rollouts.turns import Rollout, Turn
+from llm_gym_agents.rollouts.tasks import RESAMPLE_IDS, Rollout, Turn, training_tasks
 from llm_gym_agents.run.metrics import SAMPLED_TOKENS
 from llm_gym_agents.run.process import SigtermListener
 from llm_gym_agents.trainer import PPOTrainer

@@ -30,8 +30,7 @@ from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import SequencePacker
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
-from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Turn
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Turn
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 from tests.agents.players import player_at_chance

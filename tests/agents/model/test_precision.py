@@ -10,7 +10,7 @@ from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.model.precision import compute_dtype
+from llm_gym_agents.model.weights import compute_dtype
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.model.test_policy_value import batch
 from tests.agents.tiny import tiny_model

@@ -16,8 +16,7 @@ from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S, LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
-from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
-from llm_gym_agents.rollouts.turns import Turn
+from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, Turn
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.odd import Tagged
 from tests.agents.rollouts.test_play import Diary, tasks

@@ -11,7 +11,7 @@ from llm_gym.episodes import read_episodes
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.rollouts import recorder
 from llm_gym_agents.rollouts.recorder import episode_tokens
-from llm_gym_agents.rollouts.turns import BootstrapPrompt, Turn
+from llm_gym_agents.rollouts.tasks import BootstrapPrompt, Turn
 from tests.agents.small_run import small
 
 GUESS = "llm_gym/GuessTheNumber-v0"

@@ -13,8 +13,15 @@ from llm_gym_agents.model.shared_prefix import share_prefixes
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData, assemble
-from llm_gym_agents.rollouts.tasks import EpisodeTask, split_tasks
-from llm_gym_agents.rollouts.turns import BootstrapPrompt, Rollout, Turn, episode_id, join_rollouts
+from llm_gym_agents.rollouts.tasks import (
+    BootstrapPrompt,
+    EpisodeTask,
+    Rollout,
+    Turn,
+    episode_id,
+    join_rollouts,
+    split_tasks,
+)
 from tests.agents.scored import episode
 
 CPU = torch.device("cpu")

@@ -1,12 +1,12 @@
 """Episodes are named before they are played, and what is evaluated is never trained on."""
 
 from llm_gym_agents.rollouts.tasks import (
+    Rollout,
     held_out_tasks,
     resample_tasks,
     resample_zero_variance_groups,
     training_tasks,
 )
-from llm_gym_agents.rollouts.turns import Rollout
 from llm_gym_agents.run.metrics import TRAIN_SUCCESS
 from tests.agents.scored import episode
 

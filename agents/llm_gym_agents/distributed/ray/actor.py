@@ -25,11 +25,9 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.distributed.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.engines.base import Completion, Request
 from llm_gym_agents.engines.weight_push import Bucket, WeightSum
-from llm_gym_agents.model.precision import compute_dtype
-from llm_gym_agents.model.weights import plain_lm
+from llm_gym_agents.model.weights import compute_dtype, plain_lm
 from llm_gym_agents.rollouts.policy import WeightSwapLock
-from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.rollouts.turns import Rollout
+from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout
 
 if TYPE_CHECKING:
     from llm_gym_agents.distributed.ray.cluster import RayCluster

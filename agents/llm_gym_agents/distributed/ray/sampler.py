@@ -48,8 +48,13 @@ from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.model.weights import is_sharded, served_names, served_weights
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.sampler import require_version
-from llm_gym_agents.rollouts.tasks import EpisodeTask, split_tasks
-from llm_gym_agents.rollouts.turns import Rollout, episode_id, join_rollouts
+from llm_gym_agents.rollouts.tasks import (
+    EpisodeTask,
+    Rollout,
+    episode_id,
+    join_rollouts,
+    split_tasks,
+)
 
 T = TypeVar("T")
 _WEIGHTS, _WAIT = "weights", "wait"
