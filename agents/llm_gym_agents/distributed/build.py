@@ -22,13 +22,15 @@ from llm_gym.wrappers import EpisodeLimits, StateInfo
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.config import ConfigStore, EnvConfig, ModelConfig
-from llm_gym_agents.distributed.memory_plan import gpu_memory, plan_run, vllm_memory_settings
+from llm_gym_agents.distributed.memory_plan import MemoryPlan, plan_memory
 from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine, settings_of
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.learn.optimizer import bytes_of_state
 from llm_gym_agents.model.lean_layers import recompute_contexts
 from llm_gym_agents.model.load import (
     TINY_SPREAD,
+    ModelShape,
     load_config,
     load_model,
     load_tokenizer,
@@ -60,6 +62,10 @@ from llm_gym_agents.text.tokenizers import (
 
 MOST_TURNS = 1_000
 """Turns of an episode that is played to be imitated, where the environment knows no end."""
+MOST_CACHED = 1 << 19
+"""Tokens whose keys and values an engine is given room for, if the model allows as many."""
+DEFAULT_CONTEXT = 2048
+"""Context length of a model that states none, as vLLM assumes it."""
 LORA_ALPHA = 16
 """Scale of LoRA adapters, divided by their rank: one learning rate then suits every rank."""
 
@@ -192,10 +198,34 @@ def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrained
     alone = config.parallel.mode != "fsdp"
     if alone and torch.device(device).type == "cuda":
         own = load_config(path, trust_remote_code=trust)
-        plan_run(config, own).check(gpu_memory(torch.device(device)))
+        plan_run(config, own).check(torch.cuda.get_device_properties(device).total_memory)
     dtype = str(_kept_dtype(settings, device)).removeprefix("torch.")
     lm = load_model(path, dtype=dtype, device=device, trust_remote_code=trust)
     return lm, load_tokenizer(path, trust_remote_code=trust)
+
+
+def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
+    """Return what a run takes on one GPU; ``own`` is the transformers config of its model."""
+    settings, inference = config.model, config.inference
+    served = inference.backend == "vllm"
+    stated = getattr(own.get_text_config(), "max_position_embeddings", None)
+    longest = inference.engine.get("max_model_len") or stated or DEFAULT_CONTEXT
+    rows = min(inference.num_envs, config.training.batch_size)
+    device = torch.device("cuda")
+    narrow = compute_dtype(settings.dtype, device) != torch.float32
+    return plan_memory(
+        ModelShape.of(own, trust_remote_code=settings.trust_remote_code),
+        micro_batch_tokens=config.training.micro_batch_tokens,
+        lora_rank=settings.lora_rank,
+        kept_bytes=2 if settings.lora_rank and narrow else 4,
+        optimizer_bytes=bytes_of_state(config.training.optimizer, lora_rank=settings.lora_rank),
+        checkpointing=settings.gradient_checkpointing,
+        narrow=narrow,
+        has_reference=config.training.kl != "none",
+        engine_tokens=max(longest, min(rows * longest, MOST_CACHED)) if served else 0,
+        engine_bytes=2 if narrow else 4,
+        engine_sleeps=bool(inference.engine.get("sleeps", True)),
+    )
 
 
 def _kept_dtype(settings: ModelConfig, device: str) -> torch.dtype:
@@ -307,6 +337,18 @@ def build_engine(
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         save_lm(Path(folder), lm, tokenizer)
         return load_engine(folder, backend, common | vllm_memory_settings(config, lm) | own)[0]
+
+
+def vllm_memory_settings(config: ConfigStore, lm: PreTrainedModel) -> dict[str, Any]:
+    """Return vLLM's memory settings on the trainer's GPU; empty elsewhere."""
+    if config.inference.backend != "vllm" or lm.device.type != "cuda":
+        return {}
+    free, total = torch.cuda.mem_get_info(lm.device)
+    made, used = plan_run(config, lm.config), total - free
+    return {
+        "gpu_memory_utilization": made.engine_share(used=used, total=total),
+        "sleeps": made.engine_must_sleep(used=used, total=total),
+    }
 
 
 def build_sampler(

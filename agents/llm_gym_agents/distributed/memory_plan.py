@@ -5,26 +5,15 @@ activations; the engine sleeps if there is no room for both. While the engine ge
 and activations are gone, and the GPU holds weights and optimizer state beside the engine's weights
 and KV cache. An engine that cannot sleep is there in both.
 
-``plan_memory`` adds this up for one GPU, ``plan_run`` does so for a config. Policy, critic and
-reference share a process, because one pass serves all three.
+``plan_memory`` adds this up for one GPU. Policy, critic and reference share a process, because one
+pass serves all three.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
-
-import torch
-from transformers import PreTrainedModel
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.optimizer import bytes_of_state
 from llm_gym_agents.model.load import ModelShape
-from llm_gym_agents.model.weights import compute_dtype
 
-MOST_CACHED = 1 << 19
-"""Tokens whose keys and values an engine is given room for, if the model allows as many."""
-DEFAULT_CONTEXT = 2048
-"""Context length of a model that states none, as vLLM assumes it."""
 GIB = 2**30
 OVERHEAD = 3 * GIB
 """CUDA context, kernels, and fragmentation."""
@@ -152,48 +141,3 @@ def plan_memory(
         engine=shape.parameters * engine_bytes + cache if engine_tokens else 0,
         engine_sleeps=engine_sleeps,
     )
-
-
-# --- of a config ---------------------------------------------------------------------------
-
-
-def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
-    """Return what a run takes on one GPU; ``own`` is the transformers config of its model."""
-    settings, inference = config.model, config.inference
-    served = inference.backend == "vllm"
-    stated = getattr(own.get_text_config(), "max_position_embeddings", None)
-    longest = inference.engine.get("max_model_len") or stated or DEFAULT_CONTEXT
-    rows = min(inference.num_envs, config.training.batch_size)
-    device = torch.device("cuda")
-    narrow = compute_dtype(settings.dtype, device) != torch.float32
-    return plan_memory(
-        ModelShape.of(own, trust_remote_code=settings.trust_remote_code),
-        micro_batch_tokens=config.training.micro_batch_tokens,
-        lora_rank=settings.lora_rank,
-        kept_bytes=2 if settings.lora_rank and narrow else 4,
-        optimizer_bytes=bytes_of_state(config.training.optimizer, lora_rank=settings.lora_rank),
-        checkpointing=settings.gradient_checkpointing,
-        narrow=narrow,
-        has_reference=config.training.kl != "none",
-        engine_tokens=max(longest, min(rows * longest, MOST_CACHED)) if served else 0,
-        engine_bytes=2 if narrow else 4,
-        engine_sleeps=bool(inference.engine.get("sleeps", True)),
-    )
-
-
-def gpu_memory(device: torch.device) -> int:
-    """Return the bytes of a GPU."""
-    found: int = torch.cuda.get_device_properties(device).total_memory
-    return found
-
-
-def vllm_memory_settings(config: ConfigStore, lm: PreTrainedModel) -> dict[str, Any]:
-    """Return vLLM's memory settings on the trainer's GPU; empty elsewhere."""
-    if config.inference.backend != "vllm" or lm.device.type != "cuda":
-        return {}
-    free, total = torch.cuda.mem_get_info(lm.device)
-    made, used = plan_run(config, lm.config), total - free
-    return {
-        "gpu_memory_utilization": made.engine_share(used=used, total=total),
-        "sleeps": made.engine_must_sleep(used=used, total=total),
-    }

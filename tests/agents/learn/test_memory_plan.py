@@ -4,6 +4,7 @@ import dataclasses
 import json
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,14 +14,13 @@ from benchmarks.learn import train_gpu
 from benchmarks.lib.machine import RESULTS
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed import build, memory_plan
-from llm_gym_agents.distributed.build import load_lm
+from llm_gym_agents.distributed import build
+from llm_gym_agents.distributed.build import load_lm, plan_run
 from llm_gym_agents.distributed.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
     OVERHEAD,
     plan_memory,
-    plan_run,
 )
 from llm_gym_agents.model.load import ModelShape, load_config
 from tests.agents.tiny import save_tiny, tiny_model
@@ -103,7 +103,7 @@ def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
     config = ConfigStore()
     config.model.device = "cuda"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(build, "gpu_memory", lambda device: GIB)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Mock(total_memory=GIB))
     monkeypatch.setattr(build, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded"))
     with pytest.raises(ConfigError, match=r"1\.0"):
         load_lm(config, path)
@@ -126,7 +126,7 @@ def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
         (tmp_path / "there").mkdir()
         (tmp_path / "there/config.json").write_text(json.dumps(own))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(build, "gpu_memory", lambda device: GIB)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Mock(total_memory=GIB))
     with pytest.raises(ConfigError, match=what) as caught:
         load_lm(config, config.model.model_name)
     assert "\n" not in str(caught.value)
@@ -160,7 +160,7 @@ def test_an_engine_sleeps_only_where_it_is_in_the_way(tmp_path, monkeypatch, tot
     lm = SimpleNamespace(device=torch.device("cuda"), config=own)
     card = ((total - 10) * GIB, total * GIB)  # 10 are held by somebody
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: card)
-    assert memory_plan.vllm_memory_settings(config, lm)["sleeps"] is sleeps
+    assert build.vllm_memory_settings(config, lm)["sleeps"] is sleeps
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks for what a CPU lacks")
@@ -183,7 +183,7 @@ def test_no_run_that_was_measured_took_more_than_was_planned_for_it(row):
 
 
 def test_a_model_that_states_no_length_is_given_room_for_the_one_that_vllm_assumes(monkeypatch):
-    monkeypatch.setattr(memory_plan, "plan_memory", lambda *_, **asked: asked["engine_tokens"])
+    monkeypatch.setattr(build, "plan_memory", lambda *_, **asked: asked["engine_tokens"])
     config, own = ConfigStore(), BloomConfig(n_layer=1, n_head=2, hidden_size=16, vocab_size=64)
     config.inference.backend = "vllm"
     config.inference.num_envs = 1
@@ -216,7 +216,7 @@ def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_p
 
 
 def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):
-    monkeypatch.setattr(memory_plan, "plan_memory", lambda *_, **asked: asked["optimizer_bytes"])
+    monkeypatch.setattr(build, "plan_memory", lambda *_, **asked: asked["optimizer_bytes"])
     config, own = ConfigStore(), tiny_model().config
     config.training.optimizer = "adamw_paged"
     assert plan_run(config, own) == 0
