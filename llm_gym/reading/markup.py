@@ -16,13 +16,13 @@ from llm_gym.reading.formats import drop_thinking, parse_boxed
 
 # --- reasoning and turns -------------------------------------------------------------------------
 
-_OURS = "action|answer|move|guess"
+_OURS = "(?=<(?:action|answer|move|guess)>)"
 _THOUGHTS = "thinking|think|thoughts?|reasoning|scratchpad|reflection"
 # An opening that is never closed hides the rest, so a text of openings is gone over once.
 # In square brackets only as it is a token: ``scores[thought]`` is code.
 _THOUGHT = re.compile(
-    rf"[<◁](?:seed:)?({_THOUGHTS})[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|(?=<(?:{_OURS})>)|\Z)"
-    rf"|(?-i:\[THINK\]).*?(?:\[/THINK\]|(?=<(?:{_OURS})>)|\Z)"
+    rf"[<◁](?:seed:)?({_THOUGHTS})[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|{_OURS}|\Z)"
+    rf"|(?-i:\[THINK\]).*?(?:\[/THINK\]|{_OURS}|\Z)"
     r"|<\|(?:begin_of_thought|START_THINKING)\|>.*?(?:<\|(?:end_of_thought|END_THINKING)\|>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
@@ -36,7 +36,9 @@ _OVER = re.compile(
 _OTHER_SIDE = re.compile(r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN)[ \t*]{0,4}:")
 _ACTED = re.compile(r"^[ \t*]{0,4}action[ \t\d*]{0,4}:", re.IGNORECASE | re.MULTILINE)
 _OBSERVED = re.compile(r"\n[ \t*]{0,4}observation[ \t\d*]{0,4}:", re.IGNORECASE)
-_CONTROL = re.compile(r"<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]", re.IGNORECASE)
+_CONTROL = re.compile(
+    r"<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]|\A\s*<s>|</s>\s*\Z", re.IGNORECASE
+)
 _SIGNS = re.compile(r"[<[◁]|\A\s*analysis")
 # A value of JSON, in which marks are only mentioned; two of them share no quote, so one pass does.
 _STRING = re.compile(r"[:,{\[]\s{0,3}\"(?:[^\"\\\n]|\\.)*+\"")
@@ -62,11 +64,11 @@ def own_turn(text: str) -> str:
     if "<|channel|>" in text:  # of channels, the last ``final`` one is said
         _, channel, said = text.rpartition("<|channel|>final")
         text = said.partition("<|message|>")[2] if channel else text.partition("<|channel|>")[0]
-    elif text.lstrip().startswith("analysis") and "assistantfinal" in text:
+    elif text.lstrip().startswith("analysis"):
         text = text.rpartition("assistantfinal")[2]
     text = _THOUGHT.sub("", drop_thinking(text))
-    if closed := [*_CLOSED.finditer(text)]:  # opened in the prompt
-        text = text[closed[-1].end() :]
+    for closed in _CLOSED.findall(text)[-1:]:  # opened in the prompt
+        text = text.rpartition(closed)[2]
     if over := _OVER.search(text):
         text = text[: over.start()]
     return text.translate(_SHOW) if hides else text
@@ -83,8 +85,6 @@ def visible(text: str) -> str:
     text = own_turn(text)
     if "<" in text or "[" in text:
         text = _CONTROL.sub("", text)
-        if "s>" in text:
-            text = text.strip().removeprefix("<s>").removesuffix("</s>")
     if "\n" not in text or ":" not in text:
         return text
     if other := _OTHER_SIDE.search(text):
@@ -102,19 +102,18 @@ _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _WIDE = str.maketrans({"：": ": ", "，": ", ", "。": ". ", "！": "! ", "？": "? "})
 _IDEOGRAPH = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _SEAM = re.compile(rf"(?<=[{_IDEOGRAPH}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?=[{_IDEOGRAPH}])")
-_LATEX = re.compile(r"\\(?:text\w{0,4}|math\w{2}|mathtt|[fm]box|operatorname)\s?\{([^{}]*)\}")
-_LATEX_SIGNS = (
-    (re.compile(r"\\(?:times|cdot|ast)(?![a-z])"), "*"),
-    (re.compile(r"\\div(?![a-z])"), "/"),
-    (re.compile(r"\\(?:(?:long)?rightarrow|to)(?![a-z])"), "->"),
-    (re.compile(r"\\(?:left|right)(?=[()\[\]])"), ""),
-    (re.compile(r"\\(?:[ ,;:!]|q?quad(?![a-z])|space(?![a-z]))|~"), " "),
+_LATEX = re.compile(r"\\(?:text\w{0,4}|math\w{2}|[fm]box|operatorname)\s?\{([^{}]*)\}")
+_LATEX_SIGN = re.compile(
+    r" *(?:\\(times|cdot|ast|div|to|(?:long)?rightarrow|left|right|q?quad|space)(?![a-z])"
+    r"|\\[ ,;:!]|~) *"
 )
+_PLAIN_SIGNS = {"times": "* ", "cdot": "* ", "ast": "* ", "div": "/ ", "left": "", "right": ""}
+_PLAIN_SIGNS |= dict.fromkeys(("to", "rightarrow", "longrightarrow"), " -> ")
 _MATH = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]")
-_ENDS_OF_MOVES = ".!,;: \t*_$~|\\\x00＊…。！，\u00a0\ufeff\u200b"
-_ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them costs
-_FRONTS = "*_ \t$~#\x00＊\u00a0\ufeff\u200b"
 _SMILES = (":)", ":-)", ";)", ":D")
+_ENDS = ".!,;: \t*_$~|\\\x00＊…。！，\u00a0\ufeff\u200b"
+_FRONTS = "*_ \t$~#\x00＊\u00a0\ufeff\u200b"
+_ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them costs
 
 
 def undress(text: str) -> str:
@@ -125,13 +124,13 @@ def undress(text: str) -> str:
     >>> undress("(1 + 2) * (3 + 4)"), undress("-13."), undress("up?"), undress(r"1\ 2\times 3")
     ('(1 + 2) * (3 + 4)', '-13', 'up?', '1 2* 3')
     """
-    bare = text.strip().rstrip(_ENDS_OF_MOVES)
+    bare = text.strip().rstrip(_ENDS)
     if bare[:1].isalpha() and bare[-1:].isalnum() and bare.isascii() and "\\" not in bare:
         return bare.removesuffix(":D").rstrip()  # nothing else is around it
     text = (without_latex(text) if "\\" in text else text).strip()
     for _ in range(_ROUNDS):
         before = text
-        text = text.rstrip(_ENDS_OF_MOVES).lstrip(_FRONTS)
+        text = text.rstrip(_ENDS).lstrip(_FRONTS)
         if found := _BULLET.match(text):
             text = text[found.end() :]
         if text[:1] == "\\" and (found := _MATH.fullmatch(text)):
@@ -140,11 +139,9 @@ def undress(text: str) -> str:
             text = text[: text.rindex(text[-2:-1])]
         if not text.isascii():
             text = without_pictures(text)
-        closing = _PAIRS.get(text[:1])
-        if closing and len(text) > 2 and text[-1] == closing:
-            inside = text[1:-1]
-            if closing not in inside and text[0] not in inside:
-                text = inside.strip()
+        inside, closing = text[1:-1], _PAIRS.get(text[:1])
+        if inside and text[-1] == closing and not {closing, text[0]} & {*inside}:
+            text = inside.strip()
         if text == before:
             break
     return text
@@ -156,9 +153,7 @@ def without_latex(text: str) -> str:
     >>> without_latex(r"\text{reveal } 4\ 4"), without_latex(r"C \to B"), without_latex(r"7\cdot 6")
     ('reveal 4 4', 'C -> B', '7* 6')
     """
-    text = _LATEX.sub(r"\1", text)
-    for pattern, plain in _LATEX_SIGNS:
-        text = pattern.sub(plain, text)
+    text = _LATEX_SIGN.sub(lambda sign: _PLAIN_SIGNS.get(sign[1], " "), _LATEX.sub(r"\1", text))
     return re.sub(" {2,}", " ", text)
 
 
@@ -200,15 +195,17 @@ def plain_text(text: str) -> str:
 
 # --- markers -----------------------------------------------------------------------------------
 
-_NAMES = "action|answer|move|guess|choice|command|final_answer|final answer"
+_NAMES = "action|answer|move|guess|choice|command|final[_ ]answer"
 _NAME = re.compile(rf"(?:my_|next_|chosen_|best_)?(?:{_NAMES}|response|output)", re.IGNORECASE)
-_TAG = re.compile(rf"<\s?({_NAMES})\s?>", re.IGNORECASE)
-_CLOSE = re.compile(rf"</\s?(?:{_NAMES})\s?>|<(?:{_NAMES})>|\n|$", re.IGNORECASE)
+_TAG = re.compile(
+    rf"<\s?({_NAMES})\s?>\s*((?:(?!</?\s?(?:{_NAMES})\s?>).)*+)(</[^>\n]{{1,20}}>)?",
+    re.IGNORECASE | re.DOTALL,
+)
 _LABEL = re.compile(
     r"^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore|thus|and)"
     r"[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion|selection|pick"
     r"|final|total|direction|position)s?(?: (?:is|would be|will be))?"
-    r"[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\n\s{0,20}|\|\n\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)",
+    r"[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\|?\n\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)",
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(?:```|\Z)")
@@ -216,7 +213,6 @@ MARKS = re.compile(r"[<\\`:={]")
 """Every marker has one of these."""
 STRONG = frozenset({"tag", "boxed", "json", "label"})
 """Markers that can mean nothing but a move, so that nothing else is looked at."""
-_LONGEST = 4000  # characters of a move in an object
 
 
 class Marker(NamedTuple):
@@ -234,39 +230,27 @@ class Marker(NamedTuple):
 
 
 def find_markers(text: str) -> list[Marker]:
-    r"""Return the markers in ``text``: strong ones first, and the last one first.
+    r"""Return the markers in ``text``, two of a kind at most: strong ones first, and from the end.
 
     >>> [(m.kind, m.text) for m in find_markers("**Action:** go up\n```\nx\n``` <Answer>7")]
     [('tag', '7'), ('label', 'go up'), ('fence', 'x')]
     """
     if MARKS.search(text) is None:
         return []
-    strong = [*_tags(text), *_boxes(text), *_objects(text)]
-    strong += [_marker("label", one[1], one[2], one) for one in _last(_LABEL, text)]
+    strong = [*_boxes(text), *_objects(text)]
+    for kind, pattern in ("tag", _TAG), ("label", _LABEL):
+        strong += [_marker(kind, one) for one in [*pattern.finditer(text)][-2:]]
     strong.sort(key=lambda one: -one.start)
-    weak = [_marker("fence", one[1] or "fence", one[2], one) for one in _last(_FENCE, text)]
+    weak = [_marker("fence", one) for one in [*_FENCE.finditer(text)][:-3:-1]]
     return [one for one in (*strong, *weak) if one.text]
 
 
-def _marker(kind: str, label: str, text: str, found: re.Match[str]) -> Marker:
-    return Marker(kind, label.casefold(), text.strip(), found.start(), found.end())
-
-
-def _last(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
-    return list(pattern.finditer(text))[:-3:-1]  # the last two, the last one first
-
-
-def _tags(text: str) -> list[Marker]:
-    found = []
-    for one in _last(_TAG, text):
-        close = _CLOSE.search(text, one.end())
-        end = close.start() if close else len(text)
-        if not text[one.end() : end].strip():  # the move on a line of its own
-            end = text.find("<", one.end()) if "<" in text[one.end() :] else len(text)
-        after = text.find(">", end) + 1 if text.startswith("</", end) else end
-        content = text[one.end() : end].strip()
-        found.append(Marker("tag", one[1].casefold(), content, one.start(), after))
-    return found
+def _marker(kind: str, found: re.Match[str]) -> Marker:
+    said = found[2]
+    if kind == "tag" and not found[3]:  # never closed: the move is on the line
+        said = said.partition("\n")[0]
+    end = found.end() if kind != "tag" or found[3] else found.start(2) + len(said)
+    return Marker(kind, found[1].casefold() or kind, said.strip(), found.start(), end)
 
 
 def _boxes(text: str) -> list[Marker]:
@@ -299,25 +283,24 @@ def _object(text: str, start: int) -> Marker | None:
     (('object', 'row 1, column 2'), ('word', 'crane'))
     """
     end = text.find("}", start) + 1
-    if "'" in text[start:end] and '"' not in text[start:end]:
+    if '"' not in text[start:end]:
         text = text[:start] + text[start:end].replace("'", '"')
     try:
         value, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
         return None
-    said = {str(key): _scalar(one) for key, one in value.items()}
-    said = {key: one for key, one in said.items() if one}
-    names = [key for key in said if _NAME.fullmatch(key)] or [*said][: len(said) == 1]
-    if names:
-        others = [one for key, one in said.items() if key != names[0]]
-        more = " ".join([said[names[0]], *others]) if others else ""
-        return Marker("json", names[0].casefold(), said[names[0]], start, end, more)
-    whole = ", ".join(f"{key} {one}" for key, one in said.items())
-    return Marker("json", "object", whole, start, end) if whole else None
+    said = {str(key): words for key, one in value.items() if (words := _scalar(one))}
+    name = next((key for key in said if _NAME.fullmatch(key)), "object")
+    if len(said) == 1:
+        name = next(iter(said))
+    if name in said:
+        more = " ".join([said[name], *(one for key, one in said.items() if key != name)])
+        return Marker("json", name.casefold(), said[name], start, end, more)
+    return Marker("json", name, ", ".join(f"{key} {one}" for key, one in said.items()), start, end)
 
 
 def _scalar(value: object) -> str:
     if isinstance(value, list) and all(isinstance(one, int) for one in value):
         return " ".join(map(str, value))
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-    return str(value).strip()[:_LONGEST] if is_plain else ""
+    return str(value).strip()[:4000] if is_plain else ""
