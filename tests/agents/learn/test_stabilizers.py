@@ -58,8 +58,7 @@ def test_mean_and_spread_are_those_of_the_returns():
     assert alike.std == pytest.approx(MIN_STD)
 
 
-@pytest.mark.parametrize("size", [1.0, 1000.0])
-def test_a_critic_in_its_own_units_learns_returns_of_any_size_alike(size):
+def test_a_critic_in_its_own_units_learns_returns_of_any_size():
     """At rewards a thousand times larger a plain critic is still near 0; this one is not."""
 
     def off(**settings):
@@ -67,13 +66,12 @@ def test_a_critic_in_its_own_units_learns_returns_of_any_size_alike(size):
         torch.manual_seed(0)
         model = PolicyValueModel(tiny_model(), critic="detached")
         ppo, batch = make(model, value_learning_rate=0.04, **settings), data()
-        batch.reward_T = (batch.reward_T + batch.turn_ends_T * 2.0) * size
+        batch.reward_T = (batch.reward_T + batch.turn_ends_T * 2.0) * 1000.0
         row = [ppo.update(batch) for _ in range(20)][-1]
         return abs(row["value/mean"] / row["value/target_mean"] - 1.0)
 
     assert off(normalise_values=True) < 0.1
-    if size > 1:
-        assert off() > 0.9
+    assert off() > 0.9
 
 
 def test_advantages_and_metrics_are_in_true_units():

@@ -15,6 +15,7 @@ from llm_gym_agents.model import head
 from llm_gym_agents.model import head as module
 from llm_gym_agents.model.head import Head, HeadShape, fused_kernel, liger_loss, token_log_probs
 from tests.agents.tiny import tiny_model
+from tests.matrix import some_of
 
 TOKENS, CHANNELS, VOCABULARY = 70, 64, 300
 HEADS = {
@@ -73,9 +74,7 @@ def gradients(found, head, hidden, weight=1.0):
     return torch.autograd.grad((found * signs.to(found)).sum(), wanted)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1000])
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(("name", "rows", "temperature"), some_of(HEADS, [1, 7, 1000], [1.0, 0.7]))
 def test_chunks_give_the_numbers_and_gradients_of_float64(name, temperature, rows, monkeypatch):
     monkeypatch.setitem(module.CHUNK_BYTES, "cpu", 4 * VOCABULARY * rows)
     head, hidden, token = made(name)

@@ -97,7 +97,6 @@ USUAL = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
         LOOP,
         "{{ 9 ** 9 ** 9 }}",
         "{{ 'x' * 10 ** 11 }}",
-        USUAL + "{% if messages|length > 4 %}" + LOOP + "{% endif %}",
         USUAL + "{% if messages[0].role == 'system' %}" + LOOP + "{% endif %}",
         USUAL + "{% if not add_generation_prompt %}{{ '%99999999999s' % 1 }}{% endif %}",
         "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}",

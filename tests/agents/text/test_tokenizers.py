@@ -84,7 +84,7 @@ OPEN += ("TextToSQL", "ChainSum")
 def test_a_solver_that_speaks_through_the_tokenizer_wins_as_before(game):
     env = gym.make(f"llm_gym/{game}-v0", rules="system")
     tokenizer = tiny_tokenizer({f"llm_gym/{game}-v0": {"rules": "system"}})
-    for seed in range(10_000, 10_004):
+    for seed in range(10_000, 10_002):
         observation, _ = env.reset(seed=seed, options={"split": "test"})
         over = False
         while not over:
