@@ -63,12 +63,8 @@ class MemoryPlan:
         return round(min(0.95, (used + self.engine + ENGINE_OVERHEAD) / total), 3)
 
     def engine_must_sleep(self, *, used: int, total: int) -> bool:
-        """Return whether vLLM must free its memory while the trainer learns.
-
-        Sleeping and waking cost time in every iteration, so with room for both it stays awake.
-        """
-        awake = replace(self, engine_sleeps=False)
-        return awake.learning + ENGINE_OVERHEAD + used > total
+        """Whether vLLM must free its memory while the trainer learns, which takes time."""
+        return replace(self, engine_sleeps=False).learning + ENGINE_OVERHEAD + used > total
 
     def check(self, total: int) -> None:
         """Raise ``ConfigError`` with the numbers unless the run fits into ``total`` bytes."""

@@ -295,18 +295,15 @@ def shard_model(model: nn.Module, mesh: DeviceMesh, compute_dtype: torch.dtype) 
         policy = MixedPrecisionPolicy(param_dtype=compute_dtype, reduce_dtype=torch.float32)
     # It warns about changing the model's output in place, which nobody does.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
-    for layer in transformer_layers(model):
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    # The layers of every language model in it: what transformers never splits.
+    names = {
+        name for each in model.modules() for name in getattr(each, "_no_split_modules", None) or ()
+    }
+    for layer in model.modules():
+        if type(layer).__name__ in names:
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
     # Resharded after each pass too: code that writes weights must find the sharded ones.
     fully_shard(model, mesh=mesh, reshard_after_forward=True)
-
-
-def transformer_layers(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the layers of every language model in ``model``: what transformers never splits."""
-    names: set[str] = set()
-    for module in model.modules():
-        names |= set(getattr(module, "_no_split_modules", None) or ())
-    yield from (module for module in model.modules() if type(module).__name__ in names)
 
 
 def join(mode: Mode, *, device: str = "auto") -> ProcessGroup:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -67,13 +67,6 @@ class Packing:
     """None where each sequence attends to its own ids only."""
     keep: Keep | None = None
     """Receives the keys and values of each layer, for a cache."""
-
-    def kept_by(self, keep: Keep) -> Packing:
-        return replace(self, keep=keep)
-
-    def sharing(self, shared: SharedKeys) -> Packing:
-        """Return the same packing of sequences that share keys."""
-        return replace(self, shared=shared)
 
     @classmethod
     def of(

@@ -9,6 +9,7 @@ Shapes: S ids of all sequences, U ids that are read, Q sequences, L the longest,
 attention.
 """
 
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -132,7 +133,7 @@ def _attention(
         longest=len(at_L),
         position_S=_to(device, np.broadcast_to(at_L, read_RL.shape)[read_RL]),
     )
-    return Packing.of(torch.from_numpy(end_R - first_R), device).sharing(shared)
+    return replace(Packing.of(torch.from_numpy(end_R - first_R), device), shared=shared)
 
 
 def _to(device: torch.device, numbers: np.ndarray) -> Tensor:

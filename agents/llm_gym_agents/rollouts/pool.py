@@ -227,9 +227,14 @@ class TextEnvPool(EnvBase):
                 self._enter(row, tasks[row], beginning)
                 if what := self._repeat(row, tasks[row].prefix):
                     lost[row] = what
-        for row, what in lost.items():
-            self._report(tasks[row].id, what)
-            self._finish(self._failed_episode(row, tasks[row]), StopReason.ERROR)
+        for row, what in lost.items():  # the record of an episode that never began
+            task = tasks[row]
+            self._report(task.id, what)
+            env_id = (task.options or {}).get(ENV)
+            described = {"env_id": env_id} if env_id else self._described_N[row]
+            episode = Trajectory(seed=task.seed, options=without_env(task.options), **described)
+            episode.episode_id, episode.group = task.id, task.group
+            self._finish(episode, StopReason.ERROR)
         self._vacate(list(lost))
         return list(lost)
 
@@ -258,14 +263,6 @@ class TextEnvPool(EnvBase):
                 return "did not repeat the episode that is branched from: it is not deterministic"
             self._observation_N[row] = self.texts.add(episode.states[-1])
         return ""
-
-    def _failed_episode(self, row: int, task: EpisodeTask) -> Trajectory:
-        """Return the record of an episode that never began."""
-        env_id = (task.options or {}).get(ENV)
-        described = {"env_id": env_id} if env_id else self._described_N[row]
-        episode = Trajectory(seed=task.seed, options=without_env(task.options), **described)
-        episode.episode_id, episode.group = task.id, task.group
-        return episode
 
     def _step(self, tensordict: TensorDictBase) -> TensorDict:
         handles, cuts = tensordict["action"].tolist(), tensordict["status"].tolist()

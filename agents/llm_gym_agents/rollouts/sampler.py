@@ -101,7 +101,9 @@ class EpisodeCollector:
         finished: dict[int, Trajectory] = {}
         try:
             while len(finished) < len(ids):
-                self._gather(next(batches), turns)
+                handles = next(batches)["turn"].T.reshape(-1)  # rows by time
+                for turn in self.policy.turns.read(handles[handles > 0].tolist()):
+                    turns[turn.episode].append(turn)
                 finished |= self.pool.take_finished()
                 if self._on_end:
                     self._on_end(len(finished))
@@ -127,12 +129,6 @@ class EpisodeCollector:
             self._collector.reset()
             self._batches = iter(self._collector)
         return self._batches
-
-    def _gather(self, batch: TensorDictBase, turns: dict[int, list[Turn]]) -> None:
-        """Append new turns to their episodes; ``batch`` is rows by time."""
-        handles = batch["turn"].T.reshape(-1)
-        for turn in self.policy.turns.read(handles[handles > 0].tolist()):
-            turns[turn.episode].append(turn)
 
     def close(self) -> None:
         self._collector.shutdown()
@@ -220,15 +216,12 @@ class Sampler:
             held_out: Play in the held-out environments.
         """
         require_version(version, self.engine.version)
-        collector = self.held_out if held_out else self.collector
-        return join_rollouts(
-            [self._play(collector, one) for one in split_tasks(tasks, self.isolated_batch_size)]
-        )
-
-    def _play(self, collector: EpisodeCollector, shard: list[EpisodeTask]) -> Rollout:
-        if self.isolated_batch_size is not None:
-            self.engine.forget()
-        return collector.collect(shard)
+        collector, rollouts = self.held_out if held_out else self.collector, []
+        for shard in split_tasks(tasks, self.isolated_batch_size):
+            if self.isolated_batch_size is not None:
+                self.engine.forget()
+            rollouts.append(collector.collect(shard))
+        return join_rollouts(rollouts)
 
     def close(self) -> None:
         with ExitStack() as ends:

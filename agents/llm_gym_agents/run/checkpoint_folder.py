@@ -28,7 +28,11 @@ MANIFEST = "manifest.json"
 @contextmanager
 def new_folder(place: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes ``place`` when the block ends without an error."""
-    _check_free(place)
+    is_free = not place.exists() or is_checkpoint(place)
+    if not is_free and (not place.is_dir() or any(place.iterdir())):
+        raise CheckpointError(
+            f"cannot save to {place}: something else is there; choose another folder"
+        )
     folder = None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -103,15 +107,6 @@ def is_checkpoint(place: Path) -> bool:
         return bool(_manifest(place).get("format") == FORMAT)
     except (OSError, ValueError, AttributeError):
         return False
-
-
-def _check_free(place: Path) -> None:
-    if not place.exists() or is_checkpoint(place):
-        return
-    if not place.is_dir() or any(place.iterdir()):
-        raise CheckpointError(
-            f"cannot save to {place}: something else is there; choose another folder"
-        )
 
 
 def _seal(folder: Path) -> None:

@@ -153,18 +153,26 @@ class RaySampler:
         pool, staleness = self.pool, self._settings.staleness
         require_version(version, pool.version)
         trains = version is not None and not held_out
-        shards = self._given_ahead(tasks, version) if trains else None
-        if shards is None:
+        shards = self._ahead.pop(version or 0, []) if trains else []
+        ids = sorted(task.id for task in tasks)
+        if sorted(task.id for shard in shards for task in shard.tasks) != ids:  # not given ahead
             shards = self._give(tasks, None if staleness else version, held_out)
-        if trains:
-            self._give_ahead(pool.version)
+        if trains and self.upcoming is not None:
+            for iteration in range(pool.version + 1, pool.version + 1 + staleness):
+                if iteration not in self._ahead and (later := self.upcoming(iteration)):
+                    self._ahead[iteration] = self._give(later, None)
         try:
             self._await(shards)
         except BaseException:
             _drop(shards)
             raise
         rollout = join_rollouts([shard.played for shard in shards if shard.played is not None])
-        _check_ids(tasks, rollout)
+        found = [episode_id(episode) for episode in rollout.all_episodes]
+        if found != ids:
+            raise EngineError(
+                f"every one of {len(tasks)} episodes must come back once, got {len(found)} with "
+                f"{len(set(found))} different ids"
+            )
         if trains:
             self.metrics = staleness_metrics(rollout, pool.version, staleness)
             self.metrics |= pool.batch_metrics()
@@ -184,21 +192,6 @@ class RaySampler:
         for at, shard in enumerate(shards):
             self.pool.assign(actors[at % len(actors)], shard)
         return shards
-
-    def _give_ahead(self, version: int) -> None:
-        for iteration in range(version + 1, version + 1 + self._settings.staleness):
-            if iteration in self._ahead or self.upcoming is None:
-                continue
-            if tasks := self.upcoming(iteration):
-                self._ahead[iteration] = self._give(tasks, None)
-
-    def _given_ahead(
-        self, tasks: Sequence[EpisodeTask], version: int | None
-    ) -> list[EpisodeShard] | None:
-        """Return the shards of this iteration, if they were given out before."""
-        shards = self._ahead.pop(version or 0, None)
-        known = {task.id for shard in shards or () for task in shard.tasks}
-        return shards if known == {task.id for task in tasks} else None
 
     def _await(self, shards: Sequence[EpisodeShard]) -> None:
         """Wait until all ``shards`` are played, and replace actors that are lost or too slow."""
@@ -365,13 +358,3 @@ def _drop(shards: Sequence[EpisodeShard]) -> None:
     """Note that nobody waits for these any more; an actor still plays them to the end."""
     for shard in shards:
         shard.wanted = False
-
-
-def _check_ids(tasks: Sequence[EpisodeTask], rollout: Rollout) -> None:
-    """Raise unless every task came back exactly once."""
-    ids = [episode_id(episode) for episode in rollout.all_episodes]
-    if ids != sorted(task.id for task in tasks):
-        raise EngineError(
-            f"every one of {len(tasks)} episodes must come back once, got {len(ids)} with "
-            f"{len(set(ids))} different ids"
-        )

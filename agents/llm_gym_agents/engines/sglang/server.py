@@ -48,7 +48,9 @@ class SGLangServer:
         self._log: Any = None
         if url is None:
             require_package("sglang", "backend='sglang'")
-            port = _free_port()
+            with socket.socket() as probe:  # a free port
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
             url = f"http://127.0.0.1:{port}"
             self._start(path, port, arguments)
         self.http = JsonHTTP(url)
@@ -139,13 +141,6 @@ def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     log.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 _Call = tuple[int, Any]

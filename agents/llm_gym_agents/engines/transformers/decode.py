@@ -110,8 +110,10 @@ class Decoder:
         shape.column += 1
         slots = list(self._rows)
         finished = self._take([(slot, tokens[slot], log_probs[slot]) for slot in slots])
-        if finished:
-            self._leave_holes(shape)
+        if finished and _is_sparse(len(self._rows), size):
+            self._shape = None
+        elif finished:  # they stand still from now on
+            shape.live_B1[[slot for slot in range(size) if slot not in self._rows]] = 0
         return finished
 
     def cancel(self) -> list[Row]:
@@ -149,18 +151,16 @@ class Decoder:
 
     # --- the shape of the batch ----------------------------------------------------------
 
-    def _leave_holes(self, shape: _Shape) -> None:
-        """Let finished rows stand still, or have the batch arranged anew."""
-        size = len(shape.slot_B)
-        if _sparse(len(self._rows), size):
-            self._shape = None
-        else:
-            shape.live_B1[[slot for slot in range(size) if slot not in self._rows]] = 0
-
     def _arrange(self) -> _Shape:
         """Move rows together where there are many holes, and describe the batch."""
-        if _sparse(len(self._rows), max(self._rows) + 1):
-            self._compact()
+        count = len(self._rows)
+        if _is_sparse(count, max(self._rows) + 1):
+            holes = [slot for slot in range(count) if slot not in self._rows]
+            movers = [slot for slot in self._rows if slot >= count]
+            self.cache.swap(holes, movers)
+            for hole, mover in zip(holes, movers, strict=True):
+                self._rows[hole] = self._rows.pop(mover)
+                self.pool.trade(hole, mover)
         rows = [self._rows.get(slot) for slot in range(max(self._rows) + 1)]
         # A hole writes too: behind what it holds.
         positions = [
@@ -178,15 +178,6 @@ class Decoder:
             longest=max(row.cached for row in self._rows.values()),
         )
 
-    def _compact(self) -> None:
-        count = len(self._rows)
-        holes = [slot for slot in range(count) if slot not in self._rows]
-        movers = [slot for slot in self._rows if slot >= count]
-        self.cache.swap(holes, movers)
-        for hole, mover in zip(holes, movers, strict=True):
-            self._rows[hole] = self._rows.pop(mover)
-            self.pool.trade(hole, mover)
-
     def _settings(self, rows: Sequence[Row | None], count: int) -> RowSettings:
         numbers = uniforms(
             [row.request.seed if row else 0 for row in rows],
@@ -197,7 +188,7 @@ class Decoder:
         return RowSettings.of(kinds, numbers, self.model.device)
 
 
-def _sparse(rows: int, size: int) -> bool:
+def _is_sparse(rows: int, size: int) -> bool:
     return 4 * rows < 3 * size
 
 

@@ -7,6 +7,7 @@ calling thread, while ``poll`` waits.
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -117,8 +118,10 @@ class TransformersEngine(Engine):
         finished: list[Row] = []
         with self._causal.reading():
             while not finished and self.running:
-                if self._waiting and self._decoder.room:
-                    finished = self._admit()
+                if count := min(len(self._waiting), self._decoder.room):
+                    finished = self._decoder.join(list(islice(self._waiting, count)))
+                    for _ in range(count):
+                        self._waiting.popleft()
                 else:
                     finished = self._decoder.step()
                 if deadline is not None and time.monotonic() >= deadline:
@@ -133,13 +136,6 @@ class TransformersEngine(Engine):
         dropped = [*self._decoder.cancel(), *self._waiting]
         self._waiting.clear()
         return [row.completion() for row in dropped]
-
-    def _admit(self) -> list[Row]:
-        count = min(len(self._waiting), self._decoder.room)
-        finished = self._decoder.join([self._waiting[at] for at in range(count)])
-        for _ in range(count):
-            self._waiting.popleft()
-        return finished
 
     def _row(self, request: Request) -> Row:
         if request.sampling.pattern is not None:

@@ -11,7 +11,7 @@ packed prompts, H heads, D of one head.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -163,7 +163,8 @@ class Prefill:
         prompts = [reading.prompt for reading in group]
         if fresh and piece == longest and can_pack(self._model.trunk, prompts):
             return read_packed(self._model.trunk, prompts, self._cache, slots)
-        slot_B, neighbours = self._tensor(slots), _neighbours(slots)
+        run = slice(slots[0], slots[0] + len(slots))
+        slot_B, neighbours = self._tensor(slots), slots == list(range(run.start, run.stop))
         row_B = torch.arange(len(group), device=self._model.device)
         known_B1 = self._tensor([[reading.known] for reading in group])
         last_B1 = self._tensor([[reading.left - 1] for reading in group])
@@ -177,7 +178,7 @@ class Prefill:
                 step_T = torch.arange(begin, end, device=self._model.device)
                 position_BT = known_B1 + torch.minimum(step_T, last_B1)
                 mask = self._model.mask(position_BT, reach)
-            self._cache.plan = Batch(slot_B, neighbours, position_BT, reach)
+            self._cache.plan = Batch(slot_B, run if neighbours else None, position_BT, reach)
             new_BT = ids_BT[:, begin:end]
             states_BTC = self._model.hidden(new_BT, self._cache, position_BT, mask)
             hidden_BC = states_BTC[row_B, (last_B1[:, 0] - begin).clamp(0, end - begin - 1)]
@@ -189,11 +190,6 @@ class Prefill:
 
 def _padded(reading: _Reading, length: int) -> list[int]:
     return reading.prompt[reading.known :] + reading.prompt[-1:] * (length - reading.left)
-
-
-def _neighbours(slots: list[int]) -> slice | None:
-    run = slice(slots[0], slots[0] + len(slots))
-    return run if slots == list(range(run.start, run.stop)) else None
 
 
 def can_pack(trunk: Any, prompts: Sequence[Sequence[int]]) -> bool:
@@ -214,7 +210,7 @@ def read_packed(
     def keep(layer: int, key_SHD: Tensor, value_SHD: Tensor) -> None:
         cache.write(layer, slot_S, position_S, (key_SHD, value_SHD))
 
-    packing = packing.kept_by(keep)
+    packing = replace(packing, keep=keep)
     last_B = lengths_B.cumsum(0) - 1
     with packed(trunk, packing), last_layer_at(trunk, last_B, packing):
         out = trunk(

@@ -115,8 +115,7 @@ def settle(world: World, said: Sentence | None) -> Command | str:
 def _go(world: World, noun: str, other: str) -> Command | str:
     if noun not in world.exits[world.here]:
         return "There is no exit that way." if noun in DIRECTIONS else "Say which way to go."
-    door = world.door_between(world.here, world.exits[world.here][noun])
-    if door and world.locked[door]:
+    if door := world.locked_door(world.here, world.exits[world.here][noun]):
         return f"The {door} is locked."
     return Command("go", noun)
 

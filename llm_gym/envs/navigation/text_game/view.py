@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from llm_gym.envs.navigation.text_game.world import (
     CARRIED,
     DIRECTIONS,
-    Command,
     Goal,
     World,
     objective,
@@ -57,18 +56,12 @@ def look(world: World, quest: Goal, hints: int, turns_left: int) -> View:
     task, goal_room = "", ""
     if hints >= OBJECTIVE:
         command, goal_room = objective(world, quest)
-        task = f"{_wording(command)} in {goal_room}"
+        # Without what the player finds out by reading: the key, the box.
+        task = f"{command.verb} {command.noun} in {goal_room}"
     exits = []
     for way, other in world.exits[world.here].items():
-        door = world.door_between(world.here, other)
-        exits.append(
-            Exit(
-                way,
-                other if hints >= NEIGHBOURS else "",
-                door if door and world.locked[door] else "",
-                hints >= MARK and other == goal_room,
-            )
-        )
+        name, door = other if hints >= NEIGHBOURS else "", world.locked_door(world.here, other)
+        exits.append(Exit(way, name, door, hints >= MARK and other == goal_room))
     monster, held = world.guard(world.here) or "", world.contents()
     boxes: dict[str, list[str] | None] = {}
     for box, room in sorted(world.containers.items()):
@@ -88,11 +81,6 @@ def look(world: World, quest: Goal, hints: int, turns_left: int) -> View:
         marked=hints >= MARK and world.here == goal_room,
         turns_left=turns_left,
     )
-
-
-def _wording(command: Command) -> str:
-    """Return the command without what the player finds out by reading: the key, the box."""
-    return f"{command.verb} {command.noun}"
 
 
 def prose(view: View) -> str:

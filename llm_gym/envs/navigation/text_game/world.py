@@ -85,11 +85,12 @@ class World:
         places = [self.here, *(c for c in self.containers_here() if not self.closed[c])]
         return [item for place in places for item in self.items_in(place)]
 
-    def door_between(self, room: str, other: str) -> str | None:
+    def locked_door(self, room: str, other: str) -> str:
+        """Return the locked door between two rooms, or nothing."""
         for door, ends in self.doors.items():
-            if ends in ((room, other), (other, room)):
+            if ends in ((room, other), (other, room)) and self.locked[door]:
                 return door
-        return None
+        return ""
 
     def guard(self, room: str) -> str | None:
         for monster, where in self.monsters.items():
@@ -131,7 +132,7 @@ class World:
         commands = [
             Command("go", direction)
             for direction, other in self.exits[self.here].items()
-            if not self._is_locked(other)
+            if not self.locked_door(self.here, other)
         ]
         monster = self.guard(self.here)
         carried = self.items_in(CARRIED)
@@ -170,10 +171,6 @@ class World:
             self.locked[noun] = False
         elif verb == "attack":
             del self.monsters[noun]
-
-    def _is_locked(self, other: str) -> bool:
-        door = self.door_between(self.here, other)
-        return door is not None and self.locked[door]
 
 
 Chore = tuple[Command, str]
@@ -271,8 +268,7 @@ class Needs:
         """Return whether ``room`` can be reached; if not, add what opens the way."""
         world, before, is_open = self.world, self.world.here, True
         for _, after in world.way_to(room):
-            door = world.door_between(before, after)
-            if door and world.locked[door]:
+            if door := world.locked_door(before, after):
                 self.item(world.keys[door])
                 if is_open and world.place[world.keys[door]] == CARRIED:
                     self.chores.append((Command("unlock", door, world.keys[door]), before))
