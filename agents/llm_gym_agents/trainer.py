@@ -29,6 +29,7 @@ from llm_gym_agents.distributed.run_folder import WARM_START, RunFolder
 from llm_gym_agents.learn.iteration import BatchCollector, IterationRunner
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import EarlyStop, Schedule
+from llm_gym_agents.learn.single_process import StopRequested
 from llm_gym_agents.learn.warm_start import MEASURED, WarmStart, warm_start_success
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
 from llm_gym_agents.rollouts.mix import follow_success
@@ -36,7 +37,6 @@ from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoints import TrainerState, number, restore_lm
 from llm_gym_agents.run.diagnostics import RunDiagnostics
-from llm_gym_agents.run.process import StopRequested
 from llm_gym_agents.run.state import Part, rng_state, seed_generators, set_rng_state
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]

@@ -31,6 +31,7 @@ from llm_gym_agents.distributed.build import load_lm
 from llm_gym_agents.distributed.launch import is_main
 from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
 from llm_gym_agents.learn.schedule import EarlyStop
+from llm_gym_agents.learn.single_process import SigtermListener, StopRequested
 from llm_gym_agents.model.load import limit_threads
 from llm_gym_agents.recipes.recipe import Recipe
 from llm_gym_agents.rollouts.evaluation import Evaluation
@@ -47,7 +48,6 @@ from llm_gym_agents.run.metrics import (
     TRAIN_SUCCESS,
     read_metrics,
 )
-from llm_gym_agents.run.process import SigtermListener, StopRequested
 from llm_gym_agents.trainer import PPOTrainer
 
 

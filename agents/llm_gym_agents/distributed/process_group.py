@@ -32,7 +32,7 @@ from transformers import PreTrainedModel
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.episodes import Trajectory
-from llm_gym_agents.learn.single_process import Settle, SingleProcess
+from llm_gym_agents.learn.single_process import Settle, SigtermListener, SingleProcess
 from llm_gym_agents.rollouts.rewards import reward_metrics
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, join_rollouts
@@ -50,7 +50,6 @@ from llm_gym_agents.run.checkpoints import (
     write_values,
 )
 from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
-from llm_gym_agents.run.process import SigtermListener
 
 Mode = Literal["ddp", "fsdp"]
 TIMEOUT = timedelta(minutes=30)

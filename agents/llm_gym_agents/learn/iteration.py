@@ -25,7 +25,7 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import estimator_settings
 from llm_gym_agents.learn.publish import WeightPublisher
 from llm_gym_agents.learn.schedule import Schedule
-from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SigtermListener, SingleProcess
 from llm_gym_agents.rollouts.branches import all_places, play_branches, state_tensors
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.mix import ENV
@@ -40,7 +40,6 @@ from llm_gym_agents.rollouts.tasks import (
     resample_zero_variance_groups,
 )
 from llm_gym_agents.run.metrics import ELAPSED, SAMPLED_TOKENS, TOKENS_PER_SECOND
-from llm_gym_agents.run.process import SigtermListener
 
 FLAT = 1e-6
 """Largest advantage that is rounding: sums of shaping terms differ in their last bits."""

@@ -3,14 +3,21 @@
 A run is written once, against this interface. ``distributed`` implements it for a process group:
 every process runs the same trainer on the same numbers, holds the whole batch and reads a part of
 its episodes; only the main one writes files and prints.
+
+A cluster sends SIGTERM before it takes a machine away (``SigtermListener``). A run stops at once
+between two iterations and during play, when its weights are those of the last iteration; an update
+is finished first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +31,47 @@ from llm_gym_agents.run.checkpoints import (
     save_checkpoint,
 )
 from llm_gym_agents.run.metrics import MetricsLog
-from llm_gym_agents.run.process import SigtermListener
+
+
+class StopRequested(BaseException):
+    """Raised where a run may stop at once. Not an ``Exception``: no handler may swallow it."""
+
+
+class SigtermListener:
+    """Listens to SIGTERM within a ``with`` block, if that runs in the main thread."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        """Whether SIGTERM has come."""
+        self._at_once = False
+        self._usual: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._usual = signal.signal(signal.SIGTERM, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._usual is not None:
+            signal.signal(signal.SIGTERM, self._usual)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+        if self._at_once:
+            self._at_once = False
+            raise StopRequested
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Raise ``StopRequested`` inside this block when SIGTERM comes."""
+        if self.requested:
+            raise StopRequested
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
 
 Settle = Callable[[list[Trajectory]], dict[str, float]]
 """Writes final rewards into episodes; returns metrics."""
