@@ -1,4 +1,4 @@
-r"""Make the bank of sudokus that ``llm_gym/envs/puzzles/sudoku/puzzles.py`` draws from.
+r"""Make the bank of sudokus that ``llm_gym/envs/puzzles/sudoku_puzzles.py`` draws from.
 
 A puzzle is found by emptying the cells of a full grid in random order, each unless the puzzle
 would lose its only solution. Those with few clues left go into the bank; no two of size 4 are the
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llm_gym.envs.puzzles.sudoku.puzzles import (
+from llm_gym.envs.puzzles.sudoku_puzzles import (
     LEAST_CLUES,
     Guise,
     dress,
@@ -28,7 +28,7 @@ from llm_gym.envs.puzzles.sudoku.puzzles import (
     solutions,
 )
 
-OUT = Path(__file__).parents[2] / "llm_gym" / "envs" / "puzzles" / "sudoku" / "bank.txt"
+OUT = Path(__file__).parents[2] / "llm_gym" / "envs" / "puzzles" / "sudoku_bank.txt"
 
 
 def full_grid(size: int, rng: np.random.Generator) -> str:

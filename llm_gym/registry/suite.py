@@ -64,7 +64,7 @@ ENVS: tuple[EnvRow, ...] = (
     # Hard has the parameters of GEM's and Easy its field, with fewer mines: with GEM's five it is
     # harder than the field of Minesweeper-v0, which is TextArena's.
     *_family(
-        "deduction.minesweeper.env:MinesweeperEnv",
+        "deduction.minesweeper:MinesweeperEnv",
         NoGuess={"no_guess": True},
         Easy={"rows": 5, "cols": 5, "mines": 3, "max_turns": 25},
         Hard={"rows": 8, "cols": 8, "mines": 12, "max_turns": 64},
@@ -72,7 +72,7 @@ ENVS: tuple[EnvRow, ...] = (
     # Easy and Hard have the grids of GEM's, whose "clues" are the cells that it empties; Hard has
     # half as many turns again as cells to fill.
     *_family(
-        "puzzles.sudoku.env:SudokuEnv",
+        "puzzles.sudoku:SudokuEnv",
         Easy={"size": 4, "clues": 6, "max_turns": 15},
         Hard={"size": 9, "clues": 31, "max_turns": 75},
     ),
@@ -99,7 +99,7 @@ ENVS: tuple[EnvRow, ...] = (
     ),
     # Hard has as many rooms, ingredients and distractors as TextWorldExpress's has at most.
     *_family(
-        "navigation.cooking_world.env:CookingWorldEnv",
+        "navigation.cooking_world:CookingWorldEnv",
         Easy={
             **{"rooms": 1, "ingredients": 1, "distractors": 2, "containers": 0, "cut": False},
             "max_turns": 12,
@@ -109,7 +109,7 @@ ENVS: tuple[EnvRow, ...] = (
     # Easy and Hard have the targets of GEM's; with its turns Easy is harder than Game2048-v0, and
     # Hard cannot be won.
     *_family(
-        "puzzles.game_2048.env:Game2048Env",
+        "puzzles.game_2048:Game2048Env",
         Easy={"target": 64, "max_turns": 60},
         Hard={"target": 512, "max_turns": 350},
     ),
@@ -130,7 +130,7 @@ ENVS: tuple[EnvRow, ...] = (
     ),
     # Sokoban and Hard have the parameters of GEM's easy and hard; Easy those of RAGEN's.
     *_family(
-        "puzzles.sokoban.env:SokobanEnv",
+        "puzzles.sokoban:SokobanEnv",
         Easy={"boxes": 1, "min_pushes": 2, "max_turns": 10},
         Hard={"size": 8, "boxes": 4, "min_pushes": 6, "max_turns": 50},
     ),
@@ -168,7 +168,7 @@ ENVS: tuple[EnvRow, ...] = (
     # Countdown has the numbers and targets of TinyZero's, Hard those of reasoning-gym's,
     # and Steps those of TextArena's, which has one fixed instance.
     *_family(
-        "questions.countdown.env:CountdownEnv",
+        "questions.countdown:CountdownEnv",
         Easy={"numbers": 3},
         Hard={"numbers": 6, "max_number": 100, "min_target": 100, "max_target": 999},
         Steps={
@@ -189,7 +189,7 @@ ENVS: tuple[EnvRow, ...] = (
     ),
     # With tools: Python in the sandbox, search over a collection, and SQL.
     *_family(
-        "tool_use.math_python.env:MathPythonEnv",
+        "tool_use.math_python:MathPythonEnv",
         Easy={"steps": 2, "digits": 2},
         Hard={"steps": 8, "digits": 5},
     ),

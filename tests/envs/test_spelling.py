@@ -6,12 +6,11 @@ from llm_gym.envs.board_games.blackjack import parse_call
 from llm_gym.envs.board_games.two_player import parse_number
 from llm_gym.envs.deduction.bandit import parse_button
 from llm_gym.envs.deduction.mastermind import parse_code
-from llm_gym.envs.deduction.minesweeper.env import parse_dig
+from llm_gym.envs.deduction.minesweeper import parse_dig
 from llm_gym.envs.navigation import frozen_lake
-from llm_gym.envs.puzzles import fifteen_puzzle
-from llm_gym.envs.puzzles.game_2048.env import parse_way
-from llm_gym.envs.puzzles.sokoban import env as sokoban
-from llm_gym.envs.puzzles.sudoku.env import parse_placement
+from llm_gym.envs.puzzles import fifteen_puzzle, sokoban
+from llm_gym.envs.puzzles.game_2048 import parse_way
+from llm_gym.envs.puzzles.sudoku import parse_placement
 from llm_gym.envs.puzzles.tower_of_hanoi import parse_transfer
 from llm_gym.envs.shared.word_list import parse_word
 

@@ -5,8 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from llm_gym.envs.deduction.minesweeper.env import MinesweeperEnv
-from llm_gym.envs.deduction.minesweeper.solver import (
+from llm_gym.envs.deduction.minesweeper import MinesweeperEnv
+from llm_gym.envs.deduction.minesweeper_solver import (
     MINE,
     best_cell,
     can_be_proved,

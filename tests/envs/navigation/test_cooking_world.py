@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.envs.navigation.cooking_world.env import CookingWorldEnv
-from llm_gym.envs.navigation.cooking_world.kitchen import (
+from llm_gym.envs.navigation.cooking_world import CookingWorldEnv
+from llm_gym.envs.navigation.cooking_world_kitchen import (
     COOKS,
     CUTS,
     FOODS,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from llm_gym.envs.puzzles.game_2048.env import Game2048Env, read_board, turns_needed
-from llm_gym.envs.puzzles.game_2048.planner import (
+from llm_gym.envs.puzzles.game_2048 import Game2048Env, read_board, turns_needed
+from llm_gym.envs.puzzles.game_2048_planner import (
     add_tile,
     best_way,
     pack,

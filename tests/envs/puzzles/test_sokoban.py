@@ -5,8 +5,8 @@ from collections import deque
 import numpy as np
 import pytest
 
-from llm_gym.envs.puzzles.sokoban.env import SokobanEnv, read_board
-from llm_gym.envs.puzzles.sokoban.levels import (
+from llm_gym.envs.puzzles.sokoban import SokobanEnv, read_board
+from llm_gym.envs.puzzles.sokoban_levels import (
     FAR,
     Room,
     draw_level,

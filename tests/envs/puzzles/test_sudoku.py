@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from llm_gym.envs.puzzles.sudoku.env import SudokuEnv, next_placement
-from llm_gym.envs.puzzles.sudoku.puzzles import (
+from llm_gym.envs.puzzles.sudoku import SudokuEnv, next_placement
+from llm_gym.envs.puzzles.sudoku_puzzles import (
     Guise,
     bank,
     bases,

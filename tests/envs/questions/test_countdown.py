@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.envs.questions.countdown.arithmetic import (
+from llm_gym.envs.questions.countdown import CountdownEnv
+from llm_gym.envs.questions.countdown_arithmetic import (
     combine,
     evaluate,
     parse_expression,
@@ -15,7 +16,6 @@ from llm_gym.envs.questions.countdown.arithmetic import (
     search,
     write,
 )
-from llm_gym.envs.questions.countdown.env import CountdownEnv
 
 
 def on(numbers, target, **kwargs):

@@ -12,7 +12,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.questions.countdown.arithmetic import (
+from llm_gym.envs.questions.countdown_arithmetic import (
     Tree,
     combine,
     evaluate,

@@ -8,7 +8,7 @@ import numpy as np
 
 from llm_gym.core.outcome import Outcome, lose
 from llm_gym.core.settings import setting
-from llm_gym.envs.navigation.cooking_world.kitchen import (
+from llm_gym.envs.navigation.cooking_world_kitchen import (
     COOKS,
     CUTS,
     FOODS,

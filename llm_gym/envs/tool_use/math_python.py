@@ -10,7 +10,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.datasets.numbers import is_bare, parse_number
-from llm_gym.envs.tool_use.math_python.problems import KINDS, Numbers
+from llm_gym.envs.tool_use.math_python_problems import KINDS, Numbers
 from llm_gym.envs.tool_use.tool_env import ToolEnv, parse_call
 from llm_gym.reading.moves import find_numbers, judge
 from llm_gym.tools.builtin.python import PythonTool

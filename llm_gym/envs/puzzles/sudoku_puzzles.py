@@ -135,7 +135,7 @@ def bank() -> tuple[str, ...]:
     A clue is a digit; where a cell is open, its solution is a letter, a for 1 and so on.
     ``benchmarks/envs/sudoku_bank.py`` made them.
     """
-    text = resources.files("llm_gym.envs.puzzles.sudoku").joinpath("bank.txt").read_text("ascii")
+    text = resources.files("llm_gym.envs.puzzles").joinpath("sudoku_bank.txt").read_text("ascii")
     return tuple(text.split())
 
 

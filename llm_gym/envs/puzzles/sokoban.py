@@ -11,7 +11,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.puzzles.sokoban.levels import (
+from llm_gym.envs.puzzles.sokoban_levels import (
     Level,
     Room,
     draw_level,

@@ -11,7 +11,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.puzzles.game_2048.planner import (
+from llm_gym.envs.puzzles.game_2048_planner import (
     FOUR,
     ROW,
     add_tile,

@@ -10,7 +10,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.deduction.minesweeper.solver import (
+from llm_gym.envs.deduction.minesweeper_solver import (
     MINE,
     best_cell,
     can_be_proved,

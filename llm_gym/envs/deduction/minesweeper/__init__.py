@@ -1,1 +1,0 @@
-"""Minesweeper: open every safe cell. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""CookingWorld: a meal by the cookbook, in TextGame's world. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""Game2048: slide and merge tiles. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""Sokoban: push every box home. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""Sudoku: fill the grid. Start reading at ``env``."""

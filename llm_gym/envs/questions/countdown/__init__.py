@@ -1,1 +1,0 @@
-"""Countdown: reach a number with the numbers given. Start reading at ``env``."""

@@ -1,1 +1,0 @@
-"""MathPython: problems that a program solves. Start reading at ``env``."""
