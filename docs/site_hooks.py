@@ -1,4 +1,4 @@
-"""Hooks of ``mkdocs build``: pages of the API reference, and links that leave ``docs/``.
+"""Hooks of ``mkdocs build``: generated pages, and links that leave ``docs/``.
 
 Reference pages list the ``__all__`` of a module, so a new public name is on its page at once. A
 name is documented once; other pages link to it. A link to a file of the repository outside of
@@ -7,6 +7,7 @@ name is documented once; other pages link to it. A link to a file of the reposit
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -51,12 +52,24 @@ class Doctests(griffe.Extension):
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the reference and the gallery."""
+    """Add the pages of the reference, the notebooks and the gallery."""
     pages = {f"reference/{page}.md": content for page, content in reference().items()}
+    pages |= {
+        f"notebooks/{path.stem}.md": notebook(path) for path in DOCS.glob("notebooks/*.ipynb")
+    }
     page, pictures = gallery()
     for path, content in (pages | {"gallery.md": page} | pictures).items():
         files.append(File.generated(config, path, content=content))
     return files
+
+
+def notebook(path: Path) -> str:
+    """Return the cells of a notebook as a page."""
+    shown = []
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        shown.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    return "\n\n".join([*shown, f"[The notebook]({path.name})"])
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

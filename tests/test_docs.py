@@ -17,6 +17,7 @@ from llm_gym import cli
 from llm_gym.registry.suite import ENVS
 from llm_gym.wrappers.as_text.phrasebooks import book
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.run.metrics import read_metrics
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,15 +50,30 @@ def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
             assert not shown or printed == shown.strip(), f"block {at} prints something else"
 
 
-@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
-def test_the_cells_of_a_notebook_run_and_none_keeps_its_output(page, monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(tmp_path)
+def run_notebook(page, more=""):
+    """Run the cells of a notebook; a command gets ``more`` settings."""
     names = {"__name__": "__notebook__"}
     for cell in json.loads(page.read_text())["cells"]:
         if cell["cell_type"] == "code":
             assert cell["outputs"] == []
-            exec(compile("".join(cell["source"]), page.name, "exec"), names)
+            code = "".join(cell["source"]).replace("*settings", f"*settings{more}")
+            exec(compile(code, page.name, "exec"), names)
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=lambda page: page.stem)
+def test_the_cells_of_a_notebook_run_and_none_keeps_its_output(page, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_notebook(page, more=', "--smoke"')
     assert capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_model_of_the_notebook_learns_its_game(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run_notebook(ROOT / "docs/notebooks/train.ipynb")
+    rows = read_metrics("runs/notebook")
+    assert rows[0]["episode/success"] < 0.2
+    assert rows[-1]["eval/success"] > 0.7
 
 
 def test_the_pages_that_explain_most_have_blocks_and_their_output():
