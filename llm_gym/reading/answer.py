@@ -33,12 +33,12 @@ _LISTED = re.compile(r"\s{0,8}(?:[-*•+]|\d{1,2}[.)]|\(\d{1,2}\))\s+\S")
 _HALT = "(?:no|actually|wait|hold on|hang on)"
 # Two such words take back what was said, and so do some phrases; one may only be a second look.
 _RETRACTION = re.compile(
-    r"[.,;!…—\n-][\s\"'*_]{0,4}(?:(?:oh|but|ah|uh|um|hm+|and|sorry)[ ,.…]{1,4}){0,2}"
-    rf"(?:(?P<sure>{_HALT}(?:[\s,.:!…-]{{1,4}}{_HALT}\b)+|(?:scratch|strike) that|never ?mind"
-    r"|on second thoughts?|correction|oops|my (?:mistake|bad)|i take (?:that|it) back|(?:just|only)"
-    r" (?:kidding|joking)|let me correct(?: myself| that)?)|wait|hold on|hang on"
-    rf"|no(?=[,.:!…—]|\s*\Z))\b(?=\s{{0,3}}(?:[^\w\s]|(?:that|i|not|this|{_HALT})\b|$))",
-    re.IGNORECASE,
+    r"(?i)[.,;!…—\n-][\s\"'*_]{0,4}(?:(?:oh|but|ah|uh|um|hm+|and"
+    rf"|sorry)[ ,.…]{{1,4}}){{0,2}}(?:(?P<sure>{_HALT}(?:[\s,.:!…-]{{1,4}}{_HALT}\b)+|(?:scratch"
+    r"|strike) that|never ?mind|on second thoughts?|correction|oops|my (?:mistake|bad)"
+    r"|i take (?:that|it) back|(?:just|only) (?:kidding|joking)|let me correct(?: myself| that)?)"
+    r"|wait|hold on|hang on|no(?=[,.:!…—]|\s*\Z))\b(?=\s{0,3}(?:[^\w\s]|(?:that|i|not|this"
+    rf"|{_HALT})\b|$))"
 )
 _LOOKS = 8  # second thoughts looked at, from the end
 _SHORT = 160  # characters of a reply that is answered at a glance

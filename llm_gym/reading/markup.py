@@ -12,7 +12,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from llm_gym.reading.formats import drop_thinking, parse_boxed
+from llm_gym.reading.formats import drop_thinking
 
 # --- reasoning and turns -------------------------------------------------------------------------
 
@@ -21,21 +21,19 @@ _THOUGHTS = "thinking|think|thoughts?|reasoning|scratchpad|reflection"
 # An opening that is never closed hides the rest, so a text of openings is gone over once.
 # In square brackets only as it is a token: ``scores[thought]`` is code.
 _THOUGHT = re.compile(
-    rf"[<◁](?:seed:)?({_THOUGHTS})[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|{_OURS}|\Z)"
-    rf"|(?-i:\[THINK\]).*?(?:\[/THINK\]|{_OURS}|\Z)"
-    r"|<\|(?:begin_of_thought|START_THINKING)\|>.*?(?:<\|(?:end_of_thought|END_THINKING)\|>|\Z)",
-    re.DOTALL | re.IGNORECASE,
+    rf"(?is)[<◁](?:seed:)?({_THOUGHTS})[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|{_OURS}|\Z)"
+    rf"|(?-i:\[THINK\]).*?(?:\[/THINK\]|{_OURS}|\Z)|<\|(?:begin_of_thought"
+    r"|START_THINKING)\|>.*?(?:<\|(?:end_of_thought|END_THINKING)\|>|\Z)"
 )
 _CLOSED = re.compile(r"</thinking>|◁/think▷|\[/THINK\]", re.IGNORECASE)
 # After these the turn is over: a model that writes on plays the other side as well.
 _OVER = re.compile(
-    r"(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text|END_OF_TURN_TOKEN)\|"
-    r"|eos|end_of_turn|tool_response)>",
-    re.IGNORECASE,
+    r"(?i)(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text"
+    r"|END_OF_TURN_TOKEN)\||eos|end_of_turn|tool_response)>"
 )
-_OTHER_SIDE = re.compile(r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN)[ \t*]{0,4}:")
-_ACTED = re.compile(r"^[ \t*]{0,4}action[ \t\d*]{0,4}:", re.IGNORECASE | re.MULTILINE)
-_OBSERVED = re.compile(r"\n[ \t*]{0,4}observation[ \t\d*]{0,4}:", re.IGNORECASE)
+_OTHER_SIDE = re.compile(
+    r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN|Observation)[ \t\d*]{0,4}:"
+)
 _CONTROL = re.compile(
     r"<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]|\A\s*<s>|</s>\s*\Z", re.IGNORECASE
 )
@@ -85,13 +83,8 @@ def visible(text: str) -> str:
     text = own_turn(text)
     if "<" in text or "[" in text:
         text = _CONTROL.sub("", text)
-    if "\n" not in text or ":" not in text:
-        return text
-    if other := _OTHER_SIDE.search(text):
-        text = text[: other.start()]
-    acted = _ACTED.search(text)
-    seen = _OBSERVED.search(text, acted.end()) if acted else None
-    return text[: seen.start()] if seen else text
+    other = _OTHER_SIDE.search(text) if "\n" in text else None
+    return text[: other.start()] if other else text
 
 
 # --- what a move is wrapped in -----------------------------------------------------------------
@@ -196,19 +189,21 @@ def plain_text(text: str) -> str:
 # --- markers -----------------------------------------------------------------------------------
 
 _NAMES = "action|answer|move|guess|choice|command|final[_ ]answer"
-_NAME = re.compile(rf"(?:my_|next_|chosen_|best_)?(?:{_NAMES}|response|output)", re.IGNORECASE)
+_NAME = re.compile(
+    rf"(?:my_|next_|chosen_|best_)?(?:{_NAMES}|response|output|direction)", re.IGNORECASE
+)
+# Groups: what it is called, what is in it, and where it can be left open, what closes it.
 _TAG = re.compile(
-    rf"<\s?({_NAMES})\s?>\s*((?:(?!</?\s?(?:{_NAMES})\s?>).)*+)(</[^>\n]{{1,20}}>)?",
-    re.IGNORECASE | re.DOTALL,
+    rf"(?is)<\s?({_NAMES})\s?>\s*((?:(?!</?\s?(?:{_NAMES})\s?>).)*+)(</[^>\n]{{1,20}}>)?"
 )
+_BOX = re.compile(r"\\boxed(\{)((?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+)(\})?")
 _LABEL = re.compile(
-    r"^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore|thus|and)"
-    r"[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion|selection|pick"
-    r"|final|total|direction|position)s?(?: (?:is|would be|will be))?"
-    r"[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\|?\n\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)",
-    re.IGNORECASE | re.MULTILINE,
+    r"(?im)^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore"
+    r"|thus|and)[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion"
+    r"|selection|pick|final|total|direction|position)s?(?: (?:is|would be"
+    r"|will be))?[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\|?\n\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)()"
 )
-_FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(?:```|\Z)")
+_FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(```|\Z)")
 MARKS = re.compile(r"[<\\`:={]")
 """Every marker has one of these."""
 STRONG = frozenset({"tag", "boxed", "json", "label"})
@@ -237,32 +232,20 @@ def find_markers(text: str) -> list[Marker]:
     """
     if MARKS.search(text) is None:
         return []
-    strong = [*_boxes(text), *_objects(text)]
-    for kind, pattern in ("tag", _TAG), ("label", _LABEL):
-        strong += [_marker(kind, one) for one in [*pattern.finditer(text)][-2:]]
-    strong.sort(key=lambda one: -one.start)
-    weak = [_marker("fence", one) for one in [*_FENCE.finditer(text)][:-3:-1]]
-    return [one for one in (*strong, *weak) if one.text]
+    kinds = (("tag", _TAG), ("boxed", _BOX), ("label", _LABEL), ("fence", _FENCE))
+    found = [_marker(kind, one) for kind, at in kinds for one in [*at.finditer(text)][-2:]]
+    found += _objects(text)
+    found.sort(key=lambda one: (one.kind not in STRONG, -one.start))
+    return [one for one in found if one.text]
 
 
 def _marker(kind: str, found: re.Match[str]) -> Marker:
-    said = found[2]
-    if kind == "tag" and not found[3]:  # never closed: the move is on the line
-        said = said.partition("\n")[0]
-    end = found.end() if kind != "tag" or found[3] else found.start(2) + len(said)
-    return Marker(kind, found[1].casefold() or kind, said.strip(), found.start(), end)
-
-
-def _boxes(text: str) -> list[Marker]:
-    found, end = [], len(text)
-    for _ in range(2):
-        at = text.rfind(r"\boxed{", 0, end)
-        if at < 0:
-            break
-        inside = parse_boxed(text[at:end]) or text[at + 7 : end].partition("\n")[0].rstrip("}$ ")
-        found.append(Marker("boxed", "answer", inside, at, at + 8 + len(inside)))
-        end = at
-    return found
+    said, end = found[2], found.end()
+    if found[3] is None:  # left open: the move is on this line
+        said = said.partition("\n")[0].rstrip("}$ ")
+        end = found.start(2) + len(said)
+    label = "answer" if kind == "boxed" else found[1].casefold() or kind
+    return Marker(kind, label, said.strip(), found.start(), end)
 
 
 def _objects(text: str) -> list[Marker]:

@@ -33,18 +33,17 @@ _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth"
 _WORDS = {word: str(at) for at, word in enumerate(_CARDINALS.split("|"))}
 _WORDS |= {word: str(at) for at, word in enumerate(_ORDINALS.split("|"), 1)}
 _NUMBER = re.compile(
-    r"(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?=(?:st|nd|rd"
-    rf"|th)\b|(?!\w|[.,]\d|\s?%))|\b(?!one\b)(?:{_CARDINALS})\b(?!-)|(?<=number )one\b|\Aone\Z"
-    rf"|\b(?:{_ORDINALS})(?= column\b)",
-    re.IGNORECASE,
+    r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d))?(?:\d{1,3}(?:,\d{3})+"
+    rf"|\d{{1,18}})(?=(?:st|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?!one\b)(?:{_CARDINALS})\b(?!-)"
+    rf"|(?<=number )one\b|\Aone\Z|\b(?:{_ORDINALS})(?= column\b)"
 )
 _MAYBE_NUMBER = re.compile(rf"\d|\b(?:{_CARDINALS}|{_ORDINALS})\b", re.IGNORECASE)
 _N = rf"(?:(?<!\d)\d++|\b(?:{_CARDINALS})\b)"
 _THINGS = (
     r"(?:(?:more|free|possible|other|different|remaining|open|empty|hidden|in a) )?(?:turn|word"
-    r"|letter|number|column|row|line|cell|square|step|guess|guesse|move|dis[kc]|piece|possibilit"
-    r"|option|position|choice|live|mine|peg|digit|game|point|vowel|tile|way|half|halve|corner|edge"
-    r"|attempt|trie|mark)(?:ies|y|s)?\b(?! (?:is|must))"
+    r"|letter|number|column|row|line|cell|square|step|guess|guesse|move|dis[kc]|option|position"
+    r"|choice|live|mine|peg|digit|point|vowel|tile|way|half|halve|corner|attempt"
+    r"|mark|candidate)s?\b(?! (?:is|must))"
 )
 # Numbers that are no answer: rows of a board, counted things ("9 turns", "4 in a row"), counts
 # aloud, ranges, limits ("less than 10") and terms of a sum before its result. A sum is matched
@@ -57,7 +56,7 @@ _NO_ANSWERS = [
         r"(?<![\w.-])\d++(?:,\s\d++)++(?:(?<=,\s\d)(?<=\d,\s\d)|,?\s(?:and|or)\s\d++)",
         r"(?<![\w.-])\d++[-–]\d++(?![\w-])(?!\s?=)|[\[(]\d++(?:,\s?|\s?\+\s?)\d++[\])]"
         rf"|\b(?:between|of) {_N} and {_N}|{_N} (?:to|of|in|out of|by) {_N}|\b\d++/\d++\s?=",
-        rf"\b(?:(?:\w+er|less|more) than|above|below|under|over|at (?:most|least)|up to|around"
+        r"\b(?:(?:\w+er|less|more) than|above|below|under|over|at (?:most|least)|up to|around"
         rf"|about|until|disk|rows?|turn) {_N}|\b(?:step|guess|try|move) #?\d++(?=\s?[:.)]\s?\S)",
     )
 ]
@@ -107,17 +106,17 @@ def apart(found: Iterable[Named]) -> Iterator[Named]:
 
 
 IDIOM = re.compile(
-    r"\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+) (?:is |are )?left\b|\bleft(?:\s*:"
-    r"| (?:over|with|column|side|edge|to (?:do|go|play))\b)|\bup (?:to (?:\d|you|me|now)|there)\b"
-    r"|\b(?:give|set|end|make|look\w*|goes|add|back|keep|line|open) (?:\w+ )?up\b|\b(?:break|slow"
-    r"|calm|write|narrow|count|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are|that'?s|quite) right\b"
-    r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|then|that|we|this)\b)|(?<!go )(?<!move )"
-    r"(?<!step )\bright (?:now|away|after|before|here|there|next to|answer|move|corner|side|edge"
-    r"|border|order|way|one|choice|thing|direction|place|decision|option)\b|\b(?:(?:(?<!move )is"
-    r"|are|walls?|holes?|lies|exit|somewhere|far|box) (?:\w+ )?to|from|of|in|on|at) (?:the|its|your"
-    r"|my) (?:left|right)\b(?: and (?:the )?(?:left|right)\b)?|\b(?:top|bottom|upper|lower|far)"
-    r"[ -]+(?:left|right)\b|\b(?:left|right|up|down)(?=\s*-\s*(?:left|right|up|down|most|hand)\b)",
-    re.IGNORECASE,
+    r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+|\d+ \w+) (?:is |are )?left\b"
+    r"|\bleft(?:\s*:| (?:over|with|column|side|edge|to (?:do|go|play))\b)|\bup (?:to (?:\d|you|me"
+    r"|now)|there)\b|\b(?:give|set|end|make|look\w*|goes|add|back|keep|line|open) (?:\w+ )?up\b"
+    r"|\b(?:break|slow|calm|write|narrow|count|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are"
+    r"|that'?s|quite) right\b|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|then|that|we"
+    r"|this)\b)|(?<!go )(?<!move )(?<!step )\bright (?:now|away|after|before|here|there|next to"
+    r"|answer|side|edge|corner)\b|(?<!to )\b(?:the|a|my|your) (?:left|right) (?=[a-z])"
+    r"|\b(?:(?:(?<!move )is|are|walls?|holes?|lies|exit|somewhere|far|box) (?:\w+ )?to|from|of|in"
+    r"|on|at) (?:the|its|your|my) (?:left|right)\b(?: and (?:the )?(?:left|right)\b)?|\b(?:top"
+    r"|bottom|upper|lower|far)[ -]+(?:left|right)\b|\b(?:left|right|up|down)(?=\s*-\s*(?:left"
+    r"|right|up|down|most|hand)\b)"
 )
 """Words that are no direction where they stand: "Turns left: 5", "the right move", "I give up"."""
 _DIRECTIONS = frozenset({"up", "down", "left", "right"})
@@ -169,7 +168,8 @@ def find_pattern(text: str, pattern: str) -> Iterator[Named]:
 # --- what a sentence does with a move ------------------------------------------------------------
 
 SENTENCES = re.compile(
-    r"(?<=[.!?;])(?<!\bvs\.)(?<!e\.g\.)[\"'”’)*_]*\s+|\n+|(?<=\.\.\.)|,?\s+(?=(?:and|but) if\b)"
+    r"(?i)(?:(?<=[.!?;])(?<!\bvs\.)(?<!e\.g\.)[\"'”’)*_]*\s++|\n++|(?<=\.\.\.)\s*+|,?\s++(?=(?:and"
+    r"|but) if\b))(?!(?:or|alternatively)\b)"
 )
 _OBSTACLE = r"(?:walls?|holes?|dead end|nowhere|trap|cliff|mine)\b"
 _NOT = (
@@ -177,93 +177,78 @@ _NOT = (
     rf"|far from|rul(?:e|ed|ing) out|nicht|kein|pas|nunca|не)\b|[不没别{CROSSED_OUT}]"
 )
 _DENIED_BEFORE = re.compile(
-    rf"{_NOT}|\b(?:no|without|refus\w+|(?:instead|other|rather) (?:of|than)|(?:any|every)thing but"
-    r"|against|reject\w*|disagree\w*|hate|forget|(?:avoid\w*|stop|skip\w*|undo)(?!.*\bby\b))\b"
-    r"|\b(?:unwise|mistake|bad idea|dangerous|wrong)\b[^,;]{0,20}\bto\b",
-    re.IGNORECASE,
+    rf"(?i){_NOT}|\b(?:no|without|refus\w+|(?:instead|other|rather) (?:of|than)|(?:any"
+    r"|every)thing but|against|reject\w*|disagree\w*|hate|forget|(?:avoid\w*|stop|skip\w*"
+    r"|undo)(?!.*\bby\b))\b|\b(?:unwise|mistake|bad idea|dangerous|wrong)\b[^,;]{0,20}\bto\b"
 )
 DENIED_AFTER = re.compile(
-    rf"{_NOT}|\bno (?:good|use|way|option|longer)\b|\bno\W{{0,4}}$"
-    r"|(?<!from )(?<!avoid )(?<!avoids )\b(?:blocked|impossible|illegal|invalid|wrong|incorrect|bad"
-    r"|mistake|dangerous|unsafe|useless|wors[et]|taken|does nothing|los(?:es?|ing)|fail\w*|deadly"
-    r"|terrible|risky)\b|\b(?:hits?|bumps?|runs?|leads?|falls?|is|are|'s|see|=)"
-    rf"(?:(?!\b(?:no|not|safe|free|away|clear|past|around)\b|n't)[^,;]){{0,24}}\b{_OBSTACLE}",
-    re.IGNORECASE,
+    rf"(?i){_NOT}|\bno (?:good|use|way|option|longer)\b|\bno\W{{0,4}}$"
+    r"|(?<!from )(?<!avoid )\b(?:blocked|impossible|illegal|invalid|wrong|incorrect|bad|mistake"
+    r"|dangerous|unsafe|useless|wors[et]|taken|does nothing|los(?:es?|ing)|fail\w*|deadly|risky)\b"
+    r"|\b(?:hits?|leads?|is|are|'s|see|=)(?:(?!\b(?:no|not|safe|free|away|clear|past|around)\b"
+    rf"|n't)[^,;]){{0,24}}\b{_OBSTACLE}"
 )
 _DOUBT = re.compile(
-    r"\b(?:or|either|maybe|perhaps|might|may|possibly|could|not sure|no idea|(?:what|how) about"
-    r"|wonder\w*|between(?! \d)|versus|vs|whether|otherwise|depends|decide between)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:or|either|maybe|perhaps|might|may|possibly|could|not sure|(?:what|how) about"
+    r"|wonder\w*|between(?! \d)|versus|vs|whether|otherwise|depends)\b"
 )
-# What is supposed, past, or done by others.
 _ASIDE = re.compile(
-    r"\b(?:if|unless|when|suppose|went|(?:mov|tri|play|guess|consider)ed|chose|previous(?:ly)?"
-    r"|already|was|were|had|before (?:i|we|you)|such as|you|said|initially i would|some\w*"
-    r"|is \w+ing|considering|(?:i|we) thought|thinking (?:about|of)|dealers?|options are|x"
-    r"|opponent)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:if|unless|when|suppose|went|(?:mov|tri|play|guess|consider)ed|chose|previous(?:ly)?"
+    r"|was|already|were|had|before (?:i|we|you)|such as|you|said|initially i would|some\w*"
+    r"|is \w+ing|(?:i|we) thought|thinking (?:about|of)|dealers?|options are|(?:opponent"
+    r"|x) (?:\w+ ){0,2}?(?:will|would|can|may|plays?|takes?|took|has|is))\b"
 )
+"""What is supposed, past, or done by others."""
 _ELSEWHERE = re.compile(
-    r"\W{0,4}(?:(?:and |but )?(?:then|later|plan|afterwards?|after (?:that|this)|next (?:turn|time"
-    r"|i)|from there|once|if|when|unless|should (?:it|that))\b|(?:for )?(?:example|instance|e\.g)\b"
-    r"(?! of)(?!.*\bbut\b)|(?:the |my |your )?(?:opponent|dealers?|x|they|you|he|she|hole|goal|exit"
-    r"|box|target|board|map)\b(?!.*(?:\b(?:i|so|let|therefore)\b|:)))",
-    re.IGNORECASE,
+    r"(?i)\W{0,4}(?:(?:and |but )?(?:then|later|plan|after(?:wards?| (?:that|this))|next (?:turn"
+    r"|time|i)|from there|once|if|when|unless|should (?:it|that))\b|(?:for )?(?:example|instance"
+    r"|e\.g)\b(?! of)(?!.*\bbut\b)|(?:the |my |your )?(?:opponent|dealers?|x|they|you|he|she|hole"
+    r"|goal|exit|box|target|board|map)\b(?!.*(?:\b(?:i|so|let|therefore)\b|:)))"
 )
 """The start of a sentence about later, a condition, an example, or somebody or something else."""
 _BREAK = re.compile(
-    r"(?P<strong>\s[-–—]+\s|\b(?:(?P<reason>because|since|as|while|which(?! is)|where|(?<!go )"
-    r"(?<!going )for)|(?<!ing )(?<!all )but|so|although|though|therefore|thus|hence|given|after"
-    r"|actually|instead(?! of))\b)|[,:(]|\bthen\b",
-    re.IGNORECASE,
+    r"(?i)(?P<strong>\s[-–—]+\s|(?<=\0)\W{0,3}to\b|\b(?:(?P<reason>because|since|as|while"
+    r"|which(?! is)|where|(?<!go )(?<!going )for)|(?<!ing )(?<!all )but|so|although|though"
+    r"|therefore|thus|hence|given|after|actually|instead(?! of)|in order|so as)\b)|[,:(]|\bthen\b"
 )
-_PURPOSE = re.compile(r"\W*(?:in order |so as )?to\b", re.IGNORECASE)
 _FILLER = re.compile(
-    r"\W*(?:(?:yes|okay|ok|alright|well|sure|hm+|so|now|therefore|square|cell|column|position|number"
-    r"|letter|word|the|my|o|at|in|on|definitely|probably)\W+)*",
-    re.IGNORECASE,
+    r"(?i)\W*(?:(?:yes|okay|ok|alright|well|sure|hm+|so|now|therefore|square|cell|column|position"
+    r"|number|letter|word|the|my|an?|o|at|in|on|from|with|dis[kc] \d|definitely|probably)\W+)*"
 )
 _ABOUT_IT = re.compile(
-    r"\W*(?:is|are|was|were|has|have|leads?|looks?|seems?|side|of|and|goes|contains?|there)\b",
-    re.IGNORECASE,
+    r"\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?|side|of|and|goes|there)\b", re.IGNORECASE
 )
 _PRAISED = re.compile(
-    r"[\s*_\"'`”’,)]*(?:is|would be|will be|it (?:is|shall be)|it'?s|seems|looks|sounds|should be)"
-    r"\s*(?:(?:the|my|a|to be|like)\s+){0,2}(?:best|right|my|good|correct|final|obvious|only"
-    r"|safe\w*|answer|move|guess|choice|action|way|what i|wise\w*|strong\w*|better|fine|one letter"
-    r"|$|[.!,])",
-    re.IGNORECASE,
+    r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should) be|it (?:is|shall be)|it'?s|seems|looks"
+    r"|sounds)\s*(?:(?:the|my|our|an?|to be|like)\s+){0,2}(?:\w+ ){0,2}?(?:best|right|my|good"
+    r"|correct|final|obvious|only|safe\w*|answer|move|guess|choice|action|way|what i|wise\w*"
+    r"|strong\w*|better|fine|one letter|opener|start|[.!,]|$)"
 )
 _COMMIT = re.compile(
-    r"\b(?:i'?ll|i will|i'?d|i would|i shall|i should|let'?s|let us|let me|please|we'?ll|okay|ok"
+    r"(?i)\b(?:i'?ll|i'?d|i (?:will|would|shall|should)|let(?:'?s| us| me)|please|we'?ll|okay|ok"
     r"|yes|(?:i|we)(?: \w+ly| just| then| now)? (?:must|(?:need|have|had better|want|like) to"
-    r"|(?!(?:ha[vd]e?|need|see|know|knew|was|were|can|could|might|may|like|hope|lose|win|wonder"
-    r"|notice|wish|fall|feel|did|do|don|cannot|won|am (?!\w+ing)|always|never|usually|only|still"
-    r"|would|will not|love|hate|mean)\b)[a-z]+)|(?:i'?m|we'?re|i am|we are) (?:\w+ly )?\w+ing"
-    r"|(?:^|[,:] ?|\band |\bto )(?:\w+ly )?(?:go|mov|choos|pick|guess|play|tak|plac|putt?|try|say"
-    r"|head|select|dropp?|click|push|step|walk|us|start|beginn?|swip|shift|slid|reveal|block|flag"
-    r"|hitt?|stand|explor|answer|press|pull|turn|opp?en)(?:e|t|ing)?|(?:we|player) should"
-    r"|final(?:ly)?|best|safest|leaves|it is safe|(?:comes|adds up) to|says|means|occurs?|appears?"
-    r"|equals?|gives|makes?|midpoint|halfway|first|next|goes|by|o at)\b"
-    r"|\b(?:move|action|answer|guess|choice|option|decision|step|result|expression|number|word"
-    r"|letter|total|direction|instinct|thought|opening|middle|square|plan|reply|it)\b[^,;]{0,60}"
-    r"(?:\b(?:is|be|would|should|will|are|has)\b|'s\b|:|=)"
-    r"|(?:[:=>→]|\bthere (?:are|is))\s{0,3}[*\"'`]{0,3}\w*$",
-    re.IGNORECASE,
+    r"|(?!(?:ha[vd]e?|need|see|kn[eo]w|was|were|can|could|might|may|like|hope|lose|win|wonder|wish"
+    r"|notice|fall|feel|did|do|don|cannot|won|am (?!\w+ing)|always|never|usually|only|still|would"
+    r"|will not|love|hate|mean)\b)[a-z]+)|(?:i'?m|we'?re|i am|we are) (?:\w+ly )?\w+ing|(?:^"
+    r"|[,:] ?|\band |\bto )(?:\w+ly )?(?:go|move|choose|pick|guess|play|take|place|put|try|say"
+    r"|head|select|drop|click|push|step|walk|use|start|begin|swipe|shift|slide|reveal|block|flag"
+    r"|hit|stand|explore|answer|press|pull|turn|open|\w+ing)|(?:we|player) should|best"
+    r"|final(?:ly)?|safest|leaves|it is safe|(?:comes|adds up) to|says|means|occurs?|appears?"
+    r"|equals?|gives|makes?|midpoint|halfway|first|next|goes|by|o at)\b|\b(?:move|action|answer"
+    r"|guess|choice|option|decision|step|result|expression|number|word|letter|total|direction"
+    r"|opening|middle|square|plan|reply|it|that|my (?:\w+ ){0,2}\w+)\b[^,;]{0,60}(?:\b(?:is|be"
+    r"|would|should|will|are|has)\b|'s\b|:|=)|(?:[:=>→]|\bthere (?:are|is))\s{0,3}[*\"'`]{0,3}\w*$"
 )
 _LINK = re.compile(
-    r"[\s,*_`\"'”’]*(?:(?P<versus>(?:and |but )?(?:not|over|rather than|instead of|than)"
-    r"(?:\s+(?:to|go|going|move|moving|the|with|at|on))*)|(?P<otherwise>/|\||(?:or|otherwise|else)\b"
-    r"[\s\w]{0,20})|(?P<joined>(?:(?:and|then|as well as|followed by|after (?:that|this)|\+|&|[-=]?"
-    r">|→)[\s,*_`\"'“‘]*)*))[\s*_`\"'“‘]*",
-    re.IGNORECASE,
+    r"(?i)[\s,*_`\"'”’]*(?:(?P<versus>(?:and |but )?(?:not|over|rather than|instead of"
+    r"|than)(?:\s+(?:to|go|going|move|moving|the|with|at|on))*)|(?P<otherwise>/|\||(?:or|otherwise"
+    r"|else)\b[\s\w]{0,20})|(?P<joined>(?:(?:and|then|as well as|followed by|after (?:that|this)"
+    r"|\+|&|[-=]?>|→)[\s,*_`\"'“‘]*)*))[\s*_`\"'“‘]*"
 )
 _CONCLUDES = re.compile(
-    r"\b(?:so|therefore|thus|hence|final(?:ly)?|i (?:pick|choose|take)|actually|(?:answer|result"
-    r"|total) is|begin|start|first)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:so|therefore|thus|hence|final(?:ly)?|i (?:pick|choose|take)|actually|(?:answer"
+    r"|result|total) is|begin|start|first)\b"
 )
-_OR = re.compile(r"[\s*_\"'`.,…-]*(?:or|alternatively)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"[\"'`*“‘\[<(]\0+[\"'`*”’\]>)]")
 
 
@@ -316,10 +301,6 @@ def judge(
         if not sentence or is_quote(sentence):
             continue
         roles = weigh(sentence, find)
-        if stated and _OR.match(sentence):
-            said["doubt"].update(*(moves for moves, _ in stated), (move for move, _ in roles))
-            stated.clear()
-            continue
         for move, role in roles:
             said[role].add(move)
         if moves := {move for move, role in roles if role == "stated"}:
@@ -421,18 +402,17 @@ def _role(
         return "doubt"
     if _DENIED_BEFORE.search(clause):
         return "denied"
-    if _PURPOSE.match(rest):
-        rest = ""
-    if _PRAISED.match(hidden, end) and not _DENIED_BEFORE.search(rest):
-        return "stated"
     if DENIED_AFTER.search(rest):
         return "denied"
+    if _PRAISED.match(hidden, end):
+        return "stated"
     words = hidden[part:start]
-    alone = not clause.strip() and not hidden[end:].strip(" .!*_`\"'")  # "left is a wall, up"
-    follows = bool(strong) and not words.strip(" ,:") and not strong[0]["reason"]
-    filler = _FILLER.fullmatch(hidden, 0, start) and not _ABOUT_IT.match(hidden, end)
+    is_lead = not breaks or (breaks[-1] in strong and not strong[0]["reason"])
+    is_last = not hidden[end:].strip(" .!*_`\"'")
+    if _FILLER.fullmatch(clause) and (is_last or (is_lead and not _ABOUT_IT.match(hidden, end))):
+        return "stated"
     # Of other languages only the denials are known.
-    foreign = not words.isascii() and not re.search("[A-Za-z]", words)
-    if alone or follows or filler or foreign or _QUOTED.match(hidden, max(start - 1, 0)):
+    is_foreign = not words.isascii() and not re.search("[A-Za-z]", words)
+    if is_foreign or _QUOTED.match(hidden, max(start - 1, 0)):
         return "stated"
     return "stated" if _COMMIT.search(sentence[part:end]) else "mention"
