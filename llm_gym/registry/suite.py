@@ -1,4 +1,4 @@
-"""The environments of the suite, a family each with its levels.
+"""The environments of the suite, a family each with its levels, and the bridges to other suites.
 
 Entry points are strings, so importing this module loads no environment. The level comes before
 the version in an id. A change that can move a score makes a new version; the old row stays

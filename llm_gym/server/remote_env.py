@@ -1,4 +1,4 @@
-"""``llm_gym/Remote-v0``: one environment of a server."""
+"""``llm_gym/Remote-v0``: one environment of a server, asked again where an answer is missing."""
 
 import json
 import os

@@ -1,7 +1,8 @@
 """Environments in which a move is a call of a tool or the final answer.
 
 A move reads ``tool: input`` or ``answer: text``, in every action format. Calls that models were
-trained to write in another way are moves too (``other_calls``). The tools are run by a
+trained to write in another way are moves too (``find_call``): ``search("x")``,
+``<search>x</search>``, JSON, ``Action:`` with ``Action Input:``. The tools are run by a
 ``ToolRegistry``, which is built when the first call of an episode needs it.
 """
 
@@ -226,6 +227,8 @@ class ToolEnv(TextEnv):
             return False
         return bool(_TAIL.search(move) or self._another.search(move))
 
+
+# --- calls in other words: pure, bounded, and an empty text where there is none ------------
 
 _LONGEST = 20_000  # characters of a reply that are looked at
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019"

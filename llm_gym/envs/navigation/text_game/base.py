@@ -82,7 +82,7 @@ class WorldEnv(TextEnv):
         return ["go north", "go east", "go south", "go west", "look", "inventory"]
 
     def view(self) -> View:
-        return look(self._world, self._quest, self.hints, self.turns_left)
+        return look(self._world, self._quest, self.hints, self.max_turns - self._base_turn)
 
     def describe(self) -> str:
         return prose(self.view()) if self.style == "prose" else terse(self.view())
