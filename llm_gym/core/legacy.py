@@ -178,7 +178,7 @@ class LegacyEnv(gym.Env[str, str]):
         """Begin an episode, also with a class whose ``reset`` forgets to clear its flags."""
         super().reset(seed=seed)
         old = self.environment
-        _set_done(old, False)
+        old.done = old._done = False  # a subclass may have hidden one behind the other
         old.step_count = 0
         observation = old.reset(**self._arguments(seed, options))
         self._stop, self._turn, self._invalid_actions = StopReason.PLAYING, 0, 0
@@ -296,11 +296,6 @@ def _why_over(old: BaseEnvironment, done: bool, info: Mapping[str, Any]) -> Stop
         }
         return stop_reason(True, False, said)
     return StopReason.MAX_STEPS if out_of_steps else StopReason.PLAYING
-
-
-def _set_done(old: BaseEnvironment, done: bool) -> None:
-    old.done = done
-    old._done = done
 
 
 def _is_valid(info: Mapping[str, Any]) -> bool:

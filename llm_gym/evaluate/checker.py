@@ -82,11 +82,6 @@ def _run(name: str, check: Callable[[Any], None], env: gym.Env[str, str]) -> Che
     return Check(name, True)
 
 
-def _some_actions(env: gym.Env[str, str], count: int = 12) -> list[str]:
-    env.action_space.seed(0)
-    return [env.action_space.sample() for _ in range(count)]
-
-
 def _play(env: gym.Env[str, str], seed: int, actions: list[str]) -> list[Any]:
     return [env.reset(seed=seed), *play_on(env, iter(actions).__next__, len(actions))]
 
@@ -104,7 +99,8 @@ def _gymnasium(env: gym.Env[str, str]) -> None:
 
 
 def _deterministic(env: gym.Env[str, str]) -> None:
-    actions = _some_actions(env)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(12)]
     for seed in range(3):
         first = _play(env, seed, actions)
         _play(env, seed + 100, actions[::-1])

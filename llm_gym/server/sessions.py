@@ -268,7 +268,7 @@ class ReplaceableThreads:
 
     def __init__(self, count: int) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._left_behind: set[int] = set()
+        self.left_behind: set[int] = set()
         for _ in range(count):
             self._start()
 
@@ -278,21 +278,17 @@ class ReplaceableThreads:
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             task()
-            if (me := threading.get_ident()) in self._left_behind:  # another took our place
-                self._left_behind.discard(me)
+            if (me := threading.get_ident()) in self.left_behind:  # another took our place
+                self.left_behind.discard(me)
                 return
 
     def submit(self, task: Callable[[], object]) -> None:
         """Queue a task, which must not raise."""
         self._tasks.put(task)
 
-    @property
-    def left_behind(self) -> int:
-        return len(self._left_behind)
-
     def leave_behind(self, thread: int) -> None:
         """Replace a thread that hangs, by its identity."""
-        self._left_behind.add(thread)
+        self.left_behind.add(thread)
         self._start()
 
 
@@ -336,7 +332,7 @@ class SessionRunner:
         loop = asyncio.get_running_loop()
         if self._threads is None:
             self._threads = ReplaceableThreads(self._count)
-        if self._threads.left_behind >= _MOST_LEFT_BEHIND:
+        if len(self._threads.left_behind) >= _MOST_LEFT_BEHIND:
             answer = protocol.error(protocol.FAILED, "the environment hangs too often; restart")
             self.sessions.settle(session, job, answer, loop.time())
             return answer

@@ -206,7 +206,9 @@ class MultiTurnManager:
             turn.answer = parsed.answer or ""
         if turn.answer is not None and self.env is not None:
             self._play(turn, turn.answer)
-        turn.done = self._is_over(turn)
+        over = turn.step is not None and (turn.step.terminated or turn.step.truncated)
+        said_all = turn.answer is not None and self.env is None
+        turn.done = over or said_all or turn.number + 1 == self.max_turns
         self.history.append(turn)
         return turn
 
@@ -247,13 +249,6 @@ class MultiTurnManager:
         arguments = results[0].arguments if len(results) == 1 else {}
         success = all(one.success for one in results)
         return ToolResult(names, arguments, success, feedback(self.parser, results))
-
-    def _is_over(self, turn: ToolTurn) -> bool:
-        if turn.step is not None and (turn.step.terminated or turn.step.truncated):
-            return True
-        if turn.answer is not None and self.env is None:
-            return True
-        return turn.number + 1 == self.max_turns
 
     def _is_cut(self) -> bool:
         last = self.history[-1]

@@ -82,11 +82,6 @@ class Kitchen(World):
             came_from=self.came_from, recipe=self.recipe, known=self.known, spoilt=self.spoilt,
         )  # fmt: skip
 
-    def form_of(self, target: str) -> str:
-        """Return what the ingredient that is to become ``target`` is called by now."""
-        food = food_in(target)
-        return next(name for name in self.place if food_in(name) == food)
-
     def is_ready(self) -> bool:
         return all(self.place.get(name) == CARRIED for name in self.recipe)
 
@@ -265,7 +260,8 @@ class Cook:
 
 
 def _ask_for(target: str, kitchen: Kitchen, needs: Needs) -> None:
-    name = kitchen.form_of(target)
+    # What the ingredient that is to become ``target`` is called by now.
+    name = next(name for name in kitchen.place if food_in(name) == food_in(target))
     needs.item(name)
     missing = set(target.split()) - set(name.split())
     for verb, adjective in CUTS.items():

@@ -91,7 +91,8 @@ def prose(view: View) -> str:
         door = f" (the {exit.door} is locked)" if exit.door else ""
         exits.append(f"{exit.way}{behind}{door}{' *' if exit.marked else ''}")
     for box, held in view.boxes.items():
-        seen.append(f"closed {box}" if held is None else f"open {box} holding {_and(held)}")
+        inside = " and ".join(held or ()) or "nothing"
+        seen.append(f"closed {box}" if held is None else f"open {box} holding {inside}")
     lines = [
         f"You are in the {view.room}{' *' if view.marked else ''}."
         + (f" You came from the {view.came_from}." if view.came_from else ""),
@@ -130,10 +131,6 @@ def terse(view: View) -> str:
         f"left {view.turns_left}",
     ]
     return "\n".join(filter(None, lines))
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join(names) if names else "nothing"
 
 
 # --- reading it back ---------------------------------------------------------------------
