@@ -165,7 +165,8 @@ def test_a_critic_that_knows_the_game_explains_it_and_one_that_does_not_does_not
 
         return score
 
-    good, bad = judged(critic=critic(True)), judged(critic=critic(False), episodes=16, branches=16)
+    good = judged(critic=critic(True), episodes=32)
+    bad = judged(critic=critic(False), episodes=16, branches=16)
     assert good.critic[0] > 0.9 * good.critic_ceiling > 0.7
     assert bad.critic[0] < 0
     assert good.estimators["gae_turn"]["correlation"][0] > 0.7

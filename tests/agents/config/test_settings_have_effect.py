@@ -85,7 +85,7 @@ EFFECTS = {
     "training.critic_warmup_iters": Effect(1, given=TWICE),
     "training.adam_eps": Effect(1e-2),
     "training.max_grad_norm": Effect(0.01),
-    "checkpoint.save_interval": Effect(2, "files", EPOCHS),
+    "checkpoint.save_interval": Effect(2, "files", EPOCHS | {"checkpoint.save_interval": 1}),
     "checkpoint.keep_last_n": Effect(1, "files", EPOCHS | {"checkpoint.save_interval": 1}),
     "checkpoint.record_every": Effect(1, "files", TWICE),
     "environment.env_id": Effect("llm_gym/Memory-v0", "starts", SPLITS),
@@ -115,12 +115,12 @@ EFFECTS = {
 
 
 @pytest.fixture(scope="module")
-def baseline(tmp_path_factory):
+def outcome(tmp_path_factory):
     """Return the outcome of a run with these settings; each is run once."""
     known = {}
 
-    def get(given, reward_fn):
-        key = (repr(given), reward_fn)
+    def get(given, reward_fn=None):
+        key = (repr(sorted(given.items())), reward_fn)
         if key not in known:
             known[key] = play(given, tmp_path_factory.mktemp("base"), reward_fn)
         return known[key]
@@ -129,20 +129,20 @@ def baseline(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", EFFECTS)
-def test_a_changed_setting_changes_the_run(name, baseline, tmp_path):
+def test_a_changed_setting_changes_the_run(name, outcome):
     effect = EFFECTS[name]
     section, setting = name.split(".")
     assert effect.value != getattr(getattr(ConfigStore(), section), setting)
     given = ONCE | effect.given
-    before = baseline(given, effect.reward_fn)
-    after = play(given | {name: effect.value}, tmp_path, effect.reward_fn)
+    before = outcome(given, effect.reward_fn)
+    after = outcome(given | {name: effect.value}, effect.reward_fn)
     assert differs(effect.shows, before, after)
 
 
-def test_the_same_settings_give_the_same_run(baseline, tmp_path):
+def test_the_same_settings_give_the_same_run(outcome, tmp_path):
     same = play({}, tmp_path)
     for shows in Outcome._fields:
-        assert not differs(shows, baseline({}, None), same), shows
+        assert not differs(shows, outcome({}), same), shows
 
 
 # --- settings that show elsewhere --------------------------------------------------------------
@@ -181,15 +181,15 @@ def test_every_setting_is_shown_to_have_an_effect():
     assert sorted(shown) == sorted(known), "give a new setting an entry in EFFECTS or ELSEWHERE"
 
 
-def test_a_detached_critic_is_another_one(baseline, tmp_path):
-    shared = baseline({}, None)
+def test_a_detached_critic_is_another_one(outcome, tmp_path):
+    shared = outcome({})
     detached = play({"model.critic": "detached"}, tmp_path / "detached")
     assert differs("weights", shared, detached)
     assert shared.samples[:8] == detached.samples[:8], "they begin alike"
 
 
-def test_a_guard_that_has_nothing_to_do_changes_no_bit(baseline, tmp_path):
+def test_a_guard_that_has_nothing_to_do_changes_no_bit(outcome, tmp_path):
     idle = settings(training__mask_truncated_replies=True)
-    plain, guarded = baseline({}, None), play(idle, tmp_path / "idle")
+    plain, guarded = outcome({}), play(idle, tmp_path / "idle")
     assert not differs("weights", plain, guarded)
     assert not differs("samples", plain, guarded)

@@ -347,7 +347,7 @@ def run(folder, **sections):
     config = small(
         folder,
         environment={"mix": MIX, "mix_by": "signal", "eval_interval": 1, "eval_episodes": 2},
-        training={"num_iters_per_epoch": 3, "batch_size": 8},
+        training={"num_iters_per_epoch": 2, "batch_size": 8},
         inference={"num_envs": 3, "max_turns": 3, "max_tokens": 3},
         warm_start={"player": "random", "turns": 20, "steps": 2},
         checkpoint={"record_every": 1, "save_interval": 1},

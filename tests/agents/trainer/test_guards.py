@@ -149,6 +149,7 @@ def test_a_fall_is_undone_at_once(tmp_path):
     assert trainer.early_stop.ended == "held-out success fell 3 times from its best"
 
 
+@pytest.mark.slow  # learn/ tests that the early stop and the limit come back
 def test_a_run_that_was_cut_between_falls_goes_on_alike(tmp_path):
     wins = [90, 70, 60, 91, 60]
     whole = fitted(tmp_path / "whole", wins, training__num_epochs=5)

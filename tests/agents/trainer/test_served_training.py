@@ -44,6 +44,7 @@ def test_two_iterations_train_through_it(server, tmp_path):
         assert "/generate" in paths[at + 2 : until]
 
 
+@pytest.mark.slow  # training through it, and a push that gets lost, are not
 def test_a_run_goes_on_with_the_weights_of_its_checkpoint(server, tmp_path):
     given = through(server, checkpoint__save_interval=1)
     first = play(given, tmp_path / "run")
