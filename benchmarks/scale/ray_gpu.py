@@ -152,8 +152,9 @@ def in_turn(arguments: argparse.Namespace) -> None:
     """Run every part in a process of its own, and write what came of it after each."""
     told = ("env", "engine", "episodes", "iterations", "rounds", "actors", "share", "cache_gb")
     told += ("max_tokens", "turns")
+    served = ["vllm"] if arguments.engine == "vllm" else []
     result: dict[str, Any] = {
-        "made_by": provenance(__file__, ("torch", "ray", "transformers", "torchrl")),
+        "made_by": provenance(__file__, ("torch", "ray", "transformers", "torchrl", *served)),
         "settings": {name: getattr(arguments, name) for name in told},
         "stages": {},
     }
