@@ -43,6 +43,7 @@ WARM = 2
 
 def settings(args: argparse.Namespace, folder: str) -> ConfigStore:
     config = ConfigStore()
+    config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
     config.inference.backend = args.engine
     if args.engine == "vllm":
         own = {"cache_gb": args.cache_gb, "max_model_len": args.context, "sleeps": False}

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,8 +17,11 @@ from benchmarks.learn import credit, learning_run, referee, referee_run
 from benchmarks.lib import figures
 from benchmarks.lib.lanes import Results
 from benchmarks.lib.machine import IMAGES
+from benchmarks.play.throughput import Recorder, bare
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.algo import TokenStream, get_advantage
+from llm_gym_agents.engines.base import Completion, FinishReason, Request, Sampling
+from llm_gym_agents.engines.vllm import runtime
 from tests.robustness import chaos
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -210,3 +214,51 @@ def test_arms_of_a_claim_are_known_and_starts_that_differ_most_are_kept():
     )
     kept = get_advantage("grpo_filtered")(stream, keep=0.4).advantages_T
     assert (kept != 0).tolist() == [True, True, False, False, False, False]
+
+
+class FakeVLLM:
+    """Answers every request in one step, two at a time."""
+
+    def __init__(self):
+        self.llm_engine, self.salt, self.asked, self.waiting = self, 3, [], []
+
+    def add_request(self, name, prompt, parameters):
+        asked = (name, prompt["prompt_token_ids"], parameters.max_tokens, parameters.seed)
+        assert prompt["cache_salt"] == "3"
+        self.asked.append(asked)
+        self.waiting.append(name)
+
+    def step(self):
+        done, self.waiting = self.waiting[:2], self.waiting[2:]
+        return [SimpleNamespace(request_id=name, finished=True) for name in done]
+
+
+def test_bare_vllm_is_asked_what_was_played_with_replies_as_long_as_they_were(monkeypatch):
+    """Turn after turn of each episode, although more was allowed."""
+    lengths = {(0, 0): 3, (0, 1): 1, (1, 0): 2, (2, 0): 5}
+    waiting = []
+
+    def poll(timeout=None):
+        done, waiting[:] = list(waiting), []
+        return [
+            Completion([7] * lengths[r.key, r.seed], [], FinishReason.STOP, 0, r.key) for r in done
+        ]
+
+    engine = SimpleNamespace(submit=waiting.extend, poll=poll, _vllm=FakeVLLM())
+    recorder = Recorder(engine)
+    for turn in (0, 1):
+        engine.submit(
+            [
+                Request([key, turn], Sampling(max_tokens=64), turn, key)
+                for key, t in lengths
+                if t == turn
+            ]
+        )
+        engine.poll()
+    chains = recorder.stop()
+    made = SimpleNamespace(max_tokens=1, seed=None)
+    monkeypatch.setattr(runtime, "parameters", lambda *_, **__: made)
+    bare(engine, chains)
+    asked = [(str(key), [key, turn], length, turn) for (key, turn), length in lengths.items()]
+    assert sorted(engine._vllm.asked) == asked
+    assert [one[0] for one in engine._vllm.asked] == ["0", "1", "2", "0"]
