@@ -5,7 +5,7 @@ effect is only a note: a recipe's discount should not stop anyone from trying an
 one. The registries of ``algo`` say what an estimator or a loss needs, your own included.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -30,7 +30,8 @@ _CRITIC_SETTINGS = (
 
 def first_problem(config: Settings) -> str | None:
     """Return what must change before ``config`` can be trained with, or None."""
-    return next(chain.from_iterable(rule(config) for rule in _RULES), None)
+    rules = (_batches, _schedule, _own_settings, _losses, _play)
+    return next(chain.from_iterable(rule(config) for rule in rules), None)
 
 
 def _batches(config: Settings) -> Iterator[str]:
@@ -65,10 +66,6 @@ def _schedule(config: Settings) -> Iterator[str]:
                 f"training.{name} must be below the {training.iterations} iterations of the run "
                 f"(num_epochs times num_iters_per_epoch), got {getattr(training, name)}"
             )
-
-
-def _rates(config: Settings) -> Iterator[str]:
-    training = config.training
     rates = {
         "training.learning_rate": training.learning_rate,
         "training.value_learning_rate": training.value_learning_rate,
@@ -130,48 +127,23 @@ def _play(config: Settings) -> Iterator[str]:
             f"environment.timeout needs environment.workers, got {environment.timeout} and 0; "
             "a step in the trainer's own process cannot be given up"
         )
-
-
-def _mix(config: Settings) -> Iterator[str]:
-    settings = config.environment
-    if settings.mix and settings.env_id not in (None, *settings.mix):
-        yield (
-            f"environment.env_id must be None or an id of environment.mix, got {settings.env_id!r}"
-        )
-    for env_id in settings.mix:
-        if not isinstance(own := settings.env_kwargs.get(env_id, {}), dict):
+    named, mix = environment.env_id, environment.mix
+    if mix and named not in (None, *mix):
+        yield f"environment.env_id must be None or an id of environment.mix, got {named!r}"
+    for env_id in mix:
+        if not isinstance(own := environment.env_kwargs.get(env_id, {}), dict):
             yield f"environment.env_kwargs.{env_id} must be a dictionary of settings, got {own!r}"
-
-
-def _warm_start(config: Settings) -> Iterator[str]:
-    settings = config.warm_start
-    if settings.player == "file" and settings.file is None:
+    if config.warm_start.player == "file" and config.warm_start.file is None:
         yield (
             "warm_start.file must name a file of conversations with warm_start.player 'file', got "
             "None; llm-gym export episodes writes one"
         )
-
-
-def _ray(config: Settings) -> Iterator[str]:
     ray = config.ray
     if ray.use_ray and ray.staleness and config.training.importance_cap is None:
         yield (
             "training.importance_cap must be a number with ray.staleness above 0, got None: tokens "
             "of older weights need a weight"
         )
-
-
-_RULES: tuple[Callable[[Settings], Iterator[str]], ...] = (
-    _batches,
-    _schedule,
-    _rates,
-    _own_settings,
-    _losses,
-    _play,
-    _mix,
-    _warm_start,
-    _ray,
-)
 
 
 # --- settings without an effect ------------------------------------------------------------
@@ -190,18 +162,13 @@ def unused_settings(config: Settings, differ: Mapping[str, Mapping[str, Any]]) -
         for name in names
         if name in changed
     ]
-    return [*idle, *_not_held_out(config)]
-
-
-def _not_held_out(config: Settings) -> Iterator[str]:
-    """Say that what is evaluated on is trained on as well, which makes of it another measure."""
-    settings = config.environment
-    shared = settings.eval_split is not None and settings.train_split in (None, settings.eval_split)
-    if shared and settings.eval_interval:
-        yield (
-            f"environment.train_split={settings.train_split!r} trains on what is evaluated on, "
-            f"environment.eval_split={settings.eval_split!r}: nothing is held out"
+    train, held_out = config.environment.train_split, config.environment.eval_split
+    if config.environment.eval_interval and held_out is not None and train in (None, held_out):
+        idle.append(
+            f"environment.train_split={train!r} trains on what is evaluated on, "
+            f"environment.eval_split={held_out!r}: nothing is held out"
         )
+    return idle
 
 
 def _algorithm(config: Settings) -> Iterator[Unused]:
