@@ -34,16 +34,17 @@ _WORDS = {word: str(at) for at, word in enumerate(_CARDINALS.split("|"))}
 _WORDS |= {word: str(at) for at, word in enumerate(_ORDINALS.split("|"), 1)}
 _NUMBER = re.compile(
     r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d))?(?:\d{1,3}(?:,\d{3})+"
-    rf"|\d{{1,18}})(?=(?:st|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?!one\b)(?:{_CARDINALS})\b(?!-)"
-    rf"|(?<=number )one\b|\Aone\Z|\b(?:{_ORDINALS})(?= column\b)"
+    r"|\d{1,18})(?=(?:st|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))"
+    rf"|\b(?<!minus )(?!one\b)(?:{_CARDINALS})\b(?!-)|(?<=number )one\b|\Aone\Z"
+    rf"|\b(?:{_ORDINALS})(?= column\b)"
 )
 _MAYBE_NUMBER = re.compile(rf"\d|\b(?:{_CARDINALS}|{_ORDINALS})\b", re.IGNORECASE)
 _N = rf"(?:(?<!\d)\d++|\b(?:{_CARDINALS})\b)"
 _THINGS = (
-    r"(?:(?:more|free|possible|other|different|remaining|open|empty|hidden|in a) )?(?:turn|word"
-    r"|letter|number|column|row|line|cell|square|step|guess|guesse|move|dis[kc]|option|position"
-    r"|choice|live|mine|peg|digit|point|vowel|tile|way|half|halve|corner|attempt"
-    r"|mark|candidate)s?\b(?! (?:is|must))"
+    r"(?:(?:more|free|possible|other|different|remaining|open|empty|hidden) \w+|(?:in a )?(?:turn"
+    r"|word|letter|number|column|row|line|cell|square|step|guess|guesse|move|dis[kc]|option"
+    r"|position|choice|live|mine|peg|digit|point|vowel|tile|way|half|halve|corner|attempt|mark"
+    r"|candidate)s?(?! (?:is|must)))\b"
 )
 # Numbers that are no answer: rows of a board, counted things ("9 turns", "4 in a row"), counts
 # aloud, ranges, limits ("less than 10") and terms of a sum before its result. A sum is matched
@@ -53,7 +54,7 @@ _NO_ANSWERS = [
     for pattern in (
         r"(?:-|(?<!\d))\d++(?:[ \t|.]+-?\d++)++",
         rf"(?<!number )(?<!square )(?<!column ){_N} {_THINGS}",
-        r"(?<![\w.-])\d++(?:,\s\d++)++(?:(?<=,\s\d)(?<=\d,\s\d)|,?\s(?:and|or)\s\d++)",
+        r"(?<![\w.-])\d++(?:(?:,\s\d++){2,}+(?:,?\s(?:and|or)\s\d++)?|,\s\d++,?\s(?:and|or)\s\d++)",
         r"(?<![\w.-])\d++[-–]\d++(?![\w-])(?!\s?=)|[\[(]\d++(?:,\s?|\s?\+\s?)\d++[\])]"
         rf"|\b(?:between|of) {_N} and {_N}|{_N} (?:to|of|in|out of|by) {_N}|\b\d++/\d++\s?=",
         r"\b(?:(?:\w+er|less|more) than|above|below|under|over|at (?:most|least)|up to|around"
@@ -108,14 +109,15 @@ def apart(found: Iterable[Named]) -> Iterator[Named]:
 IDIOM = re.compile(
     r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+|\d+ \w+) (?:is |are )?left\b"
     r"|\bleft(?:\s*:| (?:over|with|column|side|edge|to (?:do|go|play))\b)|\bup (?:to (?:\d|you|me"
-    r"|now)|there)\b|\b(?:give|set|end|make|look\w*|goes|add|back|keep|line|open) (?:\w+ )?up\b"
-    r"|\b(?:break|slow|calm|write|narrow|count|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are"
-    r"|that'?s|quite) right\b|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|then|that|we"
-    r"|this)\b)|(?<!go )(?<!move )(?<!step )\bright (?:now|away|after|before|here|there|next to"
-    r"|answer|side|edge|corner)\b|(?<!to )\b(?:the|a|my|your) (?:left|right) (?=[a-z])"
-    r"|\b(?:(?:(?<!move )is|are|walls?|holes?|lies|exit|somewhere|far|box) (?:\w+ )?to|from|of|in"
-    r"|on|at) (?:the|its|your|my) (?:left|right)\b(?: and (?:the )?(?:left|right)\b)?|\b(?:top"
-    r"|bottom|upper|lower|far)[ -]+(?:left|right)\b|\b(?:left|right|up|down)(?=\s*-\s*(?:left"
+    r"|now)|there)\b|\b(?:give|set|end|make|look\w*|(?<=\w )goes|add|back|keep|line"
+    r"|open) (?:\w+ )?up\b|\b(?:break|slow|calm|write|narrow|count|cut|comes) (?:\w+ )?down\b"
+    r"|\b(?:all|you'?re|you are|that'?s|quite|looks|way is) right|\btime is up\b"
+    r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|then|that|we|this)\b)"
+    r"|(?<!go )(?<!move )(?<!step )\bright (?:now|away|after|before|here|there|next to|answer|side"
+    r"|edge|corner)\b|(?<!to )\b(?:the|a|my|your) (?:left|right) (?=[a-z])|\b(?:(?:(?<!move )is"
+    r"|are|walls?|holes?|lies|exit|somewhere|far|box) (?:\w+ )?to|from|of|in|on|at) (?:the|its"
+    r"|your|my) (?:left|right)\b(?: and (?:the )?(?:left|right)\b)?|\b(?:top|bottom|upper|lower"
+    r"|far)[ -]+(?:left|right)\b|\b(?:left|right) of\b|\b(?:left|right|up|down)(?=\s*-\s*(?:left"
     r"|right|up|down|most|hand)\b)"
 )
 """Words that are no direction where they stand: "Turns left: 5", "the right move", "I give up"."""
@@ -194,9 +196,12 @@ _DOUBT = re.compile(
 )
 _ASIDE = re.compile(
     r"(?i)\b(?:if|unless|when|suppose|went|(?:mov|tri|play|guess|consider)ed|chose|previous(?:ly)?"
-    r"|was|already|were|had|before (?:i|we|you)|such as|you|said|initially i would|some\w*"
-    r"|is \w+ing|(?:i|we) thought|thinking (?:about|of)|dealers?|options are|(?:opponent"
-    r"|x) (?:\w+ ){0,2}?(?:will|would|can|may|plays?|takes?|took|has|is))\b"
+    r"|was|already|were|had|before (?:i|we|you)|such as|you|told|said|initially i would|some\w*"
+    r"|is \w+ing|(?:lean|fall|tilt|drift|run)s|(?:i|we) thought|thinking (?:about|of)|dealers?"
+    r"|(?<!there )(?<!we )are|(?:i|we|they|he|she) (?:have(?! to)|need(?! to)|see|kn[eo]w|can"
+    r"|like(?! to)|hope|lose|win|fall|feel|wish|wonder|notice|always|usually|only|still"
+    r"|am (?!\w+ing))|(?:opponent|x) (?:\w+ ){0,2}?(?:will|would|can|may|plays?|takes?|took|has"
+    r"|is))\b"
 )
 """What is supposed, past, or done by others."""
 _ELSEWHERE = re.compile(
@@ -220,24 +225,19 @@ _ABOUT_IT = re.compile(
 )
 _PRAISED = re.compile(
     r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should) be|it (?:is|shall be)|it'?s|seems|looks"
-    r"|sounds)\s*(?:(?:the|my|our|an?|to be|like)\s+){0,2}(?:\w+ ){0,2}?(?:best|right|my|good"
-    r"|correct|final|obvious|only|safe\w*|answer|move|guess|choice|action|way|what i|wise\w*"
-    r"|strong\w*|better|fine|one letter|opener|start|[.!,]|$)"
+    r"|sounds)\s*(?:(?:the|my|our|an?|to be|like)\s+){0,2}(?:\w+ ){0,2}?(?:\w+est|lesser|right|my"
+    r"|good|correct|final|obvious|only|safe|answer|move|guess|choice|action|way|what i|wise|strong"
+    r"|better|fine|one letter|opener|start|[.!,]|$)"
 )
 _COMMIT = re.compile(
-    r"(?i)\b(?:i'?ll|i'?d|i (?:will|would|shall|should)|let(?:'?s| us| me)|please|we'?ll|okay|ok"
-    r"|yes|(?:i|we)(?: \w+ly| just| then| now)? (?:must|(?:need|have|had better|want|like) to"
-    r"|(?!(?:ha[vd]e?|need|see|kn[eo]w|was|were|can|could|might|may|like|hope|lose|win|wonder|wish"
-    r"|notice|fall|feel|did|do|don|cannot|won|am (?!\w+ing)|always|never|usually|only|still|would"
-    r"|will not|love|hate|mean)\b)[a-z]+)|(?:i'?m|we'?re|i am|we are) (?:\w+ly )?\w+ing|(?:^"
-    r"|[,:] ?|\band |\bto )(?:\w+ly )?(?:go|move|choose|pick|guess|play|take|place|put|try|say"
-    r"|head|select|drop|click|push|step|walk|use|start|begin|swipe|shift|slide|reveal|block|flag"
-    r"|hit|stand|explore|answer|press|pull|turn|open|\w+ing)|(?:we|player) should|best"
-    r"|final(?:ly)?|safest|leaves|it is safe|(?:comes|adds up) to|says|means|occurs?|appears?"
-    r"|equals?|gives|makes?|midpoint|halfway|first|next|goes|by|o at)\b|\b(?:move|action|answer"
-    r"|guess|choice|option|decision|step|result|expression|number|word|letter|total|direction"
-    r"|opening|middle|square|plan|reply|it|that|my (?:\w+ ){0,2}\w+)\b[^,;]{0,60}(?:\b(?:is|be"
-    r"|would|should|will|are|has)\b|'s\b|:|=)|(?:[:=>→]|\bthere (?:are|is))\s{0,3}[*\"'`]{0,3}\w*$"
+    r"(?i)\b(?:i'?ll|i'?d|i (?:will|would|shall|should)|let(?:'?s| us| me)|please|we'?ll|(?:i"
+    r"|we)(?: \w+ly| just| then| now)? (?!(?:did|do|don|would|will|could|might|may|love|hate"
+    r"|mean)\b)[a-z]+|(?:i'?m|we'?re|i am|we are) (?:\w+ly )?\w+ing|(?:^|[,:] ?|\band "
+    r"|\bto )(?:\w+ly )?(?:go|move|choose|pick|guess|play|take|place|put|try|start|reveal|flag"
+    r"|\w+ing)|best|final(?:ly)?|first|leaves|gives|says)\b|\b(?:move|action|answer|guess|choice"
+    r"|decision|step|result|expression|total|sum|it|that"
+    r"|my (?:\w+ ){0,2}\w+)\b[^,;]{0,60}(?:\b(?:is|be|should|will|are)\b|'s\b|:|=)"
+    r"|[:=>→]\s{0,3}[*\"'`]{0,3}\w*$"
 )
 _LINK = re.compile(
     r"(?i)[\s,*_`\"'”’]*(?:(?P<versus>(?:and |but )?(?:not|over|rather than|instead of"
@@ -247,9 +247,8 @@ _LINK = re.compile(
 )
 _CONCLUDES = re.compile(
     r"(?i)\b(?:so|therefore|thus|hence|final(?:ly)?|i (?:pick|choose|take)|actually|(?:answer"
-    r"|result|total) is|begin|start|first)\b"
+    r"|result|total|sum) is|begin|start|first)\b|\banswer:"
 )
-_QUOTED = re.compile(r"[\"'`*“‘\[<(]\0+[\"'`*”’\]>)]")
 
 
 class Reading(NamedTuple):
@@ -293,7 +292,7 @@ def judge(
         text: What a model wrote.
         find: Gives the moves that a sentence names.
         is_quote: Says whether a sentence only repeats what the model was told.
-        mentions: Whether the only move that is mentioned counts as stated.
+        mentions: Whether a move that is spoken of counts, if others are only denied or doubted.
     """
     said: dict[str, set[str]] = defaultdict(set)
     stated: list[tuple[set[str], bool]] = []  # by sentence, and whether it concludes
@@ -305,8 +304,9 @@ def judge(
             said[role].add(move)
         if moves := {move for move, role in roles if role == "stated"}:
             stated.append((moves, _CONCLUDES.search(sentence) is not None))
-    if mentions and not stated and len(said["mention"]) == 1:
-        stated = [(said["mention"], False)]
+    named = said["mention"] | said["aside"] if mentions else set().union(*said.values())
+    if not stated and len(named) == 1 and (mentions or said["mention"]):  # nothing else is named
+        stated = [(named, False)]
     return _decide(stated, said)
 
 
@@ -344,7 +344,7 @@ def weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     if is_question(sentence):
         roles = ["question"] * len(found)
     elif len(found) == _MOST_MOVES or _ELSEWHERE.match(sentence):
-        roles = ["mention"] * len(found)
+        roles = ["aside"] * len(found)
     else:
         roles = _roles(sentence, found)
     named = [*zip(moves, roles, strict=True)]
@@ -397,7 +397,7 @@ def _role(
     part = max([near, *(one.end() for one in strong)])
     rest = hidden[end:stop]
     if _ASIDE.search(clause):
-        return "denied" if _DENIED_BEFORE.search(clause) else "mention"
+        return "denied" if _DENIED_BEFORE.search(clause) else "aside"
     if _DOUBT.search(clause) or _DOUBT.search(rest):
         return "doubt"
     if _DENIED_BEFORE.search(clause):
@@ -406,13 +406,11 @@ def _role(
         return "denied"
     if _PRAISED.match(hidden, end):
         return "stated"
-    words = hidden[part:start]
+    is_subject = _ABOUT_IT.match(hidden, end)
     is_lead = not breaks or (breaks[-1] in strong and not strong[0]["reason"])
     is_last = not hidden[end:].strip(" .!*_`\"'")
-    if _FILLER.fullmatch(clause) and (is_last or (is_lead and not _ABOUT_IT.match(hidden, end))):
+    if _FILLER.fullmatch(clause) and (is_last or (is_lead and not is_subject)):
         return "stated"
-    # Of other languages only the denials are known.
-    is_foreign = not words.isascii() and not re.search("[A-Za-z]", words)
-    if is_foreign or _QUOTED.match(hidden, max(start - 1, 0)):
+    if _COMMIT.search(sentence[part:end]):
         return "stated"
-    return "stated" if _COMMIT.search(sentence[part:end]) else "mention"
+    return "aside" if is_subject else "mention"
