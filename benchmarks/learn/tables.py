@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.learn import credit, referee
 from benchmarks.learn.learning import EPISODES, ESTIMATORS, SEEDS
 from benchmarks.lib.curves import GOAL, NAMES, Row, learned
+from benchmarks.lib.curves import reached as crossed
 from benchmarks.lib.tables import TEXT, figure, measured, read, table
 from llm_gym.evaluate.scores import published
 
@@ -342,6 +343,43 @@ def judge(result: Any) -> str:
     return credit.page(result["rows"])
 
 
+@measured("pick", "python -m benchmarks.learn.learning --estimators gae state_td --out pick.json")
+def pick(result: Any) -> str:
+    """Whether the estimator that is nearest to the truth also needs fewer tokens to learn."""
+    found = learned(result["rows"])
+    names = ("gae", "state_td")
+    columns = {"game": TEXT} | {f"{NAMES[name]}: tokens to 80 %": TEXT for name in names}
+    columns |= {f"{NAMES[name]}: at the end": TEXT for name in names}
+    lines = []
+    for game in (game for game in EPISODES if game in found):
+        took = (", ".join(map(_tokens, found[game][name])) for name in names)
+        lines.append((game, *took, *(_ends(found[game][name]) for name in names)))
+    return table(columns, lines)
+
+
+def _tokens(run: Row) -> str:
+    spent = crossed(run["curve"], GOAL, "tokens")
+    return "-" if spent is None else f"{spent / 1000:.0f}k"
+
+
+@measured("steps", "python -m benchmarks.learn.learning --flags ... --out steps.json")
+def steps(result: Any) -> str:
+    """What each thing that holds steps back costs a run from chance."""
+    found = learned(result["rows"])
+    names = {
+        "gae": "all of them",
+        "gae --training.max-kl 1000": "no trust region",
+        "gae --training.lr-schedule constant": "a constant rate",
+        "gae without shrink_values": "values as the critic says",
+    }
+    columns = {"": TEXT} | dict.fromkeys(found, TEXT)
+    lines = []
+    for name, words in names.items():
+        each = (found[game][name] for game in found)
+        lines.append((words, *(", ".join(f"{run['final']:.0%}" for run in runs) for runs in each)))
+    return table(columns, lines)
+
+
 @measured("referee", "python -m benchmarks.learn.referee --lanes 16")
 def claims(result: Any) -> str:
     """Ten published claims, and what became of them."""
@@ -368,6 +406,8 @@ def critics(result: Any) -> str:
 
 TABLES = {
     "judge": judge,
+    "pick": pick,
+    "steps": steps,
     "critics": critics,
     "claims": claims,
     "train-all": train_all,

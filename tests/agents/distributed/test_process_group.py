@@ -17,7 +17,8 @@ from tests.matrix import some_of
 
 
 def check_equal(found, case):
-    wrong = {name: gap for name, gap in differences(found[0], alone(case)) if not gap <= 1e-5}
+    # Adam divides by the size of a gradient: where that is nearly 0, its rounding moves a weight.
+    wrong = {name: gap for name, gap in differences(found[0], alone(case)) if not gap <= 3e-5}
     assert wrong == {}
     for other in found[1:]:
         assert other["metrics"] == found[0]["metrics"]
