@@ -1,7 +1,5 @@
 """Nothing gets out: every known way, under every isolation that this machine has."""
 
-from functools import cache
-
 import pytest
 
 from llm_gym.tools.sandbox import Sandbox, check
@@ -38,19 +36,11 @@ def patience(monkeypatch):
     monkeypatch.setattr(check, "LATE_S", 120.0)  # the machine may be busy
 
 
-@cache
-def counted(name):
-    """Whether the attempt succeeds without isolation here, so that its failure means something."""
-    return name not in HARMFUL and check.succeeds_without_isolation(name, ESCAPES[name])
-
-
 @under_isolation(ESCAPES)
 def test_is_contained(prison, name):
     sandbox, place = prison
     finding = attempt(sandbox, name, ESCAPES[name], place)
     assert finding.contained, finding.detail
-    if not counted(name):
-        pytest.skip("contained, and not counted: not shown to succeed without isolation here")
 
 
 @under_isolation(ENDINGS)
@@ -65,7 +55,7 @@ def test_the_sandbox_goes_on_after(prison, name):
 @pytest.mark.parametrize("name", [name for name in ESCAPES if name not in HARMFUL | CONDITIONAL])
 def test_the_same_attempt_succeeds_without_isolation_so_the_test_can_fail(name):
     need("none")
-    assert counted(name)
+    assert check.succeeds_without_isolation(name, ESCAPES[name])
 
 
 def test_most_attempts_can_fail():
