@@ -1,11 +1,14 @@
 """Tests with the mark ``gpu`` are skipped where there is none; forks are kept for strangers."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from llm_gym_agents.distributed import build
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn import learner
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.self_check import check_packed_reading
 
 
@@ -16,8 +19,8 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def collect_once():
-    """Play an environment for its words once: every small run on it has the same ones."""
+def small_model_of_known_words():
+    """Give the embedded model one layer, and play an environment for its words only once."""
     known, collect = {}, build.collect_vocabulary
 
     def look_up(*args, **settings):
@@ -28,6 +31,7 @@ def collect_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "collect_vocabulary", look_up)
+        patch.setattr(build, "tiny_llama", partial(tiny_llama, hidden_size=32, layers=1))
         yield
 
 

@@ -16,7 +16,9 @@ from llm_gym.episodes import read_episodes
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.commands.run import _is_out_of_memory
+from llm_gym_agents.distributed import build
 from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.commands.conftest import SMALL
 from tests.agents.tiny import save_tiny
@@ -33,7 +35,8 @@ def said(capsys):
     return out + err
 
 
-def test_the_smoke_run_of_the_recipe_does_everything_once(here, capsys):
+def test_the_smoke_run_of_the_recipe_does_everything_once(here, capsys, monkeypatch):
+    monkeypatch.setattr(build, "tiny_llama", tiny_llama)
     assert cli.main(["train", "text-game-easy", "--smoke"]) == 0
     run = here / "runs/text-game-easy-smoke"
     text = said(capsys)
