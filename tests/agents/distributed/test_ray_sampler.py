@@ -11,11 +11,13 @@ from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.config.effect_run import ECHO
 from tests.agents.distributed.echo_run import echo_rows, echo_trainer
 
+TWICE = {"training.num_iters_per_epoch": 2}
+
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     """The rows of one process without a group."""
-    return echo_rows(tmp_path_factory.mktemp("alone"))
+    return echo_rows(tmp_path_factory.mktemp("alone"), TWICE)
 
 
 @pytest.fixture
@@ -27,12 +29,12 @@ def trainer(tmp_path):
 
 @pytest.mark.parametrize("actors", [1, 3])
 def test_any_number_of_players_gives_the_numbers_of_one_process(actors, alone, tmp_path):
-    assert echo_rows(tmp_path, in_process=True, num_actors=actors) == alone
+    assert echo_rows(tmp_path, TWICE, in_process=True, num_actors=actors) == alone
     assert alone[-1]["policy/kl"] != 0.0  # it learned something, so there was something to differ
 
 
 def test_without_lots_one_actor_is_the_process_and_more_differ_in_last_bits_only(tmp_path):
-    whole = {"inference.isolated_batch_size": None}
+    whole = TWICE | {"inference.isolated_batch_size": None}
     alone = echo_rows(tmp_path / "alone", whole)
     assert echo_rows(tmp_path / "one", whole, in_process=True) == alone
     three = echo_rows(tmp_path / "three", whole, in_process=True, num_actors=3)
@@ -40,7 +42,7 @@ def test_without_lots_one_actor_is_the_process_and_more_differ_in_last_bits_only
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
 
 
-MIX = {
+MIX = TWICE | {
     "environment.mix": {ECHO: 1, "llm_gym/Count-v0": 2},
     "environment.env_kwargs": {"rules": "system", ECHO: {"words": 4, "max_turns": 2}},
     "environment.mix_by": "signal",
