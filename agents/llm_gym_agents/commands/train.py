@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
         sync_config(config)
     choices = [] if chosen is None else choose(config, chosen)
     if options.smoke:
-        from llm_gym_agents.commands.plan import shrink
+        from llm_gym_agents.commands.target import shrink
 
         shrink(config)
     if options.dry_run:
@@ -81,7 +81,7 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.plan import (
+    from llm_gym_agents.commands.target import (
         find_suite,
         find_target,
         flags,

@@ -12,7 +12,7 @@ from torchrl.collectors import Collector
 
 from llm_gym.core.outcome import TERMINAL
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.commands.plan import shrink
+from llm_gym_agents.commands.target import shrink
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn import ppo
 from llm_gym_agents.learn.ppo import PPO

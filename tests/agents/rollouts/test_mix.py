@@ -11,7 +11,7 @@ import torch
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import play_episode, read_episodes
 from llm_gym_agents.algo import TokenStream, get_advantage
-from llm_gym_agents.commands.plan import find_suite
+from llm_gym_agents.commands.target import find_suite
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import apply_defaults
 from llm_gym_agents.config.profile import TaskProfile
