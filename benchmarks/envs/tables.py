@@ -58,11 +58,17 @@ def replies(result: Any) -> str:
     strict = result["shares_strict"]
     strictly = " and ".join(f"{strict[f'accepted {half}']:.0%}" for half in ("tuned", "untouched"))
     formats = ", ".join(f"{name} {share:.1%}" for name, share in result["formats"].items())
+    read = {"": TEXT, "mean a move": "{}", "read as meant": "{:.1%}", "as another": "{:.1%}",
+            "mean none": "{}", "refused": "{:.1%}"}  # fmt: skip
+    natural = [(name.replace("_", " "), *one.values()) for name, one in result["natural"].items()]
     return (
         f"{count['accepted']} phrasings that name one move and {count['refused']} that name none, "
         f"name two, or deny one, in {result['games']} games:\n\n{table(halves, rows)}\n\n"
         f"With `strict=True` the two halves of the first row are {strictly}.\n\n"
         f"Accepted in each action format: {formats}.\n\n"
+        "Natural replies to the first state of a game. The rules were made for the first set, and "
+        "the failures of the next two have been looked at; those of the last one never:\n\n"
+        f"{table(read, natural)}\n\n"
         f"Of {model['replies']} recorded replies of SmolLM2-135M-Instruct (first and second "
         f"turns), {model['usable_strict']:.1%} are playable with `strict=True` and "
         f"{model['usable']:.1%} by default; most of the others quote the board."

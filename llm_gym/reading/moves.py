@@ -1,7 +1,8 @@
 """Stage 3: the one move that a text names, or the reason why it names none.
 
 A *finder* gives every move that a sentence names, with its place. ``judge`` then asks what each
-sentence does with it: state, deny, doubt, ask, or merely mention. One stated move is played.
+sentence does with it (``_role``): deny it, doubt it, ask, speak of something else (an *aside*),
+state it, or merely mention it. One stated move is played; so is a mention if nothing else is named.
 Only the last ``WINDOW`` characters count, and all bounds are fixed, so the work is bounded.
 """
 
@@ -58,7 +59,8 @@ _NO_ANSWERS = [
         r"(?<![\w.-])\d++[-–]\d++(?![\w-])(?!\s?=)|[\[(]\d++(?:,\s?|\s?\+\s?)\d++[\])]"
         rf"|\b(?:between|of) {_N} and {_N}|{_N} (?:to|of|in|out of|by) {_N}|\b\d++/\d++\s?=",
         r"\b(?:(?:\w+er|less|more) than|above|below|under|over|at (?:most|least)|up to|around"
-        rf"|about|until|disk|rows?|turn) {_N}|\b(?:step|guess|try|move) #?\d++(?=\s?[:.)]\s?\S)",
+        rf"|about|until|disk|rows?|turn|add(?:ing)?|subtract(?:ing)?|plus) {_N}(?: and {_N})?"
+        rf"|\b(?:step|guess|try|move) (?:#|number )?{_N}(?=\s?[:.)]\s?\S)",
     )
 ]
 _SUM = re.compile(
@@ -114,11 +116,10 @@ IDIOM = re.compile(
     r"|\b(?:all|you'?re|you are|that'?s|quite|looks|way is) right|\btime is up\b"
     r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|then|that|we|this)\b)"
     r"|(?<!go )(?<!move )(?<!step )\bright (?:now|away|after|before|here|there|next to|answer|side"
-    r"|edge|corner)\b|(?<!to )\b(?:the|a|my|your) (?:left|right) (?=[a-z])|\b(?:(?:(?<!move )is"
-    r"|are|walls?|holes?|lies|exit|somewhere|far|box) (?:\w+ )?to|from|of|in|on|at) (?:the|its"
-    r"|your|my) (?:left|right)\b(?: and (?:the )?(?:left|right)\b)?|\b(?:top|bottom|upper|lower"
-    r"|far)[ -]+(?:left|right)\b|\b(?:left|right) of\b|\b(?:left|right|up|down)(?=\s*-\s*(?:left"
-    r"|right|up|down|most|hand)\b)"
+    r"|edge|corner)\b|(?<!to )\b(?:the|a|my|your) (?:left|right) (?=[a-z])|\b(?:(?:walls?|holes?"
+    r"|box|exit) to|from|of|in|on|at) (?:the|its|your|my) (?:left|right)\b(?: and (?:the )?(?:left"
+    r"|right)\b)?|\b(?:top|bottom|upper|lower|far)[ -]+(?:left|right)\b|\b(?:left|right) of\b"
+    r"|\b(?:left|right|up|down)(?=\s*-\s*(?:left|right|up|down|most|hand)\b)"
 )
 """Words that are no direction where they stand: "Turns left: 5", "the right move", "I give up"."""
 _DIRECTIONS = frozenset({"up", "down", "left", "right"})
@@ -191,17 +192,17 @@ DENIED_AFTER = re.compile(
     rf"|n't)[^,;]){{0,24}}\b{_OBSTACLE}"
 )
 _DOUBT = re.compile(
-    r"(?i)\b(?:or|either|maybe|perhaps|might|may|possibly|could|not sure|(?:what|how) about"
-    r"|wonder\w*|between(?! \d)|versus|vs|whether|otherwise|depends)\b"
+    r"(?i)\b(?:or|either|maybe|perhaps|might|may|possibly|could(?! only)|also|too|not sure|(?:what"
+    r"|how) about|wonder\w*|between(?! \d)|versus|vs|whether|otherwise|depends)\b"
 )
 _ASIDE = re.compile(
-    r"(?i)\b(?:if|unless|when|suppose|went|(?:mov|tri|play|guess|consider)ed|chose|previous(?:ly)?"
-    r"|was|already|were|had|before (?:i|we|you)|such as|you|told|said|initially i would|some\w*"
-    r"|is \w+ing|(?:lean|fall|tilt|drift|run)s|(?:i|we) thought|thinking (?:about|of)|dealers?"
-    r"|(?<!there )(?<!we )are|(?:i|we|they|he|she) (?:have(?! to)|need(?! to)|see|kn[eo]w|can"
-    r"|like(?! to)|hope|lose|win|fall|feel|wish|wonder|notice|always|usually|only|still"
-    r"|am (?!\w+ing))|(?:opponent|x) (?:\w+ ){0,2}?(?:will|would|can|may|plays?|takes?|took|has"
-    r"|is))\b"
+    r"(?i)\b(?:if|unless|when|suppose|love to|went|(?:mov|tri|play|guess|consider)ed|chose"
+    r"|previous(?:ly)?|was|already|were|had|before (?:i|we|you)|such as|you|told|said"
+    r"|initially i would|some\w*|is \w+ing|(?:lean|fall|tilt|drift|run)s|(?:i|we) thought"
+    r"|thinking (?:about|of)|dealers?|(?<!there )(?<!we )are|(?:i|we|they|he|she) (?:have(?! to)"
+    r"|need(?! to)|see|kn[eo]w|can|like(?! to)|hope|lose|win|fall|feel|wish|wonder|notice|always"
+    r"|usually|only|still|am (?!\w+ing))|(?:opponent|x) (?:\w+ ){0,2}?(?:will|would|can|may|plays?"
+    r"|takes?|took|has|is))\b"
 )
 """What is supposed, past, or done by others."""
 _ELSEWHERE = re.compile(
@@ -214,20 +215,19 @@ _ELSEWHERE = re.compile(
 _BREAK = re.compile(
     r"(?i)(?P<strong>\s[-–—]+\s|(?<=\0)\W{0,3}to\b|\b(?:(?P<reason>because|since|as|while"
     r"|which(?! is)|where|(?<!go )(?<!going )for)|(?<!ing )(?<!all )but|so|although|though"
-    r"|therefore|thus|hence|given|after|actually|instead(?! of)|in order|so as)\b)|[,:(]|\bthen\b"
+    r"|therefore|thus|hence|given|after|actually|instead(?! of)|in order|so as)\b)|[,:(]"
+    r"|(?<=\0)\s(?=(?:i|we|let)\b)|\bthen\b"
 )
-_FILLER = re.compile(
-    r"(?i)\W*(?:(?:yes|okay|ok|alright|well|sure|hm+|so|now|therefore|square|cell|column|position"
-    r"|number|letter|word|the|my|an?|o|at|in|on|from|with|dis[kc] \d|definitely|probably)\W+)*"
-)
+"""Where a clause ends; a strong break also ends what "I will" or "my move is" refers to."""
 _ABOUT_IT = re.compile(
     r"\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?|side|of|and|goes|there)\b", re.IGNORECASE
 )
+"""After a move that the sentence is about, rather than one that it chooses."""
 _PRAISED = re.compile(
     r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should) be|it (?:is|shall be)|it'?s|seems|looks"
-    r"|sounds)\s*(?:(?:the|my|our|an?|to be|like)\s+){0,2}(?:\w+ ){0,2}?(?:\w+est|lesser|right|my"
-    r"|good|correct|final|obvious|only|safe|answer|move|guess|choice|action|way|what i|wise|strong"
-    r"|better|fine|one letter|opener|start|[.!,]|$)"
+    r"|sounds)\s*(?:\w+ ){0,2}?(?:\w+est|lesser|right|my|good|correct|final|obvious|only|safe"
+    r"|answer|move|guess|choice|way|wh(?:at|ere) (?:i|we)|wise|strong|(?:bett|short|saf|clos)er"
+    r"|fine|one letter|opener|[.!,]|$)"
 )
 _COMMIT = re.compile(
     r"(?i)\b(?:i'?ll|i'?d|i (?:will|would|shall|should)|let(?:'?s| us| me)|please|we'?ll|(?:i"
@@ -239,6 +239,7 @@ _COMMIT = re.compile(
     r"|my (?:\w+ ){0,2}\w+)\b[^,;]{0,60}(?:\b(?:is|be|should|will|are)\b|'s\b|:|=)"
     r"|[:=>→]\s{0,3}[*\"'`]{0,3}\w*$"
 )
+"""What chooses a move, where others are named as well."""
 _LINK = re.compile(
     r"(?i)[\s,*_`\"'”’]*(?:(?P<versus>(?:and |but )?(?:not|over|rather than|instead of"
     r"|than)(?:\s+(?:to|go|going|move|moving|the|with|at|on))*)|(?P<otherwise>/|\||(?:or|otherwise"
@@ -246,8 +247,8 @@ _LINK = re.compile(
     r"|\+|&|[-=]?>|→)[\s,*_`\"'“‘]*)*))[\s*_`\"'“‘]*"
 )
 _CONCLUDES = re.compile(
-    r"(?i)\b(?:so|therefore|thus|hence|final(?:ly)?|i (?:pick|choose|take)|actually|(?:answer"
-    r"|result|total|sum) is|begin|start|first)\b|\banswer:"
+    r"(?i)\b(?:so|therefore|thus|hence|final(?:ly)?|i (?:pick|choose|take)|actually|gives"
+    r"|(?:answer|result|total|sum) is|begin|start|first)\b|\banswer:"
 )
 
 
@@ -409,7 +410,8 @@ def _role(
     is_subject = _ABOUT_IT.match(hidden, end)
     is_lead = not breaks or (breaks[-1] in strong and not strong[0]["reason"])
     is_last = not hidden[end:].strip(" .!*_`\"'")
-    if _FILLER.fullmatch(clause) and (is_last or (is_lead and not is_subject)):
+    is_bare = not any(map(str.isalnum, clause))
+    if is_bare and (is_last or (is_lead and not is_subject)):
         return "stated"
     if _COMMIT.search(sentence[part:end]):
         return "stated"

@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections import Counter
-from pathlib import Path
 
 import gymnasium as gym
 import pytest
@@ -18,8 +16,6 @@ from llm_gym.reading.formats import FORMATS
 from llm_gym.reading.markup import undress
 from llm_gym.reading.moves import judge
 from llm_gym.registry.suite import ENVS
-
-ROOT = Path(__file__).parents[3]
 
 
 def step(name, reply, seed=0, **settings):
@@ -248,40 +244,14 @@ def test_a_bare_denial_doubt_or_question_is_never_a_move(text):
     assert judge(text, find).move is None
 
 
-def natural_replies(name):
-    """Yield game, meant move and reply of the set ``name``."""
-    game = ""
-    for line in (Path(__file__).parent / f"natural_{name}.txt").read_text("utf-8").splitlines():
-        if line.startswith("# "):
-            game = line[2:]
-        elif line:
-            move, _, text = line.partition(" | ")
-            text = text.replace("\\n", "\n").replace("\\\\", "\\")
-            yield game, None if move == "-" else move, text
-
-
-def judged(game, move, text):
-    """Return how a reply in the first state of a game is read: right, wrong, refused or played."""
-    env = gym.make(f"llm_gym/{game}-v0").unwrapped
-    env.reset(seed=0)
-    start = env.snapshot()
-    did = env.step(text)
-    if not did[4]["valid_action"]:
-        return "right" if move is None else "refused"
-    if move is None:
-        return "played"
-    env.restore(start)
-    return "right" if env.step(move)[:3] == did[:3] else "wrong"
-
-
-@pytest.mark.parametrize("name", ["tuned", "held_out", "third"])
-def test_natural_replies_are_read_as_meant_or_refused(name):
-    moves, others = Counter(), Counter()
-    for reply in natural_replies(name):
-        (others if reply[1] is None else moves)[judged(*reply)] += 1
-    assert moves["right"] >= 0.96 * moves.total()
-    assert moves["wrong"] <= 0.003 * moves.total()
-    assert others["right"] >= 0.96 * others.total()
+@pytest.mark.parametrize("name", replies.NATURAL)
+def test_natural_replies_are_read_as_published(name):
+    found = replies.natural(name)
+    assert found == json.loads(replies.RESULT.read_text())["natural"][name]
+    assert found["refused"] >= 0.96
+    if name != "fourth":  # whose failures nobody has looked at
+        assert found["as_meant"] >= 0.96
+        assert found["another"] <= 0.003
 
 
 @pytest.mark.parametrize(
@@ -295,4 +265,4 @@ def test_natural_replies_are_read_as_meant_or_refused(name):
     ],
 )
 def test_latex_in_a_box_is_read(game, inside, move):
-    assert judged(game, move, rf"\boxed{{{inside}}}") == "right"
+    assert replies.judged(game, move, rf"\boxed{{{inside}}}") == "right"
