@@ -5,6 +5,7 @@
 is refused.
 """
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -154,7 +155,7 @@ def model_card(
         "advantages": config.training.adv_estimator,
         "seed": str(config.training.seed),
         "checkpoint": source,
-        "command": f"`{shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])}`",
+        "command": f"`{_command()}`",
         "llm-gym": __version__,
         "commit": commit(),
     }
@@ -167,6 +168,12 @@ def model_card(
     if config.model.lora_rank:
         lines += ["", "The weights are merged; `adapter/` holds the LoRA adapter for PEFT."]
     return "\n".join(lines) + "\n"
+
+
+def _command() -> str:
+    """Return the command line, without passwords in addresses."""
+    given = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return re.sub(r"//[^/@\s]+@", "//***@", given)
 
 
 def commit() -> str:

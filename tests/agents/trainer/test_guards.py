@@ -10,6 +10,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.find_model import find_model
+from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.distributed.run_folder import model_card
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoints import Checkpoints, number
 from llm_gym_agents.trainer import PPOTrainer
@@ -73,6 +75,15 @@ def test_a_run_that_falls_back_ends_with_its_best_weights(tmp_path):
     assert re.search(r"\| commit \| ([0-9a-f]{40}(-dirty)?|that of release \S+) \|", card)
     assert f"| command | `{Path(sys.argv[0]).name}" in card
     assert "| imitated before training | nobody |" in card
+
+
+def test_a_model_card_has_the_command_without_its_password(monkeypatch):
+    given = ["train", "llm_gym/Remote-v0", "--environment.env-kwargs", "url=http://any:word@host:1"]
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/llm-gym", *given])
+    card = model_card(ConfigStore(), [], None, "best-000001")
+    assert "| command | `llm-gym train llm_gym/Remote-v0 " in card
+    assert "@host:1" in card
+    assert "word@" not in card
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(90, True), (31, False)])
