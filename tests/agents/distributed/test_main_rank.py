@@ -102,7 +102,7 @@ def test_an_actor_lost_amid_a_batch_gets_weights_that_all_processes_hold(group, 
 
 def fail_in(rank, folder, how):
     """Break something in the process that drives; return what each says, then plays."""
-    trainer = led(folder, "fsdp")
+    trainer = led(folder, "fsdp" if how == "weights" else "ddp")
     said = []
 
     def gone(value):
