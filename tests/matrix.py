@@ -16,3 +16,11 @@ def some_of(*axes):
         )
         for cell in product(*(range(len(axis)) for axis in axes))
     ]
+
+
+def one_in(step, values):
+    """Return all of ``values``; slow but for one in ``step``."""
+    return [
+        pytest.param(value, marks=pytest.mark.slow if at % step else ())
+        for at, value in enumerate(values)
+    ]

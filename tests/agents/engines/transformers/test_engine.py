@@ -11,6 +11,7 @@ from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from tests.agents.engines.truth import TOLERANCE, some_requests, worst_error
 from tests.agents.tiny import FAMILIES, tiny_model, tiny_tokenizer
+from tests.matrix import one_in
 
 QUICK = FAMILIES[::3]
 
@@ -29,13 +30,7 @@ def test_log_probs_are_those_of_a_plain_forward(family):
     assert worst_error(model, requests, completions) <= TOLERANCE
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param(name, marks=pytest.mark.slow if at % 3 else ())
-        for at, name in enumerate(FAMILIES)
-    ],
-)
+@pytest.mark.parametrize("family", one_in(3, FAMILIES))
 def test_greedy_replies_are_those_of_generate(family):
     model = tiny_model(family)
     engine = TransformersEngine(model, end_ids=[])
