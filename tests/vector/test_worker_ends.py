@@ -89,23 +89,14 @@ def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
     assert errors == b"" or code == 1
 
 
-@pytest.mark.slow
-def test_a_killed_program_takes_its_workers_along_even_one_that_hangs(tmp_path):
-    with run_script(tmp_path, 'envs.step(["a", "sleep 60"])') as script:
+@pytest.mark.parametrize("hold", [pytest.param("sleep 60", marks=pytest.mark.slow), "backtrack"])
+def test_a_killed_program_takes_its_workers_along_even_one_that_hangs_in_c(tmp_path, hold):
+    with run_script(tmp_path, f'envs.step(["a", "{hold}"])') as script:
         pids = [int(pid) for pid in script.stdout.readline().split()]
         assert len(pids) == 2
         pause(0.5)
         script.kill()
         wait_until_gone(pids, seconds=120)
-
-
-def test_a_worker_that_holds_the_interpreter_in_c_ends_with_a_killed_program(tmp_path):
-    with run_script(tmp_path, 'envs.step(["a", "backtrack"])') as script:
-        pids = [int(pid) for pid in script.stdout.readline().split()]
-        assert len(pids) == 2
-        pause(0.5)
-        script.kill()
-        wait_until_gone(pids, seconds=60)
 
 
 def test_workers_that_a_thread_started_outlive_the_thread(start):
