@@ -5,42 +5,21 @@ import torch
 from transformers import (
     Gemma3Config,
     Gemma3ForConditionalGeneration,
-    Gemma3TextConfig,
     SiglipVisionConfig,
 )
 
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.model.load import ModelShape, load_model
 from tests.agents.small_run import Odd, small
-from tests.agents.tiny import VOCABULARY, tiny_tokenizer
+from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 
 @pytest.fixture(scope="module")
 def gemma():
     torch.manual_seed(0)
-    text = Gemma3TextConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=512,
-        sliding_window=6,
-        layer_types=["sliding_attention", "full_attention"],
-        bos_token_id=257,
-        eos_token_id=258,
-        pad_token_id=None,
-    )
-    sight = SiglipVisionConfig(
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=28,
-        patch_size=14,
-    )
+    text = tiny_model("gemma3_text").config
+    small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    sight = SiglipVisionConfig(**small, num_attention_heads=2, image_size=28, patch_size=14)
     config = Gemma3Config(text_config=text, vision_config=sight, mm_tokens_per_image=4)
     return Gemma3ForConditionalGeneration(config).eval()
 
