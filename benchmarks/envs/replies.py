@@ -30,9 +30,10 @@ from llm_gym.registry.suite import ENVS
 
 SETS = ROOT / "tests" / "reading"
 RECORDED = SETS / "replies.jsonl"
-NATURAL = ("tuned", "held_out", "third", "fourth")
+UNSEEN = "fourth"
+NATURAL = ("tuned", "held_out", "third", UNSEEN)
 """Sets of natural replies. The rules were made for the first; the failures of the next two have
-been looked at since; those of the last one never."""
+been looked at since; those of the last one never, so they are not even kept."""
 RESULT = RESULTS / "replies.json"
 NOT_ASKED = {"llm_gym/Dataset-v0"}  # an answer there is any text, and the grader reads it
 SETTLED = {"llm_gym/Memory-v0": 2}  # moves before the one that matters
@@ -150,17 +151,19 @@ def judged(game: str, move: str | None, text: str) -> str:
     return "right" if env.step(move)[:3] == did[:3] else "wrong"
 
 
-def natural(name: str) -> dict[str, float]:
-    """Return how many replies of a set mean a move or none, and the shares that are read so."""
-    found = [(move is None, judged(game, move, text)) for game, move, text in natural_replies(name)]
-    moves = [how for is_none, how in found if not is_none]
-    others = [how for is_none, how in found if is_none]
+def natural(name: str) -> dict[str, Any]:
+    """Return how many replies of a set mean a move or none, the shares read so, and the misses."""
+    found = [(*reply, judged(*reply)) for reply in natural_replies(name)]
+    moves = [how for _, move, _, how in found if move is not None]
+    others = [how for _, move, _, how in found if move is None]
+    misses = [f"{game}, {how}: {text}" for game, _, text, how in found if how != "right"]
     return {
         "moves": len(moves),
         "as_meant": round(moves.count("right") / len(moves), 4),
         "another": round(moves.count("wrong") / len(moves), 4),
         "no_moves": len(others),
         "refused": round(others.count("right") / len(others), 4),
+        **({} if name == UNSEEN else {"misses": misses}),
     }
 
 
@@ -216,7 +219,7 @@ def main() -> None:
         "by_phrasing": by_phrasing(rows),
     }
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
-    shown = ("shares", "shares_strict", "formats", "natural", "smollm2")
+    shown = ("shares", "shares_strict", "formats", "smollm2")
     print(json.dumps({key: result[key] for key in shown}))
 
 

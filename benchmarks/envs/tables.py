@@ -60,7 +60,8 @@ def replies(result: Any) -> str:
     formats = ", ".join(f"{name} {share:.1%}" for name, share in result["formats"].items())
     read = {"": TEXT, "mean a move": "{}", "read as meant": "{:.1%}", "as another": "{:.1%}",
             "mean none": "{}", "refused": "{:.1%}"}  # fmt: skip
-    natural = [(name.replace("_", " "), *one.values()) for name, one in result["natural"].items()]
+    sets = result["natural"].items()
+    natural = [(name.replace("_", " "), *[*one.values()][: len(read) - 1]) for name, one in sets]
     return (
         f"{count['accepted']} phrasings that name one move and {count['refused']} that name none, "
         f"name two, or deny one, in {result['games']} games:\n\n{table(halves, rows)}\n\n"

@@ -25,7 +25,6 @@ from llm_gym.reading.moves import (
     Named,
     Reading,
     is_open,
-    is_question,
     judge,
 )
 
@@ -166,7 +165,7 @@ def _retracted(text: str, game: Speaker) -> int:
         markers = find_markers(text)
         if any(m.kind == "json" and m.start < one.end() < m.end for m in markers):
             continue  # a thought within an object takes nothing back
-        if not one["sure"] and not _overrules(before, rest, game, markers):
+        if not one["sure"] and not _overrules(rest, game, markers):
             continue
         if game.free_text and not any(any(game.named_moves(s)) for s in rest.split("\n")[-3:]):
             continue  # it may be part of an answer, unless another one follows
@@ -174,17 +173,12 @@ def _retracted(text: str, game: Speaker) -> int:
     return 0
 
 
-def _overrules(before: str, rest: str, game: Speaker, markers: list[Marker]) -> bool:
+def _overrules(rest: str, game: Speaker, markers: list[Marker]) -> bool:
     """Return whether what follows a "wait" or "no" denies what was said, or states another move."""
-    if is_question(before):  # it has asked itself
-        return False
     if not rest:
         return not any(one.kind in STRONG for one in markers)
-    if judge(rest, game.named_moves).move is not None:
-        return True
-    first = SENTENCES.split(rest, 1)[0].lower()
-    checks = is_question(first) or first.startswith(("let ", "i need", "i want", "i have"))
-    return not checks and DENIED_AFTER.search(first) is not None
+    is_move = judge(rest, game.named_moves).move is not None
+    return is_move or DENIED_AFTER.search(SENTENCES.split(rest, 1)[0]) is not None
 
 
 # --- quotes --------------------------------------------------------------------------------------

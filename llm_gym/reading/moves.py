@@ -225,8 +225,8 @@ _ABOUT_IT = re.compile(
 """After a move that the sentence is about, rather than one that it chooses."""
 _PRAISED = re.compile(
     r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should) be|it (?:is|shall be)|it'?s|seems|looks"
-    r"|sounds)\s*(?:\w+ ){0,2}?(?:\w+est|lesser|right|my|good|correct|final|obvious|only|safe"
-    r"|answer|move|guess|choice|way|wh(?:at|ere) (?:i|we)|wise|strong|(?:bett|short|saf|clos)er"
+    r"|sounds)\s*(?:\w+ ){0,3}?(?:\w+est|lesser|right|my|good|correct|final|obvious|only|safe"
+    r"|answer|move|guess|choice|way to|wh(?:at|ere) (?:i|we)|wise|strong|(?:bett|short|saf|clos)er"
     r"|fine|one letter|opener|[.!,]|$)"
 )
 _COMMIT = re.compile(
@@ -312,8 +312,7 @@ def judge(
 
 
 def _decide(stated: list[tuple[set[str], bool]], said: dict[str, set[str]]) -> Reading:
-    single = [moves for moves, _ in stated if len(moves) == 1]
-    moves = set().union(*(single or [moves for moves, _ in stated]))
+    moves = set().union(*(moves for moves, _ in stated))
     if len(moves) > 1 and len(stated[-1][0]) == 1 and stated[-1][1]:
         moves = stated[-1][0]
     if len(moves) > 1:
@@ -364,17 +363,14 @@ def _roles(sentence: str, found: list[Named]) -> list[str]:
         if at and links[at - 1] == "versus":
             roles.append("denied")
             continue
-        after = end + hidden.startswith(":", end)  # "up: a wall" is about up
-        stop = min((one.start() for one in breaks if one.start() >= after), default=end + _NEAR)
-        stop = end if links[at : at + 1] == ["versus"] else stop
+        stop = min((one.start() for one in breaks if one.start() >= end), default=end + _NEAR)
         before = [one for one in breaks if one.end() <= start]
         roles.append(_role(sentence, hidden, (start, end, stop), before))
     for at, link in enumerate(links):
         pair = roles[at : at + 2]
         if link == "otherwise" and "denied" not in pair:
             roles[at : at + 2] = ["doubt", "doubt"]
-        is_plan = link == "joined" and not _ABOUT_IT.match(hidden, found[at + 1][1])
-        if (is_plan or link == "then") and "stated" in pair:  # "I go left, up" names two moves
+        elif link == "joined" and "stated" in pair:  # "I go left, up" names two moves
             roles[at : at + 2] = ["stated", "stated"]
     return roles
 
@@ -382,9 +378,8 @@ def _roles(sentence: str, found: list[Named]) -> list[str]:
 def _link(hidden: str, first: Named, second: Named) -> str | None:
     """Return what two moves side by side are to each other."""
     link = _LINK.fullmatch(hidden, first[1], second[0])
-    if link is None or (link.lastgroup == "versus" and first[2] == second[2]):
-        return None
-    return "then" if "then" in link[0].lower() else link.lastgroup
+    is_same = first[2] == second[2]
+    return None if link is None or (link["versus"] and is_same) else link.lastgroup
 
 
 def _role(
@@ -398,7 +393,7 @@ def _role(
     part = max([near, *(one.end() for one in strong)])
     rest = hidden[end:stop]
     if _ASIDE.search(clause):
-        return "denied" if _DENIED_BEFORE.search(clause) else "aside"
+        return "aside"
     if _DOUBT.search(clause) or _DOUBT.search(rest):
         return "doubt"
     if _DENIED_BEFORE.search(clause):

@@ -5,11 +5,10 @@ import random
 import gymnasium as gym
 import pytest
 
-from llm_gym.envs.shared.directions import find_directions
 from llm_gym.envs.tool_use import tool_env
 from llm_gym.reading import answer
 from llm_gym.reading.markup import visible
-from llm_gym.reading.moves import WINDOW, judge
+from llm_gym.reading.moves import WINDOW
 
 
 def read(name, reply, seed=0, **settings):
@@ -56,100 +55,6 @@ def test_no_model_is_held_to_what_it_only_thought_or_to_its_template(reply):
 )
 def test_a_thought_that_never_ends_says_nothing(reply):
     assert read("Maze", reply) == (None, False)
-
-
-@pytest.mark.parametrize(
-    ("name", "reply", "move"),
-    [
-        # dressing
-        *(("Wordle", reply, "crane") for reply in (
-            "crane \U0001f44d", "crane :)", "\ufeffcrane\u200b", "<b>crane</b>",
-            "\u300ccrane\u300d",
-            "C-R-A-N-E", "c r a n e", "=> crane", "Answer - crane", "Definitely crane.",
-            "crane is a good starting word.", "Let me try crane instead of slate.",
-        )),
-        # numbers
-        ("GuessTheNumber", "\uff17", "7"),
-        ("GuessTheNumber", "\u0667", "7"),
-        ("GuessTheNumber", r"\(7\)", "7"),
-        ("GuessTheNumber", "\u7b54\u3048\u306f7\u3067\u3059\u3002", "7"),
-        ("GuessTheNumber", "The remaining range is 11-20, so 18.", "18"),
-        ("GuessTheNumber", "It is from 11 to 20. I guess 15.", "15"),
-        ("GuessTheNumber", "My guess is 18. If it is too low, I will guess 19 next.", "18"),
-        ("LetterCounting", "Let me count: 1, 2, 3, 4, 5. So there are 5.", "5"),
-        # objects
-        ("Maze", '{\n  "why": "it is open",\n  "move": "down"\n}', "down"),
-        ("Maze", '{"direction": "down"}', "down"),
-        ("Maze", '{"next_move": "down", "confidence": 0.9}', "down"),
-        ("Wordle", '{"word": "crane"}', "crane"),
-        ("Minesweeper", '{"action": "reveal", "row": 3, "col": 1}', "reveal 3 1"),
-        ("Sudoku", '{"row": 1, "col": 3, "digit": 3}', "1 3 3"),
-        # parts of a move
-        *(("Sudoku", reply, "1 3 3") for reply in (
-            "R1C3=3", "r1c3 = 3", "(1,3) = 3", "(1, 3) -> 3", "3 at (1, 3)",
-            "row=1, col=3, digit=3", "Cell (1,3) should be 3.", "1-3-3",
-            "In row 1, column 3, the only possible digit is 3.",
-        )),
-        *(("Mastermind", reply, "4 2 1 3") for reply in (
-            "4-2-1-3", "Guess: 4-2-1-3", "4 | 2 | 1 | 3", "I'd go with 4, 2, 1 and 3.",
-        )),
-        # one preferred to another
-        *(("Maze", reply, "down") for reply in (
-            "I'd rather go down than up.", "down rather than up", "I prefer down over up.",
-            "down instead of up", "Moving up would hit a wall, so I'll move down.", "\u2193",
-            "\u2b07\ufe0f", "move_down", "~~up~~ down",
-            "I have thought about up, but I'll go with down.",
-        )),
-        # what stands beside a move, and neither denies nor doubts it
-        *(("FrozenLake", reply, "down") for reply in (
-            "Action: down\nReason: no, the hole is right.", "Action: down\nHole below: no.",
-            "Action: down\nNo, there is no hole there.", "Right. Hold on, down is better.",
-            "Moving down gets around both holes.", "I move down along both walls.",
-            "My first instinct is down.", "My first thought is to go down.",
-            "My first instinct was up, but down.", "As initially planned I go down.",
-            "I am leaning towards down.", "Moving down is safe from the trap.",
-            "Down keeps me from losing.",
-            "I move down away from death", "Let's undo the detour by going down.",
-            "I avoid the hole by going down.", "Down: it is not a hole, so safe.",
-            "I go down. Wait, that's not a hole.",
-            "e.g. I could go right, but I go down.",
-        )),
-        ("Wordle", "Let's try crane and see both vowels.", "crane"),
-        ("Wordle", "Initially I try crane.", "crane"),
-        ("Blackjack", "Stand is the lesser of both evils.", "stand"),
-        ("Bandit", "I have not tried purple yet, so I'll try purple.", "purple"),
-    ],
-)  # fmt: skip
-def test_natural_replies_are_read(name, reply, move):
-    assert read(name, reply) == (move, True)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    ["{'from': 'X', 'to': 'Y'}", '{"from": "X", "to": "Y"}', "X-Y", "From: X, To: Y",
-     "I take the disk from X and put it on Y.", "from=X to=Y"],
-)  # fmt: skip
-def test_pegs_are_read_however_they_are_joined(reply):
-    env = gym.make("llm_gym/TowerOfHanoi-v0")
-    env.reset(seed=0)
-    source, target = env.unwrapped.legal_moves()[0].split()
-    info = env.step(reply.replace("X", source).replace("Y", target))[4]
-    assert (info["valid_action"], info["move"]) == (True, f"{source} {target}")
-
-
-@pytest.mark.parametrize(
-    "reply",
-    ["Options:\n- up\n- down", "1. up\n2. down", "up/down", "Answer: up / down", "up... or down?",
-     "Up. Or maybe down.", "It would be unwise to go down.", "The opponent will probably go down.",
-     "Both up and down.", "up and down are both fine", "up + down", "Down is a wall.",
-     "down is the hole", "Down leads into a trap", "I was leaning towards down.",
-     "My first instinct was down.", "My first instinct is up, but down.", "Avoid going down.",
-     "I will not win by going down.", "Initially I would go down.", "Undo down.",
-     "Before I go down, tell me more.", "\u4e0ddown", "Ich gehe nicht down.", "up and/or down"],
-)  # fmt: skip
-def test_lists_hedges_and_what_others_do_are_no_moves(reply):
-    assert read("Maze", reply)[1] is False
-    assert judge(reply, find_directions).move is None or "\n" in reply
 
 
 @pytest.mark.parametrize(

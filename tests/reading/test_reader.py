@@ -84,26 +84,6 @@ def test_what_the_player_was_told_never_counts_when_it_is_quoted_back():
     assert read("Maze", quoting) == ("up", "named", True)
 
 
-@pytest.mark.parametrize(
-    ("name", "reply", "move"),
-    [
-        ("Maze", "Turns left: 4, so I hurry and go up", "up"),
-        ("Game2048", "go right", "right"),
-        ("GuessTheNumber", "7.", "7"),
-        ("GuessTheNumber", "[7]", "7"),
-        ("TicTacToe", "7.", "7."),
-        ("TicTacToe", '{"action": 7}', "7"),
-        ("GuessTheNumber", '{"action": 7}', "7"),
-        ("GuessTheNumber", "The answer is 4.", "4"),
-        ("FrozenLake", "The correct answer is: Right.", "Right"),
-        ("FrozenLake", "A move alone on the last line: right", "right"),
-    ],
-)
-def test_the_cases_that_were_found_are_read(name, reply, move):
-    got, _, valid = read(name, reply)
-    assert (got, valid) == (move, True)
-
-
 def test_a_sentence_that_was_cut_off_is_no_inventory():
     assert read("CookingWorld", "I am hungry.\n\nI")[2] is False
     assert read("CookingWorld", "inventory")[2] is True
@@ -249,20 +229,6 @@ def test_natural_replies_are_read_as_published(name):
     found = replies.natural(name)
     assert found == json.loads(replies.RESULT.read_text())["natural"][name]
     assert found["refused"] >= 0.96
-    if name != "fourth":  # whose failures nobody has looked at
+    if name != replies.UNSEEN:
         assert found["as_meant"] >= 0.96
         assert found["another"] <= 0.003
-
-
-@pytest.mark.parametrize(
-    ("game", "inside", "move"),
-    [
-        ("TowerOfHanoi", r"A\ B", "A B"),
-        ("TowerOfHanoi", r"A \to C", "A C"),
-        ("Mastermind", r"1\,2\,3\,4", "1 2 3 4"),
-        ("Minesweeper", r"\text{reveal } 4\ 4", "reveal 4 4"),
-        ("Maze", r"\mathrm{up}", "up"),
-    ],
-)
-def test_latex_in_a_box_is_read(game, inside, move):
-    assert replies.judged(game, move, rf"\boxed{{{inside}}}") == "right"
