@@ -363,7 +363,8 @@ def _roles(sentence: str, found: list[Named]) -> list[str]:
         if at and links[at - 1] == "versus":
             roles.append("denied")
             continue
-        stop = min((one.start() for one in breaks if one.start() >= end), default=end + _NEAR)
+        after = end + hidden.startswith(":", end)  # "up: a wall" is about up
+        stop = min((one.start() for one in breaks if one.start() >= after), default=end + _NEAR)
         before = [one for one in breaks if one.end() <= start]
         roles.append(_role(sentence, hidden, (start, end, stop), before))
     for at, link in enumerate(links):
