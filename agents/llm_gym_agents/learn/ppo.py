@@ -150,18 +150,8 @@ class PPO:
             scores = scores.at(drawn.index_T) if reads_all else scores
         batch = self._batch(learned.data, scores, advantages)
         clock.note("advantage")
-        used = 0.0 if critic_only else signal
-        share = step_share(used)
-        self._set_rates(rate, share)
-        # Who wins nearly always need not explore.
-        self.objective.set_entropy_coef(self.config.entropy_coef * share)
-        metrics = self._epochs(learned, batch, used)
-        metrics |= self.stabilizers.metrics | {
-            "train/signal": signal,
-            "train/lr": self.optimizer.param_groups[0]["lr"],
-        }
-        # The engine needs the memory while it generates.
-        self.optimizer.zero_grad(set_to_none=True)
+        metrics = self._step(learned, batch, rate, 0.0 if critic_only else signal)
+        metrics["train/signal"] = signal
         if scores.log_prob_T is None:
             scores = scores._replace(log_prob_T=self.ranks.all_sum(self._seen_T).cpu())
         metrics |= self._mismatch_metrics(scores.log_prob_T, learned.data)
@@ -176,6 +166,18 @@ class PPO:
         if critic_only:
             metrics[CRITIC_ONLY] = 1.0
         return metrics | kl_metrics | critic_said | clock.seconds
+
+    def _step(self, packer: Packer, batch: TensorDict, rate: float, signal: float) -> Metrics:
+        """Make the optimizer steps that ``signal`` is worth, at this rate; return metrics."""
+        share = step_share(signal)
+        self._set_rates(rate, share)
+        # Who wins nearly always need not explore.
+        self.objective.set_entropy_coef(self.config.entropy_coef * share)
+        metrics = self._epochs(packer, batch, signal)
+        # The engine needs the memory while it generates.
+        self.optimizer.zero_grad(set_to_none=True)
+        rate_used = {"train/lr": self.optimizer.param_groups[0]["lr"]}
+        return metrics | self.stabilizers.metrics | rate_used
 
     def _draw_turns(self, data: RolloutData) -> TurnDraw | None:
         """Draw the turns to learn from; the same ones in every process."""
