@@ -27,6 +27,7 @@ from llm_gym.wrappers.as_text.phrasebooks.discover import (
     step_limit,
 )
 from llm_gym.wrappers.as_text.phrasebooks.observations import FEW, say
+from llm_gym.wrappers.as_text.phrasebooks.planning import best_actions
 from llm_gym.wrappers.as_text.phrasebooks.readers import Reader
 
 _STORY, _REWARDS = 700, 400  # characters taken from a docstring
@@ -68,6 +69,7 @@ class Phrasebook:
         if reads_actions:
             self.reader = make_reader(env.action_space, self._action_names(), self.aliases)
         self._labels = self.labels or self._observation_labels()
+        self._plan: list[str] | None = None  # the best move of each state, once it is asked for
 
     # --- what the player is told ---------------------------------------------------------
 
@@ -157,8 +159,18 @@ class Phrasebook:
         return None if self.reader is None else self.reader.pattern()
 
     def oracle_move(self) -> str:
-        """Return a move of a best player who sees everything."""
-        raise NotImplementedError(f"{type(self).__name__} does not define oracle_move()")
+        """Return a move of a best player who sees everything.
+
+        By default it knows the transition table ``P`` of an environment that has one.
+        """
+        try:
+            if self._plan is None:
+                assert self.reader is not None
+                self._plan = [self.reader.write(action) for action in best_actions(self.game.P)]
+            return self._plan[int(self.game.s)]
+        except Exception as error:  # of others' code, which may call anything P and s
+            name = type(self).__name__
+            raise NotImplementedError(f"{name} does not define oracle_move()") from error
 
     def played(self, action: Any) -> None:
         """Note what was played, for an oracle that has to know; called only where overridden."""

@@ -25,6 +25,11 @@ class CartPoleWords(Phrasebook):
             f"right is positive: position, angle and speeds. {self.limit_text()}"
         ).strip()
 
+    def oracle_move(self) -> str:
+        """Push under the pole, and a little back to the middle."""
+        x, speed, angle, turning = map(float, self.game.state)
+        return self.names[int(angle + 0.3 * turning + 0.02 * x + 0.06 * speed > 0.0)]
+
 
 class MountainCarWords(Phrasebook):
     """Position and speed of the car."""
@@ -44,6 +49,10 @@ class MountainCarWords(Phrasebook):
             f"{game.min_position:g}. Speed is positive to the right. Every move costs 1 point. "
             f"{self.limit_text()}"
         ).strip()
+
+    def oracle_move(self) -> str:
+        """Push the way that the car rolls."""
+        return self.names[2 if float(self.game.state[1]) >= 0.0 else 0]
 
 
 class AcrobotWords(Phrasebook):
@@ -69,6 +78,10 @@ class AcrobotWords(Phrasebook):
         values = map(number, (first, second, speed1, speed2, height))
         names = ("First angle", "second angle", "first speed", "second speed", "tip height")
         return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
+
+    def oracle_move(self) -> str:
+        """Turn the joint so that the first link gains speed."""
+        return self.names[0 if float(self.game.state[2]) > 0.0 else 2]
 
 
 _NAMES = ("Sideways", "height", "sideways speed", "vertical speed", "tilt", "tilt speed")

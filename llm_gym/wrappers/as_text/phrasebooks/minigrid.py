@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
+from llm_gym.wrappers.as_text.phrasebooks.planning import way_to_goal
 
 # The numbers in an image of MiniGrid. They are written into every data set made with it, and
 # having them here keeps this module importable without it.
@@ -81,10 +82,12 @@ class MiniGridWords(Phrasebook):
             self._since.append(action)
 
     def oracle_move(self) -> str:
-        """Ask the bot that comes with BabyAI."""
+        """Ask the bot that comes with BabyAI, or walk the shortest way to the goal."""
         task = getattr(self.game, "instrs", None)
         if task is None:
-            raise NotImplementedError("MiniGrid's bot plays only the levels of BabyAI")
+            if not (way := way_to_goal(self.game)):
+                raise NotImplementedError("the player of MiniGrid needs a way to a goal square")
+            return self.names[way[0]]
         if task is not self._bot_task or len(self._since) > 1:
             bots = import_module("minigrid.utils.baby_ai_bot")
             self._bot, self._bot_task, self._since = bots.BabyAIBot(self.env), task, []

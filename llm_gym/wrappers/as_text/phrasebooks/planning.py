@@ -55,7 +55,8 @@ def way_to_goal(game: Any) -> list[int]:
     """
     held = game.carrying
     key = None if held is None else f"{held.color} {held.type}"
-    start = _Place(tuple(map(int, game.agent_pos)), int(game.agent_dir), key)
+    x, y = map(int, game.agent_pos)
+    start = _Place((x, y), int(game.agent_dir), key)
     before: dict[_Place, tuple[_Place, int] | None] = {start: None}
     queue = deque([start])
     while queue:

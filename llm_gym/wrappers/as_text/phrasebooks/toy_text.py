@@ -5,7 +5,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.toy_text.blackjack import sum_hand
+from gymnasium.envs.toy_text.blackjack import sum_hand, usable_ace
 
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
 
@@ -218,6 +218,18 @@ class BlackjackWords(Phrasebook):
         shown = "an ace" if int(card) == 1 else f"a {int(card)}"
         held = "with" if ace else "without"
         return f"You have {int(points)} points {held} a usable ace. The dealer shows {shown}."
+
+    def oracle_move(self) -> str:
+        """Play the basic strategy."""
+        points, ace = sum_hand(self.game.player), usable_ace(self.game.player)  # type: ignore[no-untyped-call]
+        card = self.game.dealer[0]
+        if ace:
+            enough = 19 if card in (1, 9, 10) else 18
+        elif card in (1, 7, 8, 9, 10):
+            enough = 17
+        else:
+            enough = 13 if card in (2, 3) else 12
+        return "stick" if points >= enough else "hit"
 
     def ending(self, reward: float) -> str:
         hand = list(self.game.dealer)

@@ -181,10 +181,26 @@ def test_the_bot_is_the_oracle_in_every_format_and_after_other_moves():
         assert info["success"], seed
 
 
-def test_only_babyai_has_a_bot():
-    env = make_text("MiniGrid-Empty-5x5-v0")
+@pytest.mark.parametrize(
+    ("name", "moves"), [("Empty-5x5", 5), ("DoorKey-6x6", None), ("MultiRoom-N2-S4", None)]
+)
+def test_other_grids_are_walked_on_the_shortest_way(name, moves):
+    env = make_text(f"MiniGrid-{name}-v0")
+    for seed in range(5):
+        env.reset(seed=seed)
+        env.step("turn left")  # it finds its way from wherever it is asked
+        steps, done = 0, False
+        while not done:
+            *_, terminated, truncated, info = env.step(env.oracle_action())
+            steps, done = steps + 1, terminated or truncated
+        assert info["success"], seed
+        assert moves is None or steps == moves + 1  # it faced east, and turns back
+
+
+def test_a_grid_without_a_goal_has_no_oracle():
+    env = make_text("MiniGrid-Fetch-5x5-N2-v0")
     env.reset(seed=0)
-    with pytest.raises(NotImplementedError, match="BabyAI"):
+    with pytest.raises(NotImplementedError, match="goal"):
         env.oracle_action()
 
 

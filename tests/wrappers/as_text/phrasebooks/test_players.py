@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.envs.navigation.frozen_lake import best_move
-from llm_gym.wrappers.as_text import make_text
+from llm_gym.wrappers.as_text import AsText, make_text
 
 NUMBER = r"(-?[\d.]+(?:e[-+]?\d+)?)"
 
@@ -175,12 +175,15 @@ CLIFF = max(env_id for env_id in gym.registry if env_id.startswith("CliffWalking
 
 
 def play(env_id, player, episodes, **settings):
-    """Return the mean return and the share of successes over the seeds 0, 1, ..."""
+    """Return the mean return and the share of successes over the seeds 0, 1, ...
+
+    ``player`` makes one that reads the text, or is the name of the environment's own.
+    """
     env = make_text(env_id, **settings)
     returns, wins = [], 0
     for seed in range(episodes):
         observation, info = env.reset(seed=seed)
-        act = player() if player else lambda _: env.get_wrapper_attr("random_action")()
+        act = player() if callable(player) else lambda _: env.get_wrapper_attr(player)()
         total, done = 0.0, False
         while not done:
             observation, reward, terminated, truncated, info = env.step(act(observation))
@@ -192,7 +195,7 @@ def play(env_id, player, episodes, **settings):
     return statistics.mean(returns), wins / episodes
 
 
-FIRM = {"is_slippery": False}
+FIRM, RANDOM = {"is_slippery": False}, "random_action"
 
 
 @pytest.mark.parametrize(
@@ -217,18 +220,61 @@ def test_who_reads_the_text_plays_well_and_chance_does_not(
     assert total >= earned
     assert success >= won
     if chance:
-        assert play(env_id, None, chance[0])[0] < chance[1]
+        assert play(env_id, RANDOM, chance[0])[0] < chance[1]
 
 
 def test_slippery_ice_is_crossed_about_as_often_as_can_be():
     # The best player of the 4x4 lake reaches the goal within 100 moves in 74 of 100 episodes.
     _, success = play("FrozenLake-v1", frozen_lake, 100)
     assert success == pytest.approx(0.74, abs=4 * (0.74 * 0.26 / 100) ** 0.5)
-    assert play("FrozenLake-v1", None, 100)[1] < 0.1
+    assert play("FrozenLake-v1", RANDOM, 100)[1] < 0.1
 
 
 def test_the_cliff_is_passed_on_the_shortest_safe_way():
     assert play(CLIFF, cliff_walking, 2) == (-13.0, 1.0)
-    total, success = play(CLIFF, None, 2, max_episode_steps=100)
+    total, success = play(CLIFF, RANDOM, 2, max_episode_steps=100)
     assert total < -100
     assert success == 0.0
+
+
+@pytest.mark.parametrize(
+    ("env_id", "episodes", "settings", "earned", "won"),
+    [
+        ("FrozenLake-v1", 2, FIRM, 1.0, 1.0),
+        ("FrozenLake-v1", 100, {}, 0.74 - 4 * 0.044, 0.74 - 4 * 0.044),
+        (CLIFF, 2, {}, -13.0, 1.0),
+        (TAXI, 40, {}, 7.0, 1.0),
+        ("Blackjack-v1", 1000, {}, -0.17, 0.38),
+        ("CartPole-v1", 3, {}, 500.0, 1.0),
+        ("MountainCar-v0", 5, {}, -140, 1.0),
+        ("Acrobot-v1", 4, {}, -120, 1.0),
+    ],
+)
+def test_the_oracle_plays_as_well_as_who_reads_the_text(env_id, episodes, settings, earned, won):
+    total, success = play(env_id, "oracle_action", episodes, **settings)
+    assert total >= earned
+    assert success >= won
+
+
+def test_a_table_is_all_that_an_oracle_needs():
+    class Corridor(gym.Env):
+        observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
+        P = {
+            at: {
+                0: [(1.0, max(at - 1, 0), -1.0, False)],
+                1: [(0.5, at, -1.0, False), (0.5, at + 1, 5.0 * (at == 2), at == 2)],
+            }
+            for at in range(3)
+        }
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.s = 1
+            return 1, {}
+
+    env = AsText(Corridor())
+    env.reset(seed=0)
+    assert env.oracle_action() == "1"
+    del Corridor.P
+    with pytest.raises(NotImplementedError):
+        AsText(Corridor()).oracle_action()
