@@ -1,4 +1,4 @@
-"""``llm-gym train ID`` with nothing else, for one id of every family and four foreign ones.
+"""``llm-gym train ID`` with nothing else, for one id of every family and some foreign ones.
 
     python -m benchmarks.learn.train_all --lanes 12            # whatever is missing in the results
     python -m benchmarks.learn.train_all llm_gym/Echo-v0       # these, again
@@ -50,8 +50,12 @@ FAMILIES = (
 FOREIGN = (
     "FrozenLake-v1 --environment.env-kwargs is_slippery=false",
     "CliffWalking-v1",
-    "MiniGrid-Empty-5x5-v0 --import minigrid",
+    "Taxi-v4",
+    "Blackjack-v1",
+    "Acrobot-v1",
     "CartPole-v1",
+    "MiniGrid-Empty-5x5-v0 --import minigrid",
+    "MiniGrid-DoorKey-5x5-v0 --import minigrid",
 )
 _ELSEWHERE = re.compile(
     r"--model\b|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b|\w:\w"

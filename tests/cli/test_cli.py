@@ -139,7 +139,7 @@ def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=many"], "rooms"),
         (["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"], "shaping"),
         (["play", "llm_gym/TextGame-v0", "--set", "rules=loud"], "got 'loud'"),
-        (["play", "CartPole-v1", "--player", "oracle"], "CartPole-v1 has no oracle to watch"),
+        (["play", "Pendulum-v1", "--player", "oracle"], "Pendulum-v1 has no oracle to watch"),
         (["check", "nowhere:Env"], "cannot import nowhere"),
         (["check", "llm_gym.envs:Nothing"], "module llm_gym.envs has no environment"),
         (["play", "x", "--import", "nowhere"], "cannot import nowhere"),

@@ -85,6 +85,11 @@ def _endless(profile: TaskProfile) -> bool:
     return profile.env == "as_text" and (profile.turns is None or profile.turns > MOST_TURNS)
 
 
+def _turns(profile: TaskProfile) -> int:
+    """100, or the turns that a solver took."""
+    return max(MOST_TURNS, profile.solver_turns)
+
+
 def _short(profile: TaskProfile) -> int:
     """Characters of the longest move, and 2."""
     return profile.move_chars + 2
@@ -180,7 +185,7 @@ RULES: tuple[Rule, ...] = (
          "a given model that thinks", "room for a thought before the move"),
     Rule("inference.max_tokens", _roomy, lambda s: _given(s) and s.move_chars > 0,
          "a given model", "room for the longest move that was seen"),
-    Rule("inference.max_turns", MOST_TURNS, _endless,
+    Rule("inference.max_turns", _turns, _endless,
          "an environment in words that goes on", "more short episodes teach more than a long one"),
     Rule("inference.bootstrap_at_turn_limit", True, _endless,
          "an environment in words that goes on", "it would have gone on: the critic says what for"),
@@ -198,8 +203,8 @@ RULES: tuple[Rule, ...] = (
          "any", "what writes no legal move never sees a reward that differs"),
     Rule("warm_start.turns", 8000, _embedded, "embedded model", "it has to learn every word"),
     Rule("warm_start.steps", 250, _embedded, "embedded model", "enough for most games"),
-    Rule("warm_start.rounds", 4, _embedded,
-         "embedded model", "until most moves are legal, and a solver is imitated well"),
+    Rule("warm_start.rounds", 4, _always,
+         "any", "until most moves are legal, and a solver is imitated well"),
     Rule("warm_start.rate", 3e-3, _embedded, "embedded model", "random weights"),
     Rule("warm_start.steps", 120, _given, "a given model", "measured on a 135M model"),
     Rule("warm_start.rate", _taught_rate, _full, "a full model", "what it knows must stay"),
@@ -232,8 +237,6 @@ RULES: tuple[Rule, ...] = (
          "embedded model, environments in words", "before that, all words look bad in a bad state"),
     Rule("training.value_coef", 0.1, _foreign,
          "embedded model, environments in words", "returns in their own units weigh more"),
-    Rule("training.lr_schedule", "linear", _always,
-         "any", "at a constant rate a good player falls back"),
     Rule("training.gamma", _discount, _always,
          "any", "credit has to find its turn: half an episode is as far as it looks"),
     Rule("training.gae_lambda", 0.9, _always,

@@ -25,6 +25,8 @@ from llm_gym_agents.config.store import ConfigStore
 _EPISODES = 20
 MAX_TURNS_PLAYED = 100
 """Turns after which a random episode is truncated."""
+_SOLVED = 300
+"""Turns after which a solver's is."""
 _PAID_EVERY_TURN = 0.9
 """Share of turns with a positive reward above which longer episodes are better ones."""
 _BY_SPREAD = {"norm_by_std", "whiten"}
@@ -62,6 +64,8 @@ class TaskProfile:
     """The lowest reward of a turn that was seen, 0 at most."""
     random_wins: float = 0.0
     """Share of random episodes that were won."""
+    solver_turns: int = 0
+    """Turns of the longest episode that a solver won; 0 if there is none."""
     groups: bool = False
     """Whether the estimator compares episodes of one start by what each earned in all."""
     by_turn: bool = False
@@ -185,12 +189,17 @@ def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
                 for observation, move in _play(env, act, seed, rewards, won):
                     moves |= {move, *(legal() or ())}
                     words += len(_MARK.findall(observation)) + len(_MARK.findall(move))
+    found: dict[str, Any] = {"worst_reward": min([0.0, *rewards]), "solver_turns": 0}
+    for name in ("solver_action", "oracle_action"):
         with suppress(NotImplementedError, ConfigError, AttributeError):
-            solve = env.get_wrapper_attr("solver_action")
             for seed in range(_EPISODES):
-                for _, move in _play(env, solve, seed, [], []):
-                    moves.add(move)
-    found = {"move_chars": max(map(len, moves), default=0), "worst_reward": min([0.0, *rewards])}
+                won_now: list[bool] = []
+                solve = env.get_wrapper_attr(name)
+                moves |= {move for _, move in _play(env, solve, seed, [], won_now, _SOLVED)}
+                if won_now[-1]:
+                    found["solver_turns"] = max(found["solver_turns"], len(won_now))
+            break
+    found["move_chars"] = max(map(len, moves), default=0)
     if rewards:
         found["random_wins"] = sum(won) / episodes
         # Who is paid for every turn will learn to make episodes longer than random ones are.
@@ -206,10 +215,11 @@ def _play(
     seed: int,
     rewards: list[float],
     won: list[bool],
+    turns: int = MAX_TURNS_PLAYED,
 ) -> Iterator[tuple[str, str]]:
     """Yield observation and move of each turn before it is taken; note what it paid and won."""
     observation, _ = env.reset(seed=seed)
-    for _ in range(MAX_TURNS_PLAYED):
+    for _ in range(turns):
         move = act()
         yield observation, move
         observation, reward, terminated, truncated, info = env.step(move)

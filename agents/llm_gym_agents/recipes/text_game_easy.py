@@ -59,8 +59,6 @@ def text_game_easy() -> Recipe:
                 "ppo_epochs": 2,
                 "micro_batch_tokens": 4096,  # a mini-batch in two reads, which stay in the cache
                 "learning_rate": 8e-4,
-                # The trust region makes steps smaller; a rate that falls as well ends too early.
-                "lr_schedule": "constant",
                 "gamma": 0.9,
                 "gae_lambda": 0.9,
                 "entropy_coef": 0.01,

@@ -202,6 +202,7 @@ def test_short_episodes_come_in_larger_batches_and_every_run_takes_about_as_long
 def test_an_environment_of_others_that_goes_on_is_cut_and_bootstrapped():
     cart = defaults_of("CartPole-v1").inference
     assert (cart.max_turns, cart.bootstrap_at_turn_limit) == (100, True)
+    assert defaults_of("MountainCar-v0").inference.max_turns > 110  # its best player needs them
     assert defaults_of("llm_gym/FrozenLake-v0").inference.max_turns is None  # its rules say 100
 
 

@@ -328,10 +328,10 @@ class Unsolved(EchoEnv):
 def test_an_oracle_stands_in_for_a_solver_and_no_player_at_all_is_one_sentence():
     env = Unsolved()
     assert find_player(env, "solver")(env.reset(seed=0)[0]) == env.oracle_action()
-    lake = make_text("FrozenLake-v1", is_slippery=False)
-    observation, _ = lake.reset(seed=0)
+    pendulum = make_text("Pendulum-v1")
+    observation, _ = pendulum.reset(seed=0)
     with pytest.raises(ConfigError, match="solver"):
-        find_player(lake, "solver")(observation)
+        find_player(pendulum, "solver")(observation)
     with pytest.raises(ConfigError, match="random"):
         find_player(Odd(), "random")
 

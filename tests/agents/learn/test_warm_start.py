@@ -54,7 +54,8 @@ def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, 
 
 def test_who_has_a_solver():
     assert has_solver(make_text("llm_gym/TextToSQLEasy-v0"))
-    assert not has_solver(make_text("CartPole-v1"))
+    assert has_solver(make_text("Taxi-v4"))
+    assert not has_solver(make_text("Pendulum-v1"))
 
 
 class Cut(ScriptedEngine):
