@@ -29,7 +29,7 @@ llm-gym eval a/E-v0 --model x
 def test_readme_and_docs_have_examples_and_every_family_is_there():
     commands = script.commands()
     assert len(script.FAMILIES) == 30
-    assert len(script.FOREIGN) == 4
+    assert len(script.FOREIGN) == 8
     assert len(commands) == len(set(commands))
     assert set(script.examples()) < set(commands)
     assert "llm-gym train llm_gym/Echo-v0" in script.examples()
