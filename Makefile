@@ -63,10 +63,10 @@ $(DEV): pyproject.toml constraints.txt locks/dev.txt
 lock: .venv-uv/.installed  ## Write the lock files anew, for every machine that they are for.
 	.venv-uv/bin/python .ci/lock.py
 
-platforms: .venv-uv/.installed  ## Can every extra be installed where docs/platforms.md says it can?
+platforms: .venv-uv/.installed  ## Can every extra be installed where docs/faq.md says it can?
 	.venv-uv/bin/python .ci/platforms.py
 
-platforms-table: .venv-uv/.installed  ## Write the table of docs/platforms.md anew, in minutes.
+platforms-table: .venv-uv/.installed  ## Write the table of docs/faq.md anew, in minutes.
 	.venv-uv/bin/python .ci/platforms.py --write
 
 test: lint types  ## Install into .venv, then lint, type-check and test, in minutes.

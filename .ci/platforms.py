@@ -1,4 +1,4 @@
-"""Resolves every extra for every platform, and keeps the table in docs/platforms.md.
+"""Resolves every extra for every platform, and keeps the table in docs/faq.md.
 
 ``python .ci/platforms.py`` fails when an extra can no longer be installed where the table says it
 can; ``--write`` writes the table anew. Nothing is installed: uv resolves for machines and Pythons
@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "platforms.md"
+PAGE = ROOT / "docs" / "faq.md"
 LINUX = {"Linux x86-64": "x86_64-manylinux_2_35", "Linux aarch64": "aarch64-manylinux_2_35"}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 COLUMNS = {
@@ -85,17 +85,28 @@ def label(extra: str) -> str:
 
 
 def table(rows: dict[str, list[str]]) -> str:
-    """Return the table; equal columns of one machine are written once."""
+    """Return the table; extras with equal cells share a row."""
     lines = ["| | " + " | ".join(COLUMNS) + " |", "| --- |" + " --- |" * len(COLUMNS)]
-    lines += [f"| {label(extra)} | " + " | ".join(cells) + " |" for extra, cells in rows.items()]
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for extra, cells in rows.items():
+        shared.setdefault(tuple(cells), []).append(label(extra))
+    lines += [
+        f"| {', '.join(names)} | " + " | ".join(cells) + " |" for cells, names in shared.items()
+    ]
     return "\n".join(lines)
 
 
 def published() -> dict[tuple[str, str], str]:
     """Return the cells of the page, by row and column."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
-    split = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
-    return {(row[0], c): v for row in split[2:] for c, v in zip(split[0][1:], row[1:], strict=True)}
+    written = PAGE.read_text().partition("<!-- platforms -->")[2].partition("<!-- /platforms -->")[0]
+    lines = [line for line in written.splitlines() if line.startswith("|")]
+    columns, _, *rows = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
+    return {
+        (name, column): cell
+        for names, *cells in rows
+        for name in names.split(", ")
+        for column, cell in zip(columns[1:], cells, strict=True)
+    }
 
 
 def write() -> None:
@@ -113,7 +124,7 @@ def check() -> int:
     def gap(extra: str, column: str) -> str:
         said = known.get((label(extra), column), "missing")
         if said == "missing":
-            return "this cell is not in docs/platforms.md: make platforms-table"
+            return "this cell is not in docs/faq.md: make platforms-table"
         target, python = COLUMNS[column]
         return compile_for(extra, target, python, *WHEELS_ONLY) if said == "yes" else ""
 
