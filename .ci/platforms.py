@@ -98,8 +98,9 @@ def table(rows: dict[str, list[str]]) -> str:
 
 def published() -> dict[tuple[str, str], str]:
     """Return the cells of the page, by row and column."""
-    written = PAGE.read_text().partition("<!-- platforms -->")[2].partition("<!-- /platforms -->")[0]
-    lines = [line for line in written.splitlines() if line.startswith("|")]
+    page = PAGE.read_text().partition("<!-- platforms -->")[2]
+    written = page.partition("<!-- /platforms -->")[0].splitlines()
+    lines = [line for line in written if line.startswith("|")]
     columns, _, *rows = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
     return {
         (name, column): cell
