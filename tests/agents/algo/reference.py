@@ -78,20 +78,6 @@ def ppo(
     return loss
 
 
-def aggregate(losses: Floats, lengths: Sequence[int], mode: str, norm_length: float) -> float:
-    """One number from a loss per token, by the definition of each mode."""
-    episodes = [run for run in split(losses, lengths) if run]
-    tokens = sum(lengths)
-    if mode == "token-sum":
-        return math.fsum(losses)
-    if mode == "token-mean":
-        return math.fsum(losses) / tokens
-    if mode == "seq-mean-token-mean":
-        return math.fsum(math.fsum(run) / len(run) for run in episodes) / len(episodes)
-    total = math.fsum(math.fsum(run) for run in episodes) / len(episodes)
-    return total / norm_length if mode == "seq-mean-token-sum-norm" else total
-
-
 examples = settings(max_examples=25)
 
 NUMBERS = st.floats(-5.0, 5.0, width=32)

@@ -12,9 +12,7 @@ from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
-from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
-from llm_gym_agents.engines.weight_push import weights_in
-from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS, Publisher
+from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
 from llm_gym_agents.model.load import load_tokenizer
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
@@ -58,31 +56,6 @@ def test_the_command_plays_with_moves_that_can_be_used(folder, capfd):
     [result] = json.loads(out)
     assert (result["episodes"], result["invalid"]) == (4, 0.0)
     assert not re.search(r"INFO|safetensors|regex|Error", err), err
-
-
-def test_vllms_own_reload_of_packed_layers_is_right_or_caught(folder, lm, monkeypatch):
-    """With oneDNN ``reload_weights`` keeps the old linear layers on some machines."""
-    import vllm._custom_ops as ops
-
-    monkeypatch.setattr(ops, "_supports_onednn", True)
-    packed = VLLMEngine(folder, dtype="float32", eager=True)
-    try:
-        assert Probe(lm).check(packed) <= 1e-5, "at first it has the weights"
-        names = packed._vllm.ask("collective_rpc", "llm_gym_parameters")[0]
-
-        def reload(bucket):
-            given = {"weights_iterator": iter(list(weights_in(bucket)))}
-            packed._vllm.ask("collective_rpc", "reload_weights", kwargs=given)
-            return names
-
-        monkeypatch.setattr(packed, "_load", reload)
-        try:
-            Publisher(packed, shaken(lm)).publish(1)
-        except StaleWeightsError:
-            return
-        assert largest_gap(lm, asked(), packed.generate(asked())) <= 1e-4
-    finally:
-        packed.close()
 
 
 def test_two_ppo_iterations_train_through_vllm_until_it_dies(folder, lm, tmp_path, monkeypatch):

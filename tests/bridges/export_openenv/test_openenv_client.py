@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from contextlib import suppress
 
 import gymnasium as gym
 import pytest
@@ -88,29 +87,6 @@ def test_many_of_their_clients_at_once_and_every_session_ends_with_its_socket(se
     for seed, texts in enumerate(asyncio.run(all_of_them())):
         assert texts == [home.reset(seed=seed)[0], *(home.step("look")[0] for _ in range(5))]
     assert len(server.sessions) == 0
-
-
-def test_messages_that_are_no_messages_leave_the_other_sockets_alone(server):
-    from websockets.exceptions import ConnectionClosed
-    from websockets.sync.client import connect
-
-    address = server.url.replace("http", "ws") + "/ws"
-    with GenericEnvClient(base_url=server.url).sync() as env, connect(address) as rude:
-        env.reset(seed=0)
-        expected = {
-            "{": "INVALID_JSON", "[" * 5000: "INVALID_JSON", "3": "UNKNOWN_TYPE",
-            '{"type": "exec"}': "UNKNOWN_TYPE", '{"type": ["step"]}': "UNKNOWN_TYPE",
-            '{"type": "step", "data": 3}': "VALIDATION_ERROR",
-            '{"type": "reset", "data": {"seed": "x"}}': "VALIDATION_ERROR",
-        }  # fmt: skip
-        for text, code in expected.items():
-            rude.send(text)
-            assert json.loads(rude.recv())["data"]["code"] == code, text
-        with suppress(ConnectionClosed):  # it may be shown the door before it is done
-            rude.send("x" * (server.limits.body_bytes + 1))
-        with pytest.raises(ConnectionClosed):
-            rude.recv()
-        assert env.step({"message": "look"}).observation["info"]["turn"] == 1
 
 
 def test_a_full_server_and_a_wrong_token_are_told():

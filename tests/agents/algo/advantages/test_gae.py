@@ -6,9 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tensordict import TensorDict
 from torch import Tensor
-from torchrl.objectives.value import GAE
 
 from llm_gym_agents.algo import StreamError, TokenStream, gae, gae_turn
 from tests.agents.algo import reference
@@ -48,40 +46,6 @@ def test_matches_a_loop_over_each_episode(
     expected_T = slow_gae(stream, gamma, lam, discount)
     torch.testing.assert_close(advantages_T, expected_T, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(returns_T, expected_T + stream.value_T, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(("gamma", "lam"), [(0.99, 0.95), (1.0, 1.0), (0.9, 0.0), (0.0, 0.5)])
-def test_agrees_with_the_gae_module_of_torchrl(gamma: float, lam: float) -> None:
-    torch.manual_seed(0)
-    lengths_E = torch.tensor([5, 1, 70])
-    done_T = torch.zeros(76, dtype=torch.bool)
-    done_T[lengths_E.cumsum(0) - 1] = True
-    terminated_E = torch.tensor([True, False, False])
-    stream = TokenStream(
-        reward_T=torch.randn(76),
-        lengths_E=lengths_E,
-        value_T=torch.randn(76),
-        terminated_E=terminated_E,
-        bootstrap_E=torch.randn(3),
-    )
-    next_T = torch.cat([stream.value_T[1:], torch.zeros(1)])
-    next_T[done_T] = stream.bootstrap_E
-    flat = TensorDict(
-        {
-            "state_value": stream.value_T[:, None],
-            "next": {
-                "state_value": next_T[:, None],
-                "reward": stream.reward_T[:, None],
-                "done": done_T[:, None],
-                "terminated": (done_T & terminated_E.repeat_interleave(lengths_E))[:, None],
-            },
-        },
-        [76],
-    )
-    GAE(gamma=gamma, lmbda=lam, value_network=None)(flat)
-    advantages_T, returns_T = gae(stream, gamma=gamma, lam=lam, whiten=False)
-    torch.testing.assert_close(advantages_T, flat["advantage"].squeeze(-1), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(returns_T, flat["value_target"].squeeze(-1), rtol=1e-5, atol=1e-5)
 
 
 @examples
