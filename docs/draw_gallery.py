@@ -1,4 +1,4 @@
-"""The gallery of the site: of each game a picture and an episode, both from its golden transcript.
+"""The gallery of the site: a picture and an episode of each game, from its golden transcript.
 
 The picture shows a state in the middle of the episode. Cells of a board are drawn as tiles where
 they stand in the text, so no game needs a drawing of its own.
@@ -35,8 +35,8 @@ def gallery() -> tuple[str, dict[str, str]]:
     """Return the page, and its pictures by their path."""
     from llm_gym.registry.suite import ENVS
 
-    lines = ["# Gallery\n", "Of each game a picture, and an episode as a player sees it: a reply "]
-    lines[-1] += "that is no move, then the moves of its solver.\n"
+    lines = ["# Gallery\n", "Each game with a picture and an episode as a player sees it: "]
+    lines[-1] += "first an unusable reply, then the moves of the solver.\n"
     pictures = {}
     usual = {row.entry_point: row.id for row in reversed(ENVS)}  # a family begins with it
     for env_id in sorted(usual.values()):
