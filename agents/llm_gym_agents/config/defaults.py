@@ -237,6 +237,8 @@ RULES: tuple[Rule, ...] = (
          "embedded model, environments in words", "before that, all words look bad in a bad state"),
     Rule("training.value_coef", 0.1, _foreign,
          "embedded model, environments in words", "returns in their own units weigh more"),
+    Rule("training.lr_schedule", "linear", lambda s: s.taught,
+         "a solver is imitated", "a good player has much to lose"),
     Rule("training.gamma", _discount, _always,
          "any", "credit has to find its turn: half an episode is as far as it looks"),
     Rule("training.gae_lambda", 0.9, _always,

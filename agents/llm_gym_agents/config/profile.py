@@ -66,6 +66,8 @@ class TaskProfile:
     """Share of random episodes that were won."""
     solver_turns: int = 0
     """Turns of the longest episode that a solver won; 0 if there is none."""
+    taught: bool = False
+    """Whether there is a solver that a warm start may imitate."""
     groups: bool = False
     """Whether the estimator compares episodes of one start by what each earned in all."""
     by_turn: bool = False
@@ -81,9 +83,11 @@ def profile_task(config: ConfigStore) -> TaskProfile:
     from llm_gym_agents.algo import get_advantage  # lies behind torch
 
     estimator = get_advantage(config.training.adv_estimator)
+    task = _of_task(config)
     return replace(
-        _of_task(config),
+        task,
         **_of_model(config),
+        taught=task.solver_turns > 0 and config.warm_start.player not in ("random", "file"),
         groups=estimator.needs_groups,
         by_turn="credit" in estimator.settings,
         by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
@@ -146,6 +150,7 @@ def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskP
         episode_turns=sum(found[one].episode_turns * share[one] for one in found),
         episode_words=sum(found[one].episode_words * share[one] for one in found),
         worst_reward=min(one.worst_reward for one in each),
+        solver_turns=max(one.solver_turns for one in each),
         members=found,
     )
 

@@ -246,8 +246,9 @@ class WarmStart:
             if why is None:
                 break
             self.say(f"warm start: {why}, once more")
-            # On a solver's path a model never sees what its own mistakes lead to.
-            turns += self._teach(decision, at, visit=decision.player == "solver")
+            # On a solver's path a model never sees what its own unusable replies lead to.
+            visit = decision.player == "solver" and after.invalid > UNUSABLE
+            turns += self._teach(decision, at, visit=visit)
             last, after = after, self._measure()
         return turns, after
 
