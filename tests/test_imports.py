@@ -65,8 +65,7 @@ ROOMS = {
         ("algo", "text", "model"),  # tensors, text and models: each knows itself only
         ("engines", "export", "run"),
         ("config", "rollouts"),  # config's rules ask algo and engines what they need
-        ("learn", "compat", "recipes"),
-        ("distributed",),  # builds in each actor what one process builds once
+        ("learn", "recipes"),
         ("trainer",),
         ("commands",),
     ),
@@ -145,10 +144,10 @@ def test_no_modules_import_in_a_circle(package):
 
 LARGER_RUNS = (
     "llm_gym.bridges", "llm_gym.datasets", "llm_gym.envs.questions", "llm_gym.server",
-    "llm_gym.tools.sandbox", "llm_gym_agents.compat", "llm_gym_agents.distributed.process_group",
-    "llm_gym_agents.distributed.ray", "llm_gym_agents.engines.sglang",
-    "llm_gym_agents.engines.vllm", "llm_gym_agents.export", "torch.distributed.fsdp",
-    "datasets", "mlflow", "peft", "pyarrow", "sglang", "vllm", "wandb",
+    "llm_gym.tools.sandbox", "llm_gym_agents.engines.inference", "llm_gym_agents.engines.sglang",
+    "llm_gym_agents.engines.vllm", "llm_gym_agents.export", "llm_gym_agents.rollouts.multi_turn",
+    "llm_gym_agents.trainer.process_group", "llm_gym_agents.trainer.ray",
+    "torch.distributed.fsdp", "datasets", "mlflow", "peft", "pyarrow", "sglang", "vllm", "wandb",
 )  # fmt: skip
 """What a training run in one process, of one model and one environment, never loads."""
 
@@ -171,7 +170,7 @@ def loaded_with(name):
 
 def test_a_plain_training_run_loads_nothing_of_larger_ones():
     found = loaded_with("llm_gym_agents.commands.run")
-    assert {"llm_gym_agents.trainer", "llm_gym_agents.learn.ppo"} <= found
+    assert {"llm_gym_agents.trainer.ppo_trainer", "llm_gym_agents.learn.ppo"} <= found
     assert found.isdisjoint(LARGER_RUNS)
 
 

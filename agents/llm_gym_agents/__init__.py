@@ -1,6 +1,7 @@
 """Token-level RL for language models, on TorchRL.
 
-``PPOTrainer(ConfigStore(), "llm_gym/Echo-v0").fit()`` trains a small model. Read ``trainer`` first.
+``PPOTrainer(ConfigStore(), "llm_gym/Echo-v0").fit()`` trains a small model. Read
+``trainer.ppo_trainer`` first.
 """
 
 from importlib import import_module
@@ -33,7 +34,7 @@ __all__ = [
 _MODULES = {
     "config": ("ConfigStore",),
     "rollouts.evaluation": ("rollout",),
-    "compat.inference": (
+    "engines.inference": (
         "BaseInferenceEngine",
         "BatchInferenceManager",
         "SGLangInferenceEngine",
@@ -41,35 +42,35 @@ _MODULES = {
         "create_inference_engine",
     ),
     "model.policy_value": ("PolicyValueModel",),
-    "compat.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
+    "rollouts.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
     "rollouts.policy": ("LLMPolicy",),
     "rollouts.pool": ("TextEnvPool",),
     "rollouts.pack": ("PPOBatch",),
     "rollouts.rewards": ("RewardManager",),
     "rollouts.rollout_data": ("RolloutData",),
-    "trainer": ("PPOTrainer", "RayPPOTrainer", "create_trainer"),
+    "trainer.ppo_trainer": ("PPOTrainer", "RayPPOTrainer", "create_trainer"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
     from llm_gym_agents import algo
-    from llm_gym_agents.compat.inference import (
+    from llm_gym_agents.config import ConfigStore
+    from llm_gym_agents.engines.inference import (
         BaseInferenceEngine,
         BatchInferenceManager,
         SGLangInferenceEngine,
         VLLMInferenceEngine,
         create_inference_engine,
     )
-    from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
-    from llm_gym_agents.config import ConfigStore
     from llm_gym_agents.model.policy_value import PolicyValueModel
     from llm_gym_agents.rollouts.evaluation import rollout
+    from llm_gym_agents.rollouts.multi_turn import MultiTurnChatHarness, MultiTurnInferenceEngine
     from llm_gym_agents.rollouts.pack import PPOBatch
     from llm_gym_agents.rollouts.policy import LLMPolicy
     from llm_gym_agents.rollouts.pool import TextEnvPool
     from llm_gym_agents.rollouts.rewards import RewardManager
     from llm_gym_agents.rollouts.rollout_data import RolloutData
-    from llm_gym_agents.trainer import PPOTrainer, RayPPOTrainer, create_trainer
+    from llm_gym_agents.trainer.ppo_trainer import PPOTrainer, RayPPOTrainer, create_trainer
 
 
 def __getattr__(name: str) -> Any:

@@ -25,11 +25,11 @@ from benchmarks.envs.suite_scores import plain_first, play_together, suite_mean
 from llm_gym.cli.common import settings as named_values
 from llm_gym.registry.suite import ENVS
 from llm_gym_agents import ConfigStore, PPOTrainer
-from llm_gym_agents.distributed import build
 from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.recipes.smollm2 import PREFIX, smollm2
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.run.metrics import TRAIN_SUCCESS
+from llm_gym_agents.trainer import build
 
 ENOUGH, LOOKED_AT = 0.985, 6
 """Training success, in so many iterations one after another, at which a run has nothing to gain."""

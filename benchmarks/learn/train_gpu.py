@@ -39,13 +39,13 @@ from transformers import AutoModelForCausalLM
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.synthetic import batch, llama
 from llm_gym_agents import ConfigStore
-from llm_gym_agents.distributed.build import prepare_lm
-from llm_gym_agents.distributed.memory_plan import GIB, MemoryPlan, plan_memory
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.model import policy_value
 from llm_gym_agents.model.load import ModelShape
 from llm_gym_agents.model.shared_prefix import Prefixes
 from llm_gym_agents.rollouts.rollout_data import RolloutData
+from llm_gym_agents.trainer.build import prepare_lm
+from llm_gym_agents.trainer.memory_plan import GIB, MemoryPlan, plan_memory
 
 RESULT = RESULTS / "train_gpu.json"
 TURNS, PROMPT, REPLY = 8, 96, 32
@@ -153,7 +153,7 @@ def by_hand(name: str, episodes: int, repeats: int) -> dict[str, float]:
 def ours(name: str, episodes: int, micro: int, repeats: int) -> dict[str, Any]:
     lm = load(name)
     config = settings(episodes, micro)
-    learner = Learner(config, prepare_lm(config.model, lm))
+    learner = Learner(prepare_lm(config.model, lm), config.training, config.model)
     data = batch(lm.config.vocab_size, episodes, TURNS, PROMPT, REPLY)
     found = measured(lambda: learner.ppo.update(data), repeats)
     last = learner.ppo.update(data)
@@ -210,7 +210,7 @@ def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             config = settings(args.episodes, args.micro[0])
             config.training.ppo_epochs = 1
             config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
-            learner = Learner(config, prepare_lm(config.model, load(name)))
+            learner = Learner(prepare_lm(config.model, load(name)), config.training, config.model)
             data = alike(learner.lm.config.vocab_size, args.episodes, shared, group)
             update = functools.partial(learner.ppo.update, data)
             once = measured(update, args.repeats)
@@ -271,7 +271,7 @@ def fit_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict[str, Any]:
     lm = prepare_lm(config.model, load(name))
-    learner = Learner(config, lm)
+    learner = Learner(lm, config.training, config.model)
     data = batch(lm.config.vocab_size, args.episodes, TURNS, PROMPT, REPLY)
     found = measured(lambda: learner.ppo.update(data), args.repeats)
     return {"fits": True, "read_tokens": args.episodes * LENGTH} | found

@@ -22,8 +22,8 @@ from safetensors.torch import load_file
 from benchmarks.peers.episodes import BATCH, ENV_ID, ENV_KWARGS
 from benchmarks.peers.gpu_clock import Clock, wait_for
 from llm_gym_agents import ConfigStore, PPOTrainer
+from llm_gym_agents.commands.plan import profile_task
 from llm_gym_agents.config.defaults import apply_defaults
-from llm_gym_agents.config.profile import profile_task
 from llm_gym_agents.run.checkpoint_weights import save_lm
 
 REPLY = 8

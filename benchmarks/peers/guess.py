@@ -17,12 +17,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from benchmarks.peers.episodes import BATCH, ENV_ID, ENV_KWARGS, MAX_TOKENS
 from llm_gym_agents import ConfigStore, LLMPolicy, PPOTrainer, rollout
-from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.text.chat import ChatFormat
+from llm_gym_agents.trainer.build import tiny_tokenizer
 
 WIDTH = 128
 HELD_OUT = 5_000_000

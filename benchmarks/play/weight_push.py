@@ -26,11 +26,11 @@ import torch
 
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import ConfigStore, PPOTrainer
-from llm_gym_agents.distributed.build import tiny_tokenizer
+from llm_gym_agents.engines.publish import PROBE_GAP, PUBLISH_SECONDS
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
-from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.weights import served_weights
+from llm_gym_agents.trainer.build import tiny_tokenizer
 
 ENV = "llm_gym/TextGameEasy-v0"
 

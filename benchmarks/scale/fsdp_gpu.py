@@ -22,11 +22,11 @@ from transformers import LlamaForCausalLM
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.synthetic import batch, llama
 from llm_gym_agents import ConfigStore
-from llm_gym_agents.distributed.process_group import join
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.model.weights import full_tensor
 from llm_gym_agents.rollouts.rollout_data import RolloutData
+from llm_gym_agents.trainer.process_group import join
 
 SHAPES = {True: (64, 2, 4, 4, 128, 512), False: (1024, 24, 16, 16, 4096, 49_152)}
 """Very few weights, or half a billion of them."""
@@ -76,7 +76,7 @@ def main() -> None:
         ranks = SINGLE_PROCESS if mode == "none" else join(mode)  # type: ignore[arg-type]
         where = "cuda" if torch.cuda.is_available() else "cpu"
         where = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if where == "cuda" else where
-        learner = Learner(config, copy.deepcopy(lm).to(where), ranks)  # type: ignore[arg-type]
+        learner = Learner(copy.deepcopy(lm).to(where), config.training, config.model, ranks=ranks)  # type: ignore[arg-type]
         result[mode] = {"world": ranks.world, **measured(learner, data, 3)}
         weights[mode] = {
             name: full_tensor(each).detach().cpu().clone()

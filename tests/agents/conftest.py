@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 import torch
 
-from llm_gym_agents.distributed import build
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn import learner
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.self_check import check_packed_reading
+from llm_gym_agents.trainer import build
 
 
 def pytest_runtest_setup(item):

@@ -87,8 +87,8 @@ def test_the_control_has_the_advantages_of_gae_on_other_tokens():
 
 @pytest.mark.slow
 def test_an_estimator_starts_from_the_warm_started_weights_and_reports_a_curve(tmp_path):
-    from llm_gym_agents.distributed.build import language_model
     from llm_gym_agents.run.checkpoint_weights import save_lm
+    from llm_gym_agents.trainer.build import language_model
 
     made = learning_run.settings("Echo", 0)
     folder, batch = tmp_path / "weights", made.training.batch_size

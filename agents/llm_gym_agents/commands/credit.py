@@ -25,21 +25,19 @@ from llm_gym.wrappers import EpisodeLimits, StateInfo
 from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.algo.credit import Floats, Truth, compare, explained_variance
 from llm_gym_agents.algo.tensor_ops import segment_mean
-from llm_gym_agents.config import ConfigStore, TrainingConfig
-from llm_gym_agents.distributed.build import load_lm
-from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
-from llm_gym_agents.learn.ppo import estimator_settings, token_stream
-from llm_gym_agents.learn.scoring import BatchScorer, Scores
-from llm_gym_agents.learn.stabilizers import Stabilizers
-from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.model.weights import compute_dtype, without_dropout
-from llm_gym_agents.rollouts.branches import (
+from llm_gym_agents.config import ModelConfig, TrainingConfig
+from llm_gym_agents.learn.branches import (
     Branch,
     Place,
     all_places,
     play_branches,
     state_tensors,
 )
+from llm_gym_agents.learn.ppo import estimator_settings, token_stream
+from llm_gym_agents.learn.scoring import BatchScorer, Scores
+from llm_gym_agents.learn.stabilizers import Stabilizers
+from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.model.weights import compute_dtype, without_dropout
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
@@ -49,6 +47,8 @@ from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Play, Rollout, why_unplayed
 from llm_gym_agents.run.checkpoints import MODEL, VALUES, load_checkpoint
 from llm_gym_agents.run.state import set_module_state
+from llm_gym_agents.trainer.build import load_lm
+from llm_gym_agents.trainer.run_folder import FINAL, WARM_START
 
 TURNS, GROUP = 64, 8
 """Turns that are judged, and episodes of a start where the run says nothing."""
@@ -298,24 +298,26 @@ def _estimates(
 # --- the critic of a run -----------------------------------------------------------------------
 
 
-def load_critic(model: str, config: ConfigStore) -> Critic | None:
-    """Return the critic that was trained with ``model``; None where there is none."""
-    place = _checkpoint_of(Path(model))
-    if place is None or not get_advantage(config.training.adv_estimator).needs_critic:
+def load_critic(
+    path: str, model: ModelConfig, training: TrainingConfig, temperature: float
+) -> Critic | None:
+    """Return the critic that was trained with the model at ``path``; None where there is none."""
+    place = _checkpoint_of(Path(path))
+    if place is None or not get_advantage(training.adv_estimator).needs_critic:
         return None
     parts = load_checkpoint(place).parts
-    lm, _ = load_lm(config, model)
+    lm, _ = load_lm(model, path)
     whole = PolicyValueModel(
         lm,
-        critic=config.model.critic,
-        temperature=config.inference.temperature,
-        compute_dtype=compute_dtype(config.model.dtype, lm.device),
+        critic=model.critic,
+        temperature=temperature,
+        compute_dtype=compute_dtype(model.dtype, lm.device),
     ).eval()
     without_dropout(whole)
     set_module_state(whole, parts["critic"], skip=("lm.",))
-    stabilizers = Stabilizers(config.training, whole)
+    stabilizers = Stabilizers(training, whole)
     stabilizers.load_state(parts["stabilizers"].values)
-    scorer = BatchScorer(whole, config.training.micro_batch_tokens)
+    scorer = BatchScorer(whole, training.micro_batch_tokens)
     return lambda data: stabilizers.unscale(scorer.score(Packer(data)))
 
 

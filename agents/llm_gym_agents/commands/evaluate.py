@@ -3,11 +3,11 @@
 import argparse
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -20,13 +20,16 @@ from llm_gym.episodes import Trajectory, write_episodes
 from llm_gym.evaluate import REPLY_TOKENS, THOUGHT_TOKENS
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import ConfigStore, TrainingConfig
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.load import limit_threads, load_tokenizer
 from llm_gym_agents.rollouts.evaluation import Evaluation, rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.text.codec import TokenTexts
+
+if TYPE_CHECKING:
+    from llm_gym_agents.commands.credit import Critic
 
 
 def main(argv: list[str]) -> int:
@@ -70,7 +73,13 @@ def main(argv: list[str]) -> int:
         limit_threads(policy.engine.model)
     with closing(policy.engine):
         if options.credit is not None:
-            return _judge_credit(names, policy, config, path, options)
+            from llm_gym_agents.commands.credit import load_critic
+
+            own = config.environment
+            trained_on = {name: own.kwargs_of(name) for name in names if name in own.env_ids}
+            how = (config.model, config.training, config.inference.temperature)
+            critic = load_critic(path, *how) if trained_on else None
+            return _judge_credit(names, policy, config.training, trained_on, critic, path, options)
         results = [_play(name, policy, given[name], options) for name in names]
     return show(results, options.json)
 
@@ -78,26 +87,26 @@ def main(argv: list[str]) -> int:
 def _judge_credit(
     names: Sequence[str],
     policy: LLMPolicy,
-    config: ConfigStore,
+    training: TrainingConfig,
+    trained_on: Mapping[str, dict[str, Any]],
+    critic: "Critic | None",
     model: str,
     options: argparse.Namespace,
 ) -> int:
-    from llm_gym_agents.commands.credit import credit, credit_table, load_critic
+    """Judge environments; those trained on have the rewards of training, which a critic knows."""
+    from llm_gym_agents.commands.credit import credit, credit_table
 
     reports, judged = [], list[Trajectory]()
     for name in names:
-        own = name in config.environment.env_ids  # then with the rewards that the critic knows
         report, episodes = credit(
             name,
             policy,
-            config.training,
+            training,
             episodes=options.episodes,
             branches=options.credit,
             **_play_options(options),
-            env_kwargs={"rules": "system"}
-            | (config.environment.kwargs_of(name) if own else {})
-            | settings(options.set),
-            critic=load_critic(model, config) if own else None,
+            env_kwargs={"rules": "system"} | trained_on.get(name, {}) | settings(options.set),
+            critic=critic if name in trained_on else None,
         )
         reports.append(asdict(report))
         judged += episodes

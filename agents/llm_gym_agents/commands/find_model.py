@@ -12,8 +12,8 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore, EnvConfig, InferenceConfig
 from llm_gym_agents.config.trust import untrusted
-from llm_gym_agents.distributed.run_folder import FINAL
 from llm_gym_agents.run.checkpoints import Checkpoints
+from llm_gym_agents.trainer.run_folder import FINAL
 
 REWARDED = ("rules", "penalty", "shaping", "shaping_gamma", "max_invalid")
 """Settings that change rewards and prompts, but not how an environment is played."""

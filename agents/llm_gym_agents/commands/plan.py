@@ -1,26 +1,125 @@
-"""``llm-gym train`` before and after a run: its settings, and what to print.
+"""``llm-gym train`` before and after a run: what is trained, its settings, and what to print.
 
-Nothing here needs torch.
+Nothing here needs torch, unless the settings name a model.
 """
 
+import itertools
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
+import gymnasium as gym
+
+from llm_gym.cli.common import build
 from llm_gym.cli.terminal_text import say
-from llm_gym.registry.user_code import explain_failures
-from llm_gym_agents.config import ConfigStore
+from llm_gym.core.env import TextEnv
+from llm_gym.core.errors import ConfigError
+from llm_gym.core.game import Game
+from llm_gym.core.infos import flag
+from llm_gym.evaluate.scores import published
+from llm_gym.registry.suite import ENVS
+from llm_gym.registry.user_code import close_user_env, explain_failures
+from llm_gym.wrappers.as_text import AsText, make_text
+from llm_gym_agents.config import ConfigStore, EnvConfig
 from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting
 from llm_gym_agents.config.profile import (
+    MAX_TURNS_PLAYED,
     WARM_START_BATCH,
     WORD_S,
     TaskProfile,
     iteration_seconds,
-    profile_task,
 )
-from llm_gym_agents.config.store import named
+from llm_gym_agents.config.store import named, read_config
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.recipes import NAMES, find_recipe
+from llm_gym_agents.recipes.recipe import Recipe
+
+# --- what is trained: a recipe, an id or a config file --------------------------------------
+
+
+def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
+    """Return a recipe for a part of the suite, and which settings it sets.
+
+    The part is every environment with a solver and one of ``parts`` in its id.
+    """
+    ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
+    mix = {env_id: 1.0 for env_id in ids if "solver" in published().get(env_id, {})}
+    if not mix:
+        raise ConfigError(f"no environment with a solver has {' or '.join(parts)} in its id")
+    config, name = ConfigStore(), "-".join(["suite", *parts]).lower()
+    config.environment.mix = mix
+    about = f"Training on {config.environment.env_label}."
+    return Recipe(name=name, about=about, config=config), {"environment.mix"}
+
+
+def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | None]:
+    """Return the recipe, and which settings it sets; None if it sets all that it needs."""
+    found = find_recipe(target)
+    if found is not None:
+        return found, None
+    chosen: set[str] = set()
+    if target.endswith((".yaml", ".yml", ".json")):
+        config = ConfigStore.load(target)
+        name, chosen = Path(target).stem, named(read_config(Path(target)))
+    else:
+        config, name = ConfigStore(), re.split("[/:]", target)[-1]
+        config.environment.env_id = _with_module(target, modules)
+    about = f"Training on {config.environment.env_label or target}."
+    return Recipe(name=name, about=about, config=config), chosen
+
+
+def flags(argv: Sequence[str]) -> set[str]:
+    """Return the names of the settings on a command line.
+
+    >>> sorted(flags(["--training.learning-rate", "1", "--ray.no-use-ray", "--model.dtype=x"]))
+    ['model.dtype', 'ray.use_ray', 'training.learning_rate']
+    """
+    named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
+    return {name.replace(".no_", ".") for name in named if "." in name}
+
+
+def try_env(settings: EnvConfig) -> None:
+    """Build each environment once, so that a wrong setting is one sentence and no traceback."""
+    for env_id in settings.env_ids:
+        close_user_env(build(env_id, settings.kwargs_of(env_id)))
+
+
+def shrink(config: ConfigStore) -> None:
+    """Make a run as small as possible: everything happens once."""
+    config.training.num_epochs = config.training.num_iters_per_epoch = 1
+    config.training.batch_size = config.training.group_size * 2
+    config.training.mini_batch_size = config.training.batch_size
+    config.warm_start.turns, config.warm_start.steps = min(config.warm_start.turns, 200), 2
+    config.warm_start.rounds = 1
+    config.training.warmup_iters = config.training.critic_warmup_iters = 0
+    config.environment.eval_interval, config.environment.eval_episodes = 1, 4
+    config.inference.num_envs = 4
+    config.inference.max_tokens = min(config.inference.max_tokens, 8)
+    config.inference.max_turns = min(config.inference.max_turns or 4, 4)
+
+
+def unused_folder(folder: Path) -> Path:
+    """Return ``folder``, or the first of ``folder-2``, ``folder-3``, ... that holds no run."""
+    from llm_gym_agents.run.files import is_locked
+    from llm_gym_agents.run.metrics import read_metrics
+
+    names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    places = itertools.chain([folder], names)
+    return next(place for place in places if not read_metrics(place) and not is_locked(place))
+
+
+def _with_module(env_id: str, modules: list[str]) -> str:
+    """Return ``env_id`` with the module that registers it, so that a run can be resumed."""
+    entry = gym.registry[env_id].entry_point if env_id in gym.registry else None
+    home = entry if isinstance(entry, str) else getattr(entry, "__module__", "") or ""
+    top = re.split("[.:]", home)[0]
+    module = next((module for module in modules if module.split(".")[0] == top), None)
+    return env_id if module is None else f"{module}:{env_id}"
+
 
 # --- settings and plan ----------------------------------------------------------------------
 
@@ -149,6 +248,174 @@ def _time(config: ConfigStore, seen: TaskProfile) -> str:
         seconds += taught.steps * WARM_START_BATCH * turn / 2
     minutes = max(1, round(seconds / 60))
     return f"about {minutes} minute{'s' * (minutes > 1)} on one CPU core, or less"
+
+
+# --- the profile of a task ------------------------------------------------------------------
+
+_EPISODES = 20
+_SOLVED = 300
+"""Turns after which a solver's episode is truncated."""
+_PAID_EVERY_TURN = 0.9
+"""Share of turns with a positive reward above which longer episodes are better ones."""
+_BY_SPREAD = {"norm_by_std", "whiten"}
+"""Settings of estimators that divide by a spread."""
+_MARK = re.compile(r"[^\W\d]+|\d|[^\w\s]")
+
+
+def profile_task(config: ConfigStore) -> TaskProfile:
+    """Return the profile of what ``config`` trains on what."""
+    from llm_gym_agents.algo import get_advantage  # lies behind torch
+
+    estimator = get_advantage(config.training.adv_estimator)
+    task = _of_task(config)
+    return replace(
+        task,
+        **_of_model(config),
+        taught=task.solver_turns > 0 and config.warm_start.player not in ("random", "file"),
+        groups=estimator.needs_groups,
+        by_turn="credit" in estimator.settings,
+        by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
+    )
+
+
+def _of_model(config: ConfigStore) -> dict[str, Any]:
+    """Return what a given model says of itself; nothing where it cannot be read."""
+    from llm_gym_agents.model.load import ModelShape, load_config, load_tokenizer
+    from llm_gym_agents.text.chat import ChatFormat
+
+    name, trust = config.model.model_name, config.model.trust_remote_code
+    found: dict[str, Any] = {}
+    if config.model.is_embedded:
+        return found
+    with suppress(ConfigError):  # loading it will say why
+        shape = load_config(name, trust_remote_code=trust)
+        found["weights"] = ModelShape.of(shape, trust_remote_code=trust).parameters
+        tokenizer = load_tokenizer(name, trust_remote_code=trust)
+        options = config.inference.template_options
+        found["thinks"] = ChatFormat.from_tokenizer(tokenizer, template_options=options).thinks
+    return found
+
+
+def _of_task(config: ConfigStore) -> TaskProfile:
+    """Return what model and environment say."""
+    model = config.model
+    kind: Literal["embedded", "full", "lora"] = "full"
+    if model.lora_rank:
+        kind = "lora"
+    elif model.is_embedded:
+        kind = "embedded"
+    settings, found = config.environment, {}
+    for env_id in settings.env_ids:
+        # Rules in the first observation would count as words that are read.
+        env = make_text(env_id, **{"rules": "system"} | settings.kwargs_of(env_id))
+        try:
+            found[env_id] = _of(env, kind)
+        finally:
+            close_user_env(env)
+    if settings.mix:
+        return _of_mix(found, settings.mix)
+    return next(iter(found.values()), TaskProfile(model=kind, env="other"))
+
+
+def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskProfile:
+    """Return one profile of several environments: their widest needs and their mean lengths."""
+    each, kinds = list(found.values()), {one.env for one in found.values()}
+    turns = [one.turns for one in each]
+    share = {env_id: weight / sum(mix.values()) for env_id, weight in mix.items()}
+    kind: Any = next(one for one in ("other", "as_text", "suite") if one in kinds)
+    return replace(
+        each[0],
+        env=kind,
+        is_markov=all(one.is_markov for one in each),
+        has_potential=any(one.has_potential for one in each),
+        has_splits=any(one.has_splits for one in each),
+        move_chars=max(one.move_chars for one in each) * all(one.move_chars for one in each),
+        turns=None if None in turns else max(filter(None, turns)),
+        episode_turns=sum(found[one].episode_turns * share[one] for one in found),
+        episode_words=sum(found[one].episode_words * share[one] for one in found),
+        worst_reward=min(one.worst_reward for one in each),
+        solver_turns=max(one.solver_turns for one in each),
+        members=found,
+    )
+
+
+def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> TaskProfile:
+    bare = env.unwrapped
+    seen = _lengths(env)
+    if isinstance(bare, TextEnv):
+        return TaskProfile(
+            model=kind,
+            env="suite",
+            is_markov=bare.observation_says_all,
+            has_potential=type(bare).potential is not Game.potential,
+            has_splits=bare.has_splits,
+            turns=bare.max_turns,
+            **seen,
+        )
+    wrapped = env.has_wrapper_attr("book") or isinstance(env, AsText)
+    # An environment of Gymnasium's is a Markov decision process: what it shows is its state.
+    return TaskProfile(
+        model=kind,
+        env="as_text" if wrapped else "other",
+        is_markov=wrapped,
+        turns=env.get_wrapper_attr("book").step_limit() if wrapped else None,
+        **seen,
+    )
+
+
+def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
+    """Return how long moves and episodes of a random player are, as ``TaskProfile`` calls them.
+
+    The moves of a solver count too: they may be longer.
+    """
+    moves, rewards, won = set[str](), list[float](), list[bool]()
+    words = episodes = 0
+    if env.has_wrapper_attr("random_action"):
+        with suppress(NotImplementedError, ConfigError):
+            act, legal = map(env.get_wrapper_attr, ("random_action", "legal_actions"))
+            for seed in range(_EPISODES):
+                episodes += 1
+                for observation, move in _play(env, act, seed, rewards, won):
+                    moves |= {move, *(legal() or ())}
+                    words += len(_MARK.findall(observation)) + len(_MARK.findall(move))
+    found: dict[str, Any] = {"worst_reward": min([0.0, *rewards]), "solver_turns": 0}
+    for name in ("solver_action", "oracle_action"):
+        with suppress(NotImplementedError, ConfigError, AttributeError):
+            for seed in range(_EPISODES):
+                won_now: list[bool] = []
+                solve = env.get_wrapper_attr(name)
+                moves |= {move for _, move in _play(env, solve, seed, [], won_now, _SOLVED)}
+                if won_now[-1]:
+                    found["solver_turns"] = max(found["solver_turns"], len(won_now))
+            break
+    found["move_chars"] = max(map(len, moves), default=0)
+    if rewards:
+        found["random_wins"] = sum(won) / episodes
+        # Who is paid for every turn will learn to make episodes longer than random ones are.
+        longer = sum(reward > 0.0 for reward in rewards) > _PAID_EVERY_TURN * len(rewards)
+        found["episode_turns"] = MAX_TURNS_PLAYED / 2 if longer else len(rewards) / episodes
+        found["episode_words"] = words / len(rewards) * found["episode_turns"]
+    return found
+
+
+def _play(
+    env: gym.Env[str, str],
+    act: Callable[[], str],
+    seed: int,
+    rewards: list[float],
+    won: list[bool],
+    turns: int = MAX_TURNS_PLAYED,
+) -> Iterator[tuple[str, str]]:
+    """Yield observation and move of each turn before it is taken; note what it paid and won."""
+    observation, _ = env.reset(seed=seed)
+    for _ in range(turns):
+        move = act()
+        yield observation, move
+        observation, reward, terminated, truncated, info = env.step(move)
+        rewards.append(float(reward))
+        won.append(bool(flag(info, "success")))
+        if terminated or truncated:
+            break
 
 
 # --- what comes next ------------------------------------------------------------------------

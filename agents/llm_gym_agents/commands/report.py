@@ -15,7 +15,6 @@ from llm_gym.core.text import clip, shown
 from llm_gym.episodes import Trajectory, read_episodes
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.commands.plan import next_commands, resume_command
-from llm_gym_agents.distributed.run_folder import WARM_START, imitated
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluation_metrics
 from llm_gym_agents.rollouts.mix import by_env
 from llm_gym_agents.run.diagnostics import final_diagnosis
@@ -29,7 +28,8 @@ from llm_gym_agents.run.metrics import (
     Row,
     read_metrics,
 )
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
+from llm_gym_agents.trainer.run_folder import WARM_START, imitated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,9 +27,6 @@ from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.config.trust import names_code
-from llm_gym_agents.distributed.build import load_lm
-from llm_gym_agents.distributed.launch import is_main
-from llm_gym_agents.distributed.run_folder import FINAL, WARM_START
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.learn.single_process import SigtermListener, StopRequested
 from llm_gym_agents.model.load import limit_threads
@@ -48,7 +45,9 @@ from llm_gym_agents.run.metrics import (
     TRAIN_SUCCESS,
     read_metrics,
 )
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer.build import check_memory, is_main, load_lm
+from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
+from llm_gym_agents.trainer.run_folder import FINAL, WARM_START
 
 
 def run(
@@ -61,7 +60,6 @@ def run(
 ) -> int:
     """Train and report. With ``hurry`` a recipe prepares its first model only roughly."""
     console = Console(quiet=not is_main(config.parallel))
-    config.check()
     _check_folder(config, console)
     _introduce(recipe, config, choices, console)
     made: dict[str, Any] = {}
@@ -97,7 +95,8 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
         # The checkpoint's model is merged; its adapters belong on the base that the config names.
         trainer = PPOTrainer(config)
     else:
-        lm, tokenizer = load_lm(config, str(model_folder(state)))
+        check_memory(config, path := str(model_folder(state)))
+        lm, tokenizer = load_lm(config.model, path)
         trainer = PPOTrainer(config, tokenizer=tokenizer, model=lm)
     return train(trainer, RunReport(trainer, console), folder.name)
 

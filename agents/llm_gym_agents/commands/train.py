@@ -23,7 +23,12 @@ from llm_gym_agents.recipes import NAMES
 from llm_gym_agents.run.files import check_links
 
 if TYPE_CHECKING:
-    from llm_gym_agents.config import ConfigStore
+    from llm_gym_agents.config import (
+        ConfigStore,
+        InferenceConfig,
+        ModelConfig,
+        RayConfig,
+    )
     from llm_gym_agents.recipes.recipe import Recipe
 
 _EPILOG = (
@@ -46,11 +51,11 @@ def main(argv: list[str]) -> int:
         return 0
     import_modules(options)
     recipe, config, chosen = _read_settings(options, rest)
-    check_needs(config)
+    check_needs(config.model, config.inference, config.ray)
 
     from llm_gym_agents.commands.plan import choose, show_plan
     from llm_gym_agents.commands.run import run, warm_start_only
-    from llm_gym_agents.distributed.launch import sync_config
+    from llm_gym_agents.trainer.build import is_main, sync_config
 
     if options.warm_start_only:
         if config.warm_start.player == "none":
@@ -63,14 +68,15 @@ def main(argv: list[str]) -> int:
         sync_config(config)
     choices = [] if chosen is None else choose(config, chosen)
     if options.smoke:
-        from llm_gym_agents.commands.target import shrink
+        from llm_gym_agents.commands.plan import shrink
 
         shrink(config)
+    config.check()
     if options.dry_run:
-        config.check()
         show_plan(config, choices)
         return 0
-    with _followed(config) if options.view else nullcontext():
+    is_live = options.view and is_main(config.parallel)
+    with _followed(Path(config.checkpoint.output_dir)) if is_live else nullcontext():
         return run(recipe, config, choices, hurry=options.smoke, strict=options.strict)
 
 
@@ -81,7 +87,7 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.target import (
+    from llm_gym_agents.commands.plan import (
         find_suite,
         find_target,
         flags,
@@ -115,24 +121,19 @@ def _read_settings(
         sys.path.insert(0, "")  # as for ``--import``: finds modules in the current folder
     if not config.environment.env_ids:
         raise ConfigError(f"{options.target} must set environment.env_id or environment.mix")
-    try_env(config)
+    try_env(config.environment)
     return recipe, config, None if chosen is None else chosen | flags(rest)
 
 
 @contextmanager
-def _followed(config: ConfigStore) -> Iterator[None]:
-    """Serve a page that follows the run."""
+def _followed(folder: Path) -> Iterator[None]:
+    """Serve a page that follows the run in ``folder``."""
     from rich.console import Console
 
     from llm_gym.view.live_server import serve_live
     from llm_gym_agents.commands.report import say
-    from llm_gym_agents.distributed.launch import is_main
 
-    if not is_main(config.parallel):
-        yield
-        return
-    config.check()
-    with serve_live(Path(config.checkpoint.output_dir)) as url:
+    with serve_live(folder) as url:
         say(Console(), f"live:   {url}")
         yield
 
@@ -181,18 +182,18 @@ def _checkpoints(folder: Path) -> list[Path]:
     return [each for each in folder.glob("checkpoints/iteration-*") if each.name[10:].isdigit()]
 
 
-def check_needs(config: ConfigStore) -> None:
+def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) -> None:
     """Raise ``ConfigError`` if a package or a model folder is missing."""
-    served = config.inference.backend
-    elsewhere = served == "sglang" and "url" in config.inference.engine
+    served = inference.backend
+    elsewhere = served == "sglang" and "url" in inference.engine
     if served in ("vllm", "sglang") and not elsewhere:
         require_package(served, f"inference.backend {served}")
-    if config.ray.use_ray:
+    if ray.use_ray:
         require_package("ray", "ray.use_ray")
-    if config.model.lora_rank:
+    if model.lora_rank:
         require_package("peft", "model.lora_rank", "lora")
-    name = config.model.model_name
-    if config.model.is_embedded:
+    name = model.model_name
+    if model.is_embedded:
         return
     check_model_path(name)
     if "/" not in name and not Path(name).is_dir() and not _is_cached(name):

@@ -21,12 +21,12 @@ from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import TokenStream, get_advantage
 from llm_gym_agents.algo.tensor_ops import segment_sum
 from llm_gym_agents.config import TrainingConfig
+from llm_gym_agents.engines.publish import WeightPublisher
+from llm_gym_agents.learn.branches import all_places, play_branches, state_tensors
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import estimator_settings
-from llm_gym_agents.learn.publish import WeightPublisher
 from llm_gym_agents.learn.schedule import Schedule
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SigtermListener, SingleProcess
-from llm_gym_agents.rollouts.branches import all_places, play_branches, state_tensors
 from llm_gym_agents.rollouts.evaluation import episode_metrics
 from llm_gym_agents.rollouts.mix import ENV
 from llm_gym_agents.rollouts.recorder import RolloutRecorder

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from llm_gym_agents import algo
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import InferenceConfig, ModelConfig, TrainingConfig
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.learn.scoring import Reference
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
@@ -44,24 +44,31 @@ class Learner:
     """Trains a language model on batches of episodes.
 
     Args:
-        config: Of the run.
         lm: Trained in place.
+        training: How it learns.
+        model: Its critic, adapters and precision.
+        inference: The temperature of the sampler, and the longest reply and episode.
         ranks: The processes that train together. Each has its own learner of the same model, and
             all learners get the same calls.
     """
 
     def __init__(
-        self, config: ConfigStore, lm: PreTrainedModel, ranks: SingleProcess = SINGLE_PROCESS
+        self,
+        lm: PreTrainedModel,
+        training: TrainingConfig,
+        model: ModelConfig | None = None,
+        inference: InferenceConfig | None = None,
+        ranks: SingleProcess = SINGLE_PROCESS,
     ) -> None:
         self.lm, self.ranks = lm, ranks
-        training, model = config.training, config.model
+        model, inference = model or ModelConfig(), inference or InferenceConfig()
         has_critic = algo.get_advantage(training.adv_estimator).needs_critic
         keep_trained_in_float32(lm)
         allow_tf32(lm.device)
         self.model = PolicyValueModel(
             lm,
             critic=model.critic if has_critic else "none",
-            temperature=config.inference.temperature,
+            temperature=inference.temperature,
             compute_dtype=compute_dtype(model.dtype, lm.device),
         )
         without_dropout(self.model)
@@ -79,9 +86,8 @@ class Learner:
         reference: Reference | None = self.reference
         if has_reference and reference is None:
             reference = self._score_reference
-        self.ppo = PPO(
-            self.model, training, reference, norm_length=most_tokens(config), ranks=ranks
-        )
+        longest = most_tokens(training, inference)
+        self.ppo = PPO(self.model, training, reference, norm_length=longest, ranks=ranks)
 
     @property
     def device(self) -> torch.device:
@@ -175,12 +181,12 @@ class Learner:
         self.ppo.stabilizers.load_state(parts["stabilizers"].values)
 
 
-def most_tokens(config: ConfigStore) -> float | None:
+def most_tokens(training: TrainingConfig, inference: InferenceConfig) -> float | None:
     """Return the most tokens of an episode, if the aggregation divides by it."""
-    loss = algo.get_policy_loss(config.training.policy_loss)
-    if (config.training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":
+    loss = algo.get_policy_loss(training.policy_loss)
+    if (training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":
         return None
-    return float(config.inference.max_tokens * (config.inference.max_turns or 1))
+    return float(inference.max_tokens * (inference.max_turns or 1))
 
 
 def _frozen_copy(model: PolicyValueModel) -> PolicyValueModel:

@@ -1,6 +1,6 @@
 """``SingleProcess``: what a run asks of the processes that train together.
 
-A run is written once, against this interface. ``distributed`` implements it for a process group:
+A run is written once, against this interface. ``trainer.process_group`` implements it for several:
 every process runs the same trainer on the same numbers, holds the whole batch and reads a part of
 its episodes; only the main one writes files and prints.
 

@@ -16,10 +16,10 @@ from llm_gym.episodes import read_episodes
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.commands.run import _is_out_of_memory
-from llm_gym_agents.distributed import build
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.metrics import read_metrics
+from llm_gym_agents.trainer import build
 from tests.agents.commands.conftest import SMALL
 from tests.agents.tiny import save_tiny
 
@@ -68,7 +68,7 @@ def test_a_plain_run_imports_nothing_of_what_it_does_not_use(here):
     assert "llm_gym_agents.learn.ppo" in modules
     unused = ("datasets", "pyarrow", "peft", "vllm", "sglang", "wandb", "mlflow")
     ours = ("llm_gym.datasets", "llm_gym.tools.sandbox", "llm_gym.server", "llm_gym.bridges")
-    spread = ("llm_gym_agents.distributed.ray", "llm_gym_agents.distributed.process_group")
+    spread = ("llm_gym_agents.trainer.ray", "llm_gym_agents.trainer.process_group")
     assert not modules & {*unused, *ours, *spread}
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from llm_gym.episodes import read_episodes
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.players import player_at_chance
 
 ECHO, GAME = "llm_gym/Echo-v0", "llm_gym/TextGameEasy-v0"

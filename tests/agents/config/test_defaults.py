@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from llm_gym_agents.commands.plan import profile_task
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, DEFAULT, RULES, apply_defaults
-from llm_gym_agents.config.profile import TaskProfile, iteration_seconds, profile_task
+from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from tests.agents.text.chat_templates import FAMILIES, build_tokenizer

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError, LLMGymError
-from llm_gym_agents.distributed import build
-from llm_gym_agents.distributed.build import language_model
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn import learner
 from llm_gym_agents.model.cuda_graphs import GraphCache
 from llm_gym_agents.rollouts.tasks import ReplyStatus
+from llm_gym_agents.trainer import build
+from llm_gym_agents.trainer.build import language_model
 from tests.agents.config.effect_run import ECHO, configured, play, settings
 from tests.agents.engines.sglang.stand_in import FixedSampler, StandIn
 from tests.agents.players import player_at_chance

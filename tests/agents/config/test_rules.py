@@ -9,7 +9,7 @@ import torch
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import ADVANTAGES, POLICY_LOSSES, Advantages, register_advantage
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import device_of
+from llm_gym_agents.trainer.build import device_of
 
 
 def given(words):

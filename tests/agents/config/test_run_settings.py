@@ -11,12 +11,12 @@ from llm_gym.core.errors import ConfigError, MissingExtraError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed import build
-from llm_gym_agents.distributed.launch import join_processes
-from llm_gym_agents.distributed.ray.sampler import RaySampler
 from llm_gym_agents.learn import warm_start
 from llm_gym_agents.rollouts.sampler import EpisodeCollector, Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.trainer import build
+from llm_gym_agents.trainer.build import join_processes
+from llm_gym_agents.trainer.ray.sampler import RaySampler
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
 from tests.agents.distributed.echo_run import echo_trainer

@@ -5,7 +5,7 @@ import copy
 from unittest import mock
 
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.distributed.ray import sampler
+from llm_gym_agents.trainer.ray import sampler
 from tests.agents.config.effect_run import ECHO, configured
 from tests.agents.players import player_at_chance
 

@@ -6,12 +6,12 @@ import random
 import torch
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import prepare_lm
-from llm_gym_agents.distributed.process_group import ProcessGroup
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.learn.stabilizers import NonFiniteError
 from llm_gym_agents.model.weights import full_tensor, served_weights
+from llm_gym_agents.trainer.build import prepare_lm
+from llm_gym_agents.trainer.process_group import ProcessGroup
 from tests.agents.learn.test_ppo import data
 from tests.agents.tiny import tiny_model
 
@@ -64,7 +64,8 @@ def settings(case):
 def learner(case, ranks=SINGLE_PROCESS):
     config, family = settings(case), CASES[case].get("lm", {})
     torch.manual_seed(1)
-    made = Learner(config, prepare_lm(config.model, tiny_model(**family)), ranks)
+    lm = prepare_lm(config.model, tiny_model(**family))
+    made = Learner(lm, config.training, config.model, ranks=ranks)
     return made
 
 

@@ -5,9 +5,9 @@ import threading
 import pytest
 import torch
 
-from llm_gym_agents.distributed.ray.sampler import staleness_metrics
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, Turn
+from llm_gym_agents.trainer.ray.sampler import staleness_metrics
 from tests.agents.distributed.echo_run import echo_trainer
 
 LONGER = {"training.num_iters_per_epoch": 4, "environment.eval_interval": 0}

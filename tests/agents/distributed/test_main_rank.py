@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from llm_gym_agents.distributed.process_group import ProcessGroup
-from llm_gym_agents.distributed.ray import actor_pool
-from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError
-from llm_gym_agents.distributed.ray.sampler import HEARTBEAT_S, MainRank
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.model.weights import full_tensor
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.trainer.process_group import ProcessGroup
+from llm_gym_agents.trainer.ray import actor_pool
+from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError
+from llm_gym_agents.trainer.ray.sampler import HEARTBEAT_S, MainRank
 from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
 from tests.agents.tiny import tiny_model
 

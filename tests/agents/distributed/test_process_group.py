@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym_agents.distributed.process_group import ProcessGroup, balance
+from llm_gym_agents.trainer.process_group import ProcessGroup, balance
 from tests.agents.distributed.learning import (
     CASES,
     alone,

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from llm_gym_agents.config import RayConfig
-from llm_gym_agents.distributed.ray import actor_pool
-from llm_gym_agents.distributed.ray.actor_pool import gpu_assignment
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.trainer.ray import actor_pool
+from llm_gym_agents.trainer.ray.actor_pool import gpu_assignment
 from tests.agents.config.effect_run import ECHO
 from tests.agents.distributed.echo_run import echo_rows, echo_trainer
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from llm_gym_agents.distributed.ray import actor_pool
-from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError
+from llm_gym_agents.trainer.ray import actor_pool
+from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError
 from tests.agents.distributed.echo_run import echo_trainer
 
 HERE = ("here", "GPU-A")

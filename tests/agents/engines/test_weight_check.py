@@ -8,6 +8,7 @@ import torch
 
 from llm_gym_agents.engines import weight_check as module
 from llm_gym_agents.engines.base import StaleWeightsError
+from llm_gym_agents.engines.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, Publisher
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.weight_check import (
     COARSE,
@@ -19,7 +20,6 @@ from llm_gym_agents.engines.weight_check import (
     WeightCheck,
 )
 from llm_gym_agents.engines.weight_push import weight_sums
-from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, Publisher
 from tests.agents.tiny import FAMILIES, tiny_model
 from tests.matrix import one_in
 

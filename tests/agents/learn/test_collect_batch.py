@@ -9,7 +9,7 @@ from llm_gym_agents.learn.single_process import SigtermListener
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.tasks import RESAMPLE_IDS, Rollout, Turn, training_tasks
 from llm_gym_agents.run.metrics import SAMPLED_TOKENS
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.small_run import small
 
 

@@ -112,7 +112,7 @@ def learner_with(optimizer, lm):
     config = ConfigStore()
     config.training = training(optimizer=optimizer, learning_rate=1e-3)
     config.model.dtype = "float32"
-    return Learner(config, lm)
+    return Learner(lm, config.training, config.model)
 
 
 def moved_by(optimizer, lm, updates=5):

@@ -15,7 +15,6 @@ from llm_gym.envs.micro.echo import EchoEnv
 from llm_gym.wrappers import ToolUse
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import build_engine, build_policy
 from llm_gym_agents.learn import imitation
 from llm_gym_agents.learn.imitation import (
     DialogueEncoder,
@@ -33,6 +32,7 @@ from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Turn
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
+from llm_gym_agents.trainer.build import build_engine, build_policy
 from tests.agents.players import player_at_chance
 from tests.agents.small_run import Odd
 from tests.agents.tiny import tiny_tokenizer

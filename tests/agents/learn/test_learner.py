@@ -9,12 +9,12 @@ import torch
 
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed import build
-from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.engines.base import Request
 from llm_gym_agents.learn.learner import Learner, most_tokens
 from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.run.state import CheckpointError
+from llm_gym_agents.trainer import build
+from llm_gym_agents.trainer.build import prepare_lm
 from tests.agents.learn.test_ppo import data, training
 from tests.agents.model.test_policy_value import batch
 from tests.agents.scripted import ScriptedEngine
@@ -38,12 +38,12 @@ GUARDS = {"max_kl": 1e-3, "normalise_values": True, "mask_truncated_replies": Tr
 @pytest.mark.parametrize("kl", [{}, {"kl": "reward"}, GUARDS])
 def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
     torch.manual_seed(0)
-    one = Learner(config(learning_rate=1e-2, **kl), tiny_model())
+    one = Learner(tiny_model(), config(learning_rate=1e-2, **kl).training)
     one.ppo.update(data(0))
     state = pickle.loads(pickle.dumps(one.state()))
     lm = copy.deepcopy(one.lm)
     found = {}
-    other = Learner(config(learning_rate=1e-2, **kl), lm)
+    other = Learner(lm, config(learning_rate=1e-2, **kl).training)
     other.load_state(state)
     for learner in (one, other):
         torch.manual_seed(7)  # generators are the run's, and deal the mini-batches
@@ -61,9 +61,9 @@ def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
 
 
 def test_a_state_without_the_reference_is_refused_before_anything_changes():
-    one = Learner(config(learning_rate=1e-2), tiny_model())
+    one = Learner(tiny_model(), config(learning_rate=1e-2).training)
     one.ppo.update(data())
-    other = Learner(config(kl="loss"), tiny_model(seed=1))
+    other = Learner(tiny_model(seed=1), config(kl="loss").training)
     before = weights(other)
     with pytest.raises(CheckpointError, match="reference"):
         other.load_state(one.state())
@@ -73,8 +73,8 @@ def test_a_state_without_the_reference_is_refused_before_anything_changes():
 def test_the_longest_episode_is_known_where_the_aggregation_divides_by_it():
     made = config(loss_agg="seq-mean-token-sum-norm")
     made.update({"inference": {"max_tokens": 7, "max_turns": 3}})
-    assert most_tokens(made) == 21
-    assert most_tokens(config()) is None
+    assert most_tokens(made.training, made.inference) == 21
+    assert most_tokens(config().training, made.inference) is None
 
 
 def with_reference(**model):
@@ -84,7 +84,7 @@ def with_reference(**model):
     for name, value in model.items():
         setattr(made.model, name, value)
     lm = tiny_model()
-    return copy.deepcopy(lm), Learner(made, prepare_lm(made.model, lm))
+    return copy.deepcopy(lm), Learner(prepare_lm(made.model, lm), made.training, made.model)
 
 
 def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():

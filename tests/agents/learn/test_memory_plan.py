@@ -14,15 +14,15 @@ from benchmarks.learn import train_gpu
 from benchmarks.lib.machine import RESULTS
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed import build
-from llm_gym_agents.distributed.build import load_lm, plan_run
-from llm_gym_agents.distributed.memory_plan import (
+from llm_gym_agents.model.load import ModelShape, load_config
+from llm_gym_agents.trainer import build
+from llm_gym_agents.trainer.build import check_memory, language_model, plan_run
+from llm_gym_agents.trainer.memory_plan import (
     ENGINE_OVERHEAD,
     GIB,
     OVERHEAD,
     plan_memory,
 )
-from llm_gym_agents.model.load import ModelShape, load_config
 from tests.agents.tiny import save_tiny, tiny_model
 
 SEVEN = ModelShape(
@@ -99,14 +99,13 @@ def test_vllm_is_told_a_share_that_counts_what_is_there_already():
 
 
 def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
-    path = save_tiny(tmp_path)
     config = ConfigStore()
-    config.model.device = "cuda"
+    config.model.device, config.model.model_name = "cuda", save_tiny(tmp_path)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Mock(total_memory=GIB))
     monkeypatch.setattr(build, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded"))
     with pytest.raises(ConfigError, match=r"1\.0"):
-        load_lm(config, path)
+        language_model(config, "llm_gym/Echo-v0")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Mock(total_memory=GIB))
     with pytest.raises(ConfigError, match=what) as caught:
-        load_lm(config, config.model.model_name)
+        check_memory(config, config.model.model_name)
     assert "\n" not in str(caught.value)
 
 

@@ -187,11 +187,11 @@ def test_half_the_way_back_is_a_quarter_of_the_kl():
 def test_another_learner_goes_on_with_rate_and_limit():
     settings = {"learning_rate": 0.1, "max_kl": 1e-3}
     torch.manual_seed(0)
-    one = Learner(config(**settings), tiny_model())
+    one = Learner(tiny_model(), config(**settings).training)
     one.ppo.update(data(0))
     one.ppo.trust.narrowed = 0.25
     assert one.ppo.trust.rate == 1 / 1.5
-    other = Learner(config(**settings), copy.deepcopy(one.lm))
+    other = Learner(copy.deepcopy(one.lm), config(**settings).training)
     other.load_state(pickle.loads(pickle.dumps(one.state())))
     assert (other.ppo.trust.rate, other.ppo.trust.limit) == (1 / 1.5, 2.5e-4)
 

@@ -6,7 +6,6 @@ import pytest
 
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed import build
 from llm_gym_agents.engines.base import Completion, FinishReason
 from llm_gym_agents.learn.warm_start import (
     WarmStart,
@@ -14,6 +13,7 @@ from llm_gym_agents.learn.warm_start import (
     has_solver,
 )
 from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.trainer import build
 from tests.agents.scripted import ScriptedEngine
 from tests.agents.text.chat_templates import FAMILIES, base_tokenizer, build_tokenizer
 

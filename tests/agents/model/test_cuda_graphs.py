@@ -176,8 +176,7 @@ def test_only_so_many_sizes_are_recorded(monkeypatch, device):
 
 def test_a_cpu_has_nothing_to_record():
     assert not can_capture(tiny_model(), torch.bfloat16)
-    config = ConfigStore()
-    learner = Learner(config, tiny_model())
+    learner = Learner(tiny_model(), ConfigStore().training)
     learner.use_cuda_graphs()
     assert not learner.model.graph_caches
 
@@ -188,7 +187,7 @@ def test_an_update_with_recorded_passes_ends_with_the_same_weights(device):
         config = ConfigStore()
         config.training.ppo_epochs = 4
         wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
-        learner = Learner(config, tiny_model(**wide).to(device))
+        learner = Learner(tiny_model(**wide).to(device), config.training)
         if records:
             learner.model.use_cuda_graphs()
         torch.manual_seed(0)

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.model import lean_layers as module
 from llm_gym_agents.model.lean_layers import GatedProduct, lean_layers
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.trainer.build import prepare_lm
 from tests.agents.model.test_policy_value import batch
 from tests.agents.tiny import tiny_model
 

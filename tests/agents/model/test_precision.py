@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import prepare_lm
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.weights import compute_dtype
+from llm_gym_agents.trainer.build import prepare_lm
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.model.test_policy_value import batch
 from tests.agents.tiny import tiny_model
@@ -23,7 +23,7 @@ def learner(lm=None, **model):
     config.training = training(learning_rate=1e-6)
     for name, value in model.items():
         setattr(config.model, name, value)
-    return Learner(config, prepare_lm(config.model, lm or tiny_model()))
+    return Learner(prepare_lm(config.model, lm or tiny_model()), config.training, config.model)
 
 
 def moved(made, updates=20):

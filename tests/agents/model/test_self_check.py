@@ -56,7 +56,7 @@ def t5():
 def test_a_model_that_is_not_scored_as_it_reads_is_refused(make):
     torch.manual_seed(0)
     with pytest.raises(ConfigError, match="Llama") as caught:
-        Learner(ConfigStore(), make().eval())
+        Learner(make().eval(), ConfigStore().training)
     assert "\n" not in str(caught.value)
 
 

@@ -12,17 +12,18 @@ from torchrl.collectors import Collector
 
 from llm_gym.core.outcome import TERMINAL
 from llm_gym_agents import PPOTrainer
-from llm_gym_agents.commands.target import shrink
+from llm_gym_agents.commands.plan import shrink
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn import ppo
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.recipes import NAMES, find_recipe, rl_loop
+from llm_gym_agents.recipes import NAMES, find_recipe
 from llm_gym_agents.recipes.smollm2 import GAMES, PREFIX
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from llm_gym_agents.trainer import rl_loop
 from tests.agents.tiny import save_tiny
 
 IDS = range(10, 16)

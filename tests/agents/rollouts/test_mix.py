@@ -11,12 +11,11 @@ import torch
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import play_episode, read_episodes
 from llm_gym_agents.algo import TokenStream, get_advantage
-from llm_gym_agents.commands.target import find_suite
+from llm_gym_agents.commands.plan import find_suite
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import apply_defaults
 from llm_gym_agents.config.profile import TaskProfile
 from llm_gym_agents.config.trust import untrusted
-from llm_gym_agents.distributed.build import build_one_env
 from llm_gym_agents.learn.schedule import Schedule
 from llm_gym_agents.learn.stabilizers import estimate_by_env
 from llm_gym_agents.learn.warm_start import Decision, WarmStart
@@ -31,7 +30,8 @@ from llm_gym_agents.rollouts.mix import (
 from llm_gym_agents.rollouts.tasks import training_tasks
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import byte_tokenizer
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer.build import build_one_env
+from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.learn.test_ppo import data
 from tests.agents.scored import episode
 from tests.agents.small_run import small

@@ -26,7 +26,7 @@ def run(tmp_path_factory):
     """Three iterations, every second one recorded; returns the folder and the batches."""
     folder, batches = tmp_path_factory.mktemp("run"), []
     patch = pytest.MonkeyPatch()
-    patch.setattr("llm_gym_agents.distributed.run_folder.RECORDED_EPISODES", 3)
+    patch.setattr("llm_gym_agents.trainer.run_folder.RECORDED_EPISODES", 3)
     config = small(
         folder,
         environment={"env_id": GUESS},

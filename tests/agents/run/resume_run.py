@@ -18,7 +18,7 @@ from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.run.checkpoints import Checkpoints
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.run.checkpoint_run import die_at, in_fork
 
 BASE = {

@@ -11,7 +11,6 @@ from transformers import AutoTokenizer
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
 from llm_gym.registry.suite import ENVS
-from llm_gym_agents.distributed.build import tiny_tokenizer
 from llm_gym_agents.text.codec import TokenTexts
 from llm_gym_agents.text.tokenizers import (
     byte_tokenizer,
@@ -20,6 +19,7 @@ from llm_gym_agents.text.tokenizers import (
     piece_tokenizer,
     word_tokenizer,
 )
+from llm_gym_agents.trainer.build import tiny_tokenizer
 from tests.agents.text.chat_templates import base_tokenizer
 
 EASY = "llm_gym/TextGameEasy-v0"

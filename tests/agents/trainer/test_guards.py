@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.run_folder import model_card
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoints import Checkpoints, number
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
+from llm_gym_agents.trainer.run_folder import model_card
 from tests.agents.config.effect_run import ECHO, configured, settings
 from tests.agents.learn.test_schedule import won
 from tests.agents.players import player_at_chance

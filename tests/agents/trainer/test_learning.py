@@ -14,7 +14,7 @@ import torch
 from llm_gym_agents import algo
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.run import metrics
-from llm_gym_agents.trainer import PPOTrainer
+from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.players import player_at_chance
 
 ECHO, COUNT, MEMORY = (f"llm_gym/{name}-v0" for name in ("Echo", "Count", "Memory"))

@@ -5,8 +5,8 @@ The server is the stand-in for SGLang, which computes with the weights that it i
 
 import pytest
 
+from llm_gym_agents.engines.publish import PROBE_GAP
 from llm_gym_agents.engines.weight_check import StaleWeightsError
-from llm_gym_agents.learn.publish import PROBE_GAP
 from tests.agents.config.effect_run import ECHO, play, settings
 from tests.agents.engines.sglang.stand_in import StandIn, TinySampler
 from tests.agents.players import player_at_chance

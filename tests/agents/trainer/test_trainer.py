@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import llm_gym_agents
 from llm_gym import TextEnv, go_on, lose, reject, win
 from llm_gym_agents import ConfigStore, PPOTrainer, RayPPOTrainer, create_trainer
-from llm_gym_agents.distributed.build import tiny_tokenizer
+from llm_gym_agents.trainer.build import tiny_tokenizer
 from tests.agents.small_run import Odd, small
 from tests.agents.tiny import save_tiny
 from tests.core.legacy.old_games import TextGame

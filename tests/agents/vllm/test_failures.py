@@ -8,8 +8,8 @@ import pytest
 
 from llm_gym.core.errors import LLMGymError
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
+from llm_gym_agents.engines.publish import Publisher
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
-from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.model.load import load_model, load_tokenizer, tiny_llama
 from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.text.tokenizers import byte_tokenizer

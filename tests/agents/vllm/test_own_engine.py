@@ -10,9 +10,9 @@ import torch
 from llm_gym import cli
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.engines.base import EngineError, Sampling
+from llm_gym_agents.engines.publish import PROBE_GAP, PUBLISH_SECONDS
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
-from llm_gym_agents.learn.publish import PROBE_GAP, PUBLISH_SECONDS
 from llm_gym_agents.model.load import load_tokenizer
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy

@@ -5,9 +5,9 @@ import torch
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.engines.publish import Publisher
 from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.engines.weight_push import buckets
-from llm_gym_agents.learn.publish import Publisher
 from llm_gym_agents.model.weights import served_weights
 from tests.agents.vllm.conftest import prompts
 from tests.agents.vllm.test_sampling import asked, largest_gap

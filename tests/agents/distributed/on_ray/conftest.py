@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def cluster():
     """One cluster for all tests; groups find it and leave it running."""
     from llm_gym_agents.config.schema import RayConfig
-    from llm_gym_agents.distributed.ray.cluster import RayCluster
+    from llm_gym_agents.trainer.ray.cluster import RayCluster
 
     made = RayCluster(RayConfig(num_actors=8))
     yield made

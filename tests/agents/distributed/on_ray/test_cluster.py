@@ -8,12 +8,12 @@ import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config.schema import RayConfig
-from llm_gym_agents.distributed.ray.cluster import ActorLostError, RayCluster
+from llm_gym_agents.trainer.ray.cluster import ActorLostError, RayCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 CONNECT = """
 from llm_gym_agents.config.schema import RayConfig
-from llm_gym_agents.distributed.ray.cluster import RayCluster
+from llm_gym_agents.trainer.ray.cluster import RayCluster
 import ray
 made = RayCluster(RayConfig(address={address!r}))
 print(ray.get_runtime_context().get_node_id())
@@ -33,7 +33,7 @@ def test_what_the_cluster_could_never_give_is_refused(cluster):
 OWN = """
 import os
 from llm_gym_agents.config.schema import RayConfig
-from llm_gym_agents.distributed.ray.cluster import RayCluster
+from llm_gym_agents.trainer.ray.cluster import RayCluster
 
 class Told:
     def __init__(self, argument): pass

@@ -8,8 +8,8 @@ import torch
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
+from llm_gym_agents.engines.publish import PROBE_GAP, Publisher
 from llm_gym_agents.engines.weight_check import StaleWeightsError
-from llm_gym_agents.learn.publish import PROBE_GAP, Publisher
 from tests.agents.engines.truth import TOLERANCE, log_probs, request, some_requests, worst_error
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 

@@ -9,10 +9,10 @@ import torch
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason
+from llm_gym_agents.engines.publish import Publisher
 from llm_gym_agents.engines.sglang import engine as sglang_engine
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
-from llm_gym_agents.learn.publish import Publisher
 from tests.agents.engines.scripts import run_python
 from tests.agents.engines.truth import request
 from tests.agents.tiny import save_tiny, tiny_model

@@ -26,7 +26,10 @@ import torch
 from torch import Tensor
 
 from llm_gym_agents.config import RayConfig
-from llm_gym_agents.distributed.ray.actor import (
+from llm_gym_agents.engines.base import EngineError, StaleWeightsError
+from llm_gym_agents.engines.weight_check import WeightCheck, cast_and_sum
+from llm_gym_agents.engines.weight_push import BUCKET_BYTES, PendingSums, buckets, to_bytes
+from llm_gym_agents.trainer.ray.actor import (
     ActorHandle,
     ActorInfo,
     ActorSetup,
@@ -34,10 +37,7 @@ from llm_gym_agents.distributed.ray.actor import (
     SamplerActor,
     gpu_uuid,
 )
-from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError, RayCluster
-from llm_gym_agents.engines.base import EngineError, StaleWeightsError
-from llm_gym_agents.engines.weight_check import WeightCheck, cast_and_sum
-from llm_gym_agents.engines.weight_push import BUCKET_BYTES, PendingSums, buckets, to_bytes
+from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 
 MAX_RESTARTS = 3
 """Replacements of an actor in a row, without an episode from it, before the run ends."""

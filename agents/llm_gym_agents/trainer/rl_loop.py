@@ -1,6 +1,6 @@
 """The whole of training in one file: a small Llama learns a text game by PPO, in seconds.
 
-Run it with ``python -m llm_gym_agents.recipes.rl_loop``. It is the file to read, or to copy and
+Run it with ``python -m llm_gym_agents.trainer.rl_loop``. It is the file to read, or to copy and
 change, before the trainer: the same algorithm, without settings, checkpoints, logs, tools or
 speed. ``main`` is the loop:
 

@@ -24,8 +24,8 @@ from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.tools import MultiTurnManager
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym.wrappers.as_text import ensure_text, make_text
-from llm_gym_agents.compat.inference import BaseInferenceEngine
 from llm_gym_agents.engines.base import Request, Sampling, request_seed
+from llm_gym_agents.engines.inference import BaseInferenceEngine
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.recorder import episode_tokens

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError, MissingExtraError
-from llm_gym_agents.compat.inference import (
+from llm_gym_agents.engines.inference import (
     BaseInferenceEngine,
     BatchInferenceManager,
     SGLangInferenceEngine,

@@ -22,15 +22,15 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import build_sampler, device_of, prepare_lm
 from llm_gym_agents.engines.base import Completion, Request
 from llm_gym_agents.engines.weight_push import Bucket, WeightSum
 from llm_gym_agents.model.weights import compute_dtype, plain_lm
 from llm_gym_agents.rollouts.policy import WeightSwapLock
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout
+from llm_gym_agents.trainer.build import build_sampler, device_of, prepare_lm
 
 if TYPE_CHECKING:
-    from llm_gym_agents.distributed.ray.cluster import RayCluster
+    from llm_gym_agents.trainer.ray.cluster import RayCluster
 
 VLLM_SHARE = 0.9
 """Of the part of a GPU that an actor has, what vLLM may take."""

@@ -8,9 +8,9 @@ import pytest
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym_agents.compat.multi_turn import MultiTurnChatHarness
-from tests.agents.compat.diary import Diary
+from llm_gym_agents.rollouts.multi_turn import MultiTurnChatHarness
 from tests.agents.engines.truth import log_probs
+from tests.agents.rollouts.multi_turn.diary import Diary
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool
-from llm_gym_agents.compat.inference import BaseInferenceEngine
-from llm_gym_agents.compat.multi_turn import MultiTurnInferenceEngine
+from llm_gym_agents.engines.inference import BaseInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.rollouts.multi_turn import MultiTurnInferenceEngine
 from llm_gym_agents.text.chat import ChatFormat
-from tests.agents.compat.diary import Diary
 from tests.agents.engines.truth import log_probs
+from tests.agents.rollouts.multi_turn.diary import Diary
 from tests.agents.tiny import tiny_tokenizer
 
 # --- one conversation ---------------------------------------------------------------------

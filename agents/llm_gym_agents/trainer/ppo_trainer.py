@@ -18,14 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from llm_gym.core.errors import ConfigError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.distributed.build import (
-    dataset_env,
-    env_makers,
-    language_model,
-    training_env,
-)
-from llm_gym_agents.distributed.launch import build_players, join_processes, play_ahead
-from llm_gym_agents.distributed.run_folder import WARM_START, RunFolder
+from llm_gym_agents.engines.publish import Publisher, WeightPublisher
 from llm_gym_agents.learn.iteration import BatchCollector, IterationRunner
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import EarlyStop, Schedule
@@ -33,11 +26,22 @@ from llm_gym_agents.learn.single_process import StopRequested
 from llm_gym_agents.learn.warm_start import MEASURED, WarmStart, warm_start_success
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
 from llm_gym_agents.rollouts.mix import follow_success
+from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoints import TrainerState, number, restore_lm
 from llm_gym_agents.run.diagnostics import RunDiagnostics
 from llm_gym_agents.run.state import Part, rng_state, seed_generators, set_rng_state
+from llm_gym_agents.trainer.build import (
+    build_sampler,
+    check_model,
+    dataset_env,
+    env_makers,
+    join_processes,
+    language_model,
+    training_env,
+)
+from llm_gym_agents.trainer.run_folder import WARM_START, RunFolder
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 ON_COURSE = 0.2
@@ -76,8 +80,13 @@ class PPOTrainer:
         model: PreTrainedModel | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> None:
-        _check_arguments(config, model, tokenizer)
+        if not isinstance(config, ConfigStore):
+            raise ConfigError(
+                f"config must be a ConfigStore, got {type(config).__name__}; ConfigStore.from_dict "
+                "makes one of a dictionary, and ConfigStore.load of a file"
+            )
         config.check()
+        check_model(config.model, model, tokenizer)
         # A copy that ``fit`` completes; the run's folder gets this one.
         self.config = config = copy.deepcopy(config)
         self.reward_fn, self.callbacks = reward_fn, _list_callbacks(callbacks)
@@ -94,7 +103,8 @@ class PPOTrainer:
         seed_generators(config.training.seed)
         self._embedded = model is None and config.model.is_embedded
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
-        self.learner = Learner(config, lm, self.ranks)
+        sections = (config.training, config.model, config.inference)
+        self.learner = Learner(lm, *sections, self.ranks)
         held_out = None
         if val_dataset is not None:
             held_out = dataset_env(config.environment, val_dataset, collate_fn)
@@ -107,7 +117,8 @@ class PPOTrainer:
             lambda: self.last_rate,
             lambda: self.mix_success,
         )
-        play_ahead(self.sampler, self.schedule.tasks_ahead)
+        if hasattr(self.sampler, "upcoming"):  # it can play ahead of the learner
+            self.sampler.upcoming = self.schedule.tasks_ahead
         self._reset_progress()
         self.files = RunFolder(config, self.ranks, self.tokenizer)
         self.folder, self.checkpoints = self.files.path, self.files.checkpoints
@@ -429,7 +440,40 @@ def create_trainer(
     return PPOTrainer(config, environment, **kwargs)
 
 
-# --- arguments ---------------------------------------------------------------------------
+# --- parts -------------------------------------------------------------------------------
+
+
+def build_players(
+    config: ConfigStore,
+    learner: Learner,
+    tokenizer: PreTrainedTokenizerBase,
+    env: EnvSource,
+    held_out: EnvSource | None = None,
+) -> tuple[Player, WeightPublisher]:
+    """Return what plays, with the present weights of ``learner``, and what updates its weights."""
+    ranks = learner.ranks
+    sampler: Player
+    publisher: WeightPublisher
+    if config.ray.use_ray:
+        from llm_gym_agents.trainer.ray.sampler import ray_players
+
+        sampler, publisher = ray_players(config, learner.lm, ranks, tokenizer, env, held_out)
+        sleeps = False
+    else:
+        own = sampler = build_sampler(config, learner.lm, tokenizer, env, held_out)
+        publisher = Publisher(own.engine, learner.lm)
+        sleeps = getattr(own.engine, "sleeps", False)
+        if ranks.world > 1:
+            from llm_gym_agents.trainer.process_group import RankSampler
+
+            sampler = RankSampler(own, ranks)
+    try:
+        learner.use_cuda_graphs(engine_sleeps=sleeps)
+        publisher.publish(0)
+    except BaseException:
+        sampler.close()
+        raise
+    return sampler, publisher
 
 
 def _list_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
@@ -437,45 +481,6 @@ def _list_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
     if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
         raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
     return found
-
-
-def _check_arguments(config: Any, model: Any, tokenizer: Any) -> None:
-    """Raise ``ConfigError`` where one of them is not what its name says."""
-    if not isinstance(config, ConfigStore):
-        raise ConfigError(
-            f"config must be a ConfigStore, got {type(config).__name__}; ConfigStore.from_dict "
-            "makes one of a dictionary, and ConfigStore.load of a file"
-        )
-    if model is not None:
-        _check_model(model, will_adapt=config.model.lora_rank > 0)
-        if tokenizer is None:
-            raise ConfigError("a model that is passed in needs its tokenizer as well")
-    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ConfigError(
-            f"tokenizer must be a transformers tokenizer, got {type(tokenizer).__name__}; "
-            "AutoTokenizer.from_pretrained loads one"
-        )
-
-
-def _check_model(model: Any, *, will_adapt: bool) -> None:
-    name = type(model).__name__
-    if hasattr(model, "merge_and_unload"):
-        raise ConfigError(
-            f"model must be without adapters, got {name}; set config.model.lora_rank to train some "
-            "on its base, or pass model.merge_and_unload()"
-        )
-    if not isinstance(model, PreTrainedModel) or model.get_output_embeddings() is None:
-        raise ConfigError(
-            f"model must be a transformers causal language model, got {name}; "
-            "AutoModelForCausalLM.from_pretrained loads one, and config.model.model_name names one"
-        )
-    if any(parameter.is_meta for parameter in model.parameters()):
-        raise ConfigError(f"model must have its weights, got a {name} on the device meta")
-    if not will_adapt and not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigError(
-            f"model must have a weight that can be trained, got a {name} that is frozen; "
-            "model.requires_grad_(True) lets all of them be, or set config.model.lora_rank"
-        )
 
 
 def _unsaved_args(environment: EnvSource | None, **objects: Any) -> list[str]:

@@ -12,7 +12,7 @@ from llm_gym.core.spaces import AnyText
 from llm_gym.wrappers import StateInfo
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.rollouts.branches import (
+from llm_gym_agents.learn.branches import (
     BRANCH_IDS,
     all_places,
     play_branches,

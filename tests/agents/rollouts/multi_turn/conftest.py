@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_gym_agents.compat.inference import BaseInferenceEngine
+from llm_gym_agents.engines.inference import BaseInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 

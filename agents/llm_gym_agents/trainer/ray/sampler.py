@@ -30,20 +30,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from llm_gym.core.errors import LLMGymError
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.config import ConfigStore, RayConfig
-from llm_gym_agents.distributed.build import build_policy, device_of
-from llm_gym_agents.distributed.ray.actor import (
-    ActorEngine,
-    ActorHandle,
-    ActorInfo,
-    ActorResult,
-    EpisodeShard,
-    actor_setup,
-)
-from llm_gym_agents.distributed.ray.actor_pool import ActorPool, gpu_assignment
-from llm_gym_agents.distributed.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 from llm_gym_agents.engines.base import Engine, EngineError
+from llm_gym_agents.engines.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, WeightPublisher
 from llm_gym_agents.engines.weight_check import Probe
-from llm_gym_agents.learn.publish import CHECKED, PROBE_GAP, PUBLISH_SECONDS, WeightPublisher
 from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.model.weights import is_sharded, served_names, served_weights
 from llm_gym_agents.rollouts.policy import LLMPolicy
@@ -55,6 +44,17 @@ from llm_gym_agents.rollouts.tasks import (
     join_rollouts,
     split_tasks,
 )
+from llm_gym_agents.trainer.build import build_policy, device_of
+from llm_gym_agents.trainer.ray.actor import (
+    ActorEngine,
+    ActorHandle,
+    ActorInfo,
+    ActorResult,
+    EpisodeShard,
+    actor_setup,
+)
+from llm_gym_agents.trainer.ray.actor_pool import ActorPool, gpu_assignment
+from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 
 T = TypeVar("T")
 _WEIGHTS, _WAIT = "weights", "wait"

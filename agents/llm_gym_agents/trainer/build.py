@@ -1,6 +1,10 @@
-"""From a config to the parts of a run: environments, model, tokenizer, engine, policy, sampler."""
+"""From a config to the parts of a run: processes, environments, model, engine, policy, sampler.
+
+Only runs that use ``process_group`` or ``ray`` import them.
+"""
 
 import functools
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,12 +25,12 @@ from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits, StateInfo
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.algo import get_advantage
-from llm_gym_agents.config import ConfigStore, EnvConfig, ModelConfig
-from llm_gym_agents.distributed.memory_plan import MemoryPlan, plan_memory
+from llm_gym_agents.config import ConfigStore, EnvConfig, ModelConfig, ParallelConfig
 from llm_gym_agents.engines.base import Engine, Sampling
 from llm_gym_agents.engines.load import check_settings, load_engine, settings_of
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.optimizer import bytes_of_state
+from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.model.lean_layers import recompute_contexts
 from llm_gym_agents.model.load import (
     TINY_SPREAD,
@@ -59,6 +63,7 @@ from llm_gym_agents.text.tokenizers import (
     texts_of,
     word_tokenizer,
 )
+from llm_gym_agents.trainer.memory_plan import MemoryPlan, plan_memory
 
 MOST_TURNS = 1_000
 """Turns of an episode that is played to be imitated, where the environment knows no end."""
@@ -68,6 +73,38 @@ DEFAULT_CONTEXT = 2048
 """Context length of a model that states none, as vLLM assumes it."""
 LORA_ALPHA = 16
 """Scale of LoRA adapters, divided by their rank: one learning rate then suits every rank."""
+
+
+def is_main(settings: ParallelConfig) -> bool:
+    """Whether this process prints; known before it has joined the others."""
+    return settings.mode == "none" or os.environ.get("RANK", "0") == "0"
+
+
+def join_processes(config: ConfigStore) -> SingleProcess:
+    """Return the processes of this run; under ``parallel.mode`` it joins the others."""
+    if config.parallel.mode == "none":
+        return SINGLE_PROCESS
+    from llm_gym_agents.trainer.process_group import join
+
+    ranks = join(config.parallel.mode, device=config.model.device)
+    if ranks.device.type == "cuda":
+        config.model.device = str(ranks.device)
+    return ranks
+
+
+def sync_config(config: ConfigStore) -> None:
+    """Join the other processes, if any, and take over the main one's output folder.
+
+    Processes that ``torchrun`` restarts after one was lost resume from the last checkpoint.
+    """
+    ranks = join_processes(config)
+    config.checkpoint.output_dir = ranks.broadcast(config.checkpoint.output_dir)
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    if restarted and config.parallel.mode != "none":
+        config.checkpoint.resume = True
+
+
+# --- environments ------------------------------------------------------------------------
 
 
 def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
@@ -169,7 +206,7 @@ def language_model(
     """
     settings = config.model
     if model is not None:
-        assert tokenizer is not None, "checked by PPOTrainer"
+        assert tokenizer is not None, "see check_model"
         model.to(device=device_of(settings.device))
         if settings.dtype != "auto":
             model.to(dtype=_kept_dtype(settings, settings.device))
@@ -179,7 +216,8 @@ def language_model(
         device = device_of(settings.device)
         model.to(device=device, dtype=_kept_dtype(settings, device))
     else:
-        model, own = load_lm(config, settings.model_name)
+        check_memory(config, settings.model_name)
+        model, own = load_lm(settings, settings.model_name)
         tokenizer = tokenizer or own
     rows = len(model.get_input_embeddings().get_parameter("weight"))
     if len(tokenizer) > rows:
@@ -190,15 +228,51 @@ def language_model(
     return prepare_lm(settings, model), tokenizer
 
 
-def load_lm(config: ConfigStore, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model at ``path`` and its tokenizer, where and as the config wants them."""
-    settings = config.model
-    trust, device = settings.trust_remote_code, device_of(settings.device)
+def check_model(settings: ModelConfig, model: Any, tokenizer: Any) -> None:
+    """Raise ``ConfigError`` where a model or tokenizer that was passed in cannot be trained."""
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ConfigError(
+            f"tokenizer must be a transformers tokenizer, got {type(tokenizer).__name__}; "
+            "AutoTokenizer.from_pretrained loads one"
+        )
+    if model is None:
+        return
+    name = type(model).__name__
+    if hasattr(model, "merge_and_unload"):
+        raise ConfigError(
+            f"model must be without adapters, got {name}; set config.model.lora_rank to train some "
+            "on its base, or pass model.merge_and_unload()"
+        )
+    if not isinstance(model, PreTrainedModel) or model.get_output_embeddings() is None:
+        raise ConfigError(
+            f"model must be a transformers causal language model, got {name}; "
+            "AutoModelForCausalLM.from_pretrained loads one, and config.model.model_name names one"
+        )
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise ConfigError(f"model must have its weights, got a {name} on the device meta")
+    if not settings.lora_rank and not any(
+        parameter.requires_grad for parameter in model.parameters()
+    ):
+        raise ConfigError(
+            f"model must have a weight that can be trained, got a {name} that is frozen; "
+            "model.requires_grad_(True) lets all of them be, or set config.model.lora_rank"
+        )
+    if tokenizer is None:
+        raise ConfigError("a model that is passed in needs its tokenizer as well")
+
+
+def check_memory(config: ConfigStore, path: str) -> None:
+    """Raise ``ConfigError`` if training the model at ``path`` needs more than the GPU has."""
+    device = device_of(config.model.device)
     # The plan is for one card; FSDP spreads the weights over all of them.
-    alone = config.parallel.mode != "fsdp"
-    if alone and torch.device(device).type == "cuda":
-        own = load_config(path, trust_remote_code=trust)
+    if config.parallel.mode != "fsdp" and torch.device(device).type == "cuda":
+        own = load_config(path, trust_remote_code=config.model.trust_remote_code)
         plan_run(config, own).check(torch.cuda.get_device_properties(device).total_memory)
+
+
+def load_lm(settings: ModelConfig, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return the model at ``path`` and its tokenizer, where and as the settings want them."""
+    trust, device = settings.trust_remote_code, device_of(settings.device)
     dtype = str(_kept_dtype(settings, device)).removeprefix("torch.")
     lm = load_model(path, dtype=dtype, device=device, trust_remote_code=trust)
     return lm, load_tokenizer(path, trust_remote_code=trust)

@@ -1,1 +1,0 @@
-"""The older public names, thin over the real implementation."""
