@@ -5,7 +5,7 @@
 A row has held-out success and return at random weights, after the warm start and after
 reinforcement learning, the solver's, CPU seconds, seconds in all and until model and engine were
 ready, and the advice that was printed. A run that comes to its limit is told to stop a little
-before, so that it can say how it went.
+before; its best weights then play the episodes of the report, which its time does not count.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from llm_gym.core.errors import LLMGymError
 from llm_gym.episodes import play_episode, read_episodes
 from llm_gym.evaluate.scores import published
 from llm_gym.wrappers.as_text import make_text
+from llm_gym_agents import PPOTrainer
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.imitation import find_player
 from llm_gym_agents.run.files import NAME as LOCK
@@ -73,8 +74,25 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
         rows = read_metrics(run)
         if not rows:
             return row | {"error": " ".join(said.split())[-400:] or "it said nothing"}
-        ready = (run / LOCK).stat().st_mtime
-        return row | {"start_s": round(ready - began, 1)} | summary(run, rows, said)
+        row["start_s"] = round((run / LOCK).stat().st_mtime - began, 1)
+        row["planned"] = ConfigStore.load(run / "config.json").training.iterations
+        row["stopped"] = reported(run, "after") is None
+        if row["stopped"] and not free:
+            finisher = [sys.executable, "-m", "benchmarks.learn.train_one", str(run), "--finish"]
+            subprocess.run(finisher, env=os.environ | ONE_THREAD, timeout=CPU_SECONDS, check=False)
+        return row | summary(run, rows, said)
+
+
+def finish(run: Path) -> None:
+    """Load the best weights of a run that was cut, and play the episodes of its report."""
+    config = ConfigStore.load(run / "config.json")
+    config.checkpoint.resume = True
+    trainer = PPOTrainer(config)
+    try:
+        trainer.fit(num_epochs=1, num_iters_per_epoch=1)  # which it has behind it
+        trainer.evaluate(trainer.schedule.reported, str(run / "episodes/after.jsonl"))
+    finally:
+        trainer.cleanup()
 
 
 def _end_of(
@@ -131,10 +149,8 @@ def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any
     }
     return {
         "env_id": config.environment.env_id,
-        "stopped": reported(run, "after") is None,
         "imitated": imitated(said),
         "iterations": len(rows),
-        "planned": config.training.iterations,
         "episodes": len(rows) * config.training.batch_size,
         "max_turns": config.inference.max_turns,
         "unusable": {
@@ -205,11 +221,15 @@ def solver(config: ConfigStore) -> dict[str, float] | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", help='such as "llm-gym train llm_gym/Echo-v0"')
+    parser.add_argument("--finish", action="store_true", help="the command is a run to end well")
     parser.add_argument("until", nargs="?", type=float, help="seconds since 1970 to end by")
     parser.add_argument(
         "--free", type=float, help="on a GPU, for so many seconds, instead of that CPU time"
     )
     args = parser.parse_args()
+    if args.finish:
+        finish(Path(args.command))
+        return
     left = (args.until or float("inf")) - time.time()
     free = args.free is not None
     print(json.dumps(train(args.command, min(left, args.free or left), free=free)))
