@@ -119,6 +119,6 @@ def smollm2(name: str) -> Recipe:
     config.inference.num_envs = config.training.batch_size
     return Recipe(
         name=f"{PREFIX}{name}",
-        about=f"SmolLM2-135M-Instruct learns {game.env_id}, on one GPU (docs/results.md).",
+        about=f"SmolLM2-135M-Instruct learns {game.env_id}, on one GPU (docs/reports/results.md).",
         config=config,
     )

@@ -129,8 +129,8 @@ def test_a_taken_name_is_refused_but_the_same_function_may_come_again() -> None:
     def mine(stream: TokenStream) -> Advantages:
         return Advantages(stream.reward_T, stream.reward_T)
 
-    register_advantage("mine")(mine)
-    register_advantage("mine")(mine)
+    register_advantage("taken")(mine)
+    register_advantage("taken")(mine)
     with pytest.raises(ConfigError, match="'gae'"):
         register_advantage("gae")(mine)
 
