@@ -223,7 +223,7 @@ RULES: tuple[Rule, ...] = (
     Rule("training.estimator_settings.credit", "turn", lambda s: s.by_turn and s.has_potential,
          "such an estimator, shaped rewards", "they sum to 0 over an episode"),
     Rule("training.mini_batch_size", _mini_batch, _always, "any", "four steps from a batch"),
-    Rule("training.ppo_epochs", 2, _embedded, "embedded model", "playing costs as much as learning"),
+    Rule("training.ppo_epochs", 2, _embedded, "embedded model", "playing costs as much"),
     Rule("training.ppo_epochs", 1, _given, "a given model", "a second pass drifts off policy"),
     Rule("training.learning_rate", 1e-3, _embedded, "embedded model", "0.1M weights"),
     Rule("training.learning_rate", _rate, _full,
