@@ -139,7 +139,7 @@ def play_suite(trainer: PPOTrainer, args: argparse.Namespace) -> dict[str, Any]:
 
 def reinforced(trainer: PPOTrainer, seconds: float, most: int | None) -> dict[str, Any]:
     """Train until the recipe or the time ends, or nothing is left to learn; say how it went."""
-    if trainer.learner.device.type == "cuda":
+    if trainer.learner.model.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     began = perf_counter()
     curve: list[list[float]] = []

@@ -34,7 +34,7 @@ SHAPES = {True: (64, 2, 4, 4, 128, 512), False: (1024, 24, 16, 16, 4096, 49_152)
 
 def measured(learner: Learner, data: RolloutData, updates: int) -> dict[str, Any]:
     """Return seconds and memory of an update, and what it came to."""
-    device = learner.device
+    device = learner.model.device
     on_gpu = device.type == "cuda"
     learner.ppo.update(data)
     if on_gpu:

@@ -205,10 +205,6 @@ def _switches(config: Settings) -> Iterator[Unused]:
     if not config.ray.use_ray:
         names = [name for name in RayConfig.model_fields if name != "use_ray"]
         yield (tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
-    yield from _warm_start_without_effect(config)
-
-
-def _warm_start_without_effect(config: Settings) -> Iterator[Unused]:
     player = config.warm_start.player
     cause = f"warm_start.player={player!r}"
     if player != "file":
@@ -216,5 +212,5 @@ def _warm_start_without_effect(config: Settings) -> Iterator[Unused]:
     if player in ("none", "file"):
         yield (("warm_start.turns",), cause)
     if player == "none":
-        names = ("steps", "rounds", "rate")
+        names = ["steps", "rounds", "rate"]
         yield (tuple(f"warm_start.{name}" for name in names), cause)

@@ -93,7 +93,12 @@ class ConfigStore(Settings):
 
     def save(self, path: str | Path) -> None:
         """Write every setting to a ``.json``, ``.yaml`` or ``.yml`` file."""
-        write_config(self.to_dict(), Path(path))
+        path, data = Path(path), self.to_dict()
+        if _suffix(path) in _YAML:
+            text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+        else:
+            text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        write_atomically(path, text)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -113,15 +118,6 @@ def _check_mapping(name: str, value: Any) -> None:
 _YAML = (".yaml", ".yml")
 MAX_BYTES = 1 << 20
 _SHOWN = 300
-
-
-def write_config(data: dict[str, Any], path: Path) -> None:
-    """Write ``data`` in the format that the suffix of ``path`` names."""
-    if _suffix(path) in _YAML:
-        text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
-    else:
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(path, text)
 
 
 def read_config(path: Path) -> Any:

@@ -63,9 +63,9 @@ class IterationRunner:
         Return metrics.
         """
         start = time.perf_counter()
-        on_gpu = self.learner.device.type == "cuda"
-        if on_gpu:
-            torch.cuda.reset_peak_memory_stats(self.learner.device)
+        device = self.learner.model.device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
         self.publisher.publish_if_outdated()
         # Chosen before play, so that neither speed nor failures decide what is trained on.
         tasks = self.schedule.tasks(iteration)
@@ -87,10 +87,9 @@ class IterationRunner:
         if self.learner.ppo.config.group_size > 1:
             flat = flat_groups(data, batch.rollout.episodes, self.learner.ppo.config)
             row["group/zero_variance"] = len(flat) / len(data.group_E.unique())
-        if on_gpu:
-            peak, now = torch.cuda.max_memory_allocated, torch.cuda.memory_allocated
-            row["gpu/memory_peak_gib"] = peak(self.learner.device) / 2**30
-            row["gpu/memory_gib"] = now(self.learner.device) / 2**30
+        if device.type == "cuda":
+            row["gpu/memory_peak_gib"] = torch.cuda.max_memory_allocated(device) / 2**30
+            row["gpu/memory_gib"] = torch.cuda.memory_allocated(device) / 2**30
         return row | {
             "time/collect_s": played - start,
             "time/update_s": end - played,

@@ -89,10 +89,6 @@ class Learner:
         longest = most_tokens(training, inference)
         self.ppo = PPO(self.model, training, reference, norm_length=longest, ranks=ranks)
 
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
     def use_cuda_graphs(self, *, engine_sleeps: bool = False) -> None:
         """Use CUDA graphs where they pay and fit: an engine that sleeps needs their memory."""
         can = can_capture(self.model, self.model.compute_dtype)

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface
 
 from llm_gym.core.errors import ConfigError
 
@@ -149,9 +149,16 @@ def _rows(lengths_Q: Tensor) -> Tensor:
     return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
 
 
-def packed(model: PreTrainedModel, packing: Packing) -> AbstractContextManager[None]:
-    """Let ``model`` read a packed batch within this block."""
-    return _reading(model.config, packing)
+@contextmanager
+def packed(config: Any, packing: Packing) -> Iterator[None]:
+    """Let the model of ``config`` read a packed batch within this block."""
+    token, own = _current.set(packing), _config.set(config)
+    try:
+        with attention_implementation(config, NAME):
+            yield
+    finally:
+        _current.reset(token)
+        _config.reset(own)
 
 
 def recompute_packed() -> AbstractContextManager[None]:
@@ -160,18 +167,7 @@ def recompute_packed() -> AbstractContextManager[None]:
     Backward runs after the block of ``packed`` has ended.
     """
     packing = _current.get(None)
-    return nullcontext() if packing is None else _reading(_config.get(), packing)
-
-
-@contextmanager
-def _reading(config: Any, packing: Packing) -> Iterator[None]:
-    token, own = _current.set(packing), _config.set(config)
-    try:
-        with attention_implementation(config, NAME):
-            yield
-    finally:
-        _current.reset(token)
-        _config.reset(own)
+    return nullcontext() if packing is None else packed(_config.get(), packing)
 
 
 @contextmanager

@@ -169,7 +169,7 @@ class PolicyValueModel(nn.Module):
 def hidden_states(trunk: Any, ids_S: Tensor, packing: Packing) -> Tensor:
     """Return the trunk's last hidden state at every id."""
     lean = lean_layers(trunk)
-    with uncached(ids_S.device), packed(trunk, packing), narrow_stream(trunk), lean:
+    with uncached(ids_S.device), packed(trunk.config, packing), narrow_stream(trunk), lean:
         out = trunk(
             input_ids=ids_S.unsqueeze(0),
             position_ids=packing.position_S.unsqueeze(0),

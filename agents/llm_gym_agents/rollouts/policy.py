@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -213,13 +213,12 @@ class LLMPolicy(TensorDictModuleBase):
         patterns = [0] * len(observations) if given is None else given.tolist()
         requests: list[Request] = []
         full: list[int] = []
-        sampling = functools.cache(self._sampling)  # the same for most rows
         for episode, row in rows.items():
             if episode in self._asked:
                 continue
             system, observation = self.texts[systems[row]], self.texts[observations[row]]
             prompt_ids = self._read(episode, system, observation)
-            request = self._request(episode, self.texts[patterns[row]] or None, sampling)
+            request = self._request(episode, self.texts[patterns[row]] or None)
             if request is None:
                 full.append(episode)
                 continue
@@ -280,22 +279,16 @@ class LLMPolicy(TensorDictModuleBase):
     def _conversation(self) -> TokenConversation:
         return TokenConversation(self.chat, verbatim=self.context == "verbatim")
 
-    def _request(
-        self, episode: int, pattern: str | None, sampling: Callable[[int, str | None], Sampling]
-    ) -> Request | None:
+    def _request(self, episode: int, pattern: str | None) -> Request | None:
         """Return the request for a reply, or None if the context has no room for one."""
         talk = self._open[episode]
         room = self.engine.context_length - len(talk.ids)
         if room < 1:
             return None
         seed = request_seed(self.run_seed, episode, talk.turns)
-        how = sampling(min(room, self.sampling.max_tokens), pattern)
+        most = min(room, self.sampling.max_tokens)
+        how = _sampling(self.sampling, most, self.chat.stop_ids, pattern)
         return Request(talk.ids, how, seed, key=episode)
-
-    def _sampling(self, max_tokens: int, pattern: str | None) -> Sampling:
-        stop_ids = tuple(dict.fromkeys((*self.sampling.stop_ids, *self.chat.stop_ids)))
-        pattern = pattern or self.sampling.pattern
-        return replace(self.sampling, max_tokens=max_tokens, stop_ids=stop_ids, pattern=pattern)
 
     def _note(self, episode: int, prompt_ids: list[int], done: Completion) -> Turn:
         talk = self._open[episode]
@@ -351,3 +344,16 @@ class LLMPolicy(TensorDictModuleBase):
             yield
         finally:
             self.sampling = usual
+
+
+@functools.lru_cache  # the same for most requests
+def _sampling(
+    usual: Sampling, max_tokens: int, stop_ids: tuple[int, ...], pattern: str | None
+) -> Sampling:
+    """Return ``usual`` with at most so many tokens, further stop ids and perhaps a pattern."""
+    return replace(
+        usual,
+        max_tokens=max_tokens,
+        stop_ids=tuple(dict.fromkeys((*usual.stop_ids, *stop_ids))),
+        pattern=pattern or usual.pattern,
+    )

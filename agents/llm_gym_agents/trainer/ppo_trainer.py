@@ -419,7 +419,8 @@ class PPOTrainer:
 
     def lock_folder(self) -> None:
         """Keep other runs out of the run's folder until ``cleanup``. ``fit`` does it too."""
-        self.files.lock()
+        if self.ranks.is_main:
+            self.files.run_lock.acquire()
 
     def cleanup(self) -> None:
         """Close environments and engine. Safe to call twice."""

@@ -44,7 +44,7 @@ FINAL = "final"
 
 
 class RunFolder:
-    """The folder of one run. Nothing is written before ``lock``.
+    """The folder of one run. Nothing is written before its lock is taken.
 
     Args:
         config: The settings of the run, read at each write: ``fit`` may still change them.
@@ -71,10 +71,6 @@ class RunFolder:
         )
         self.run_lock = RunLock(self.path)
         self._is_own = settings.resume
-
-    def lock(self) -> None:
-        if self._ranks.is_main:
-            self.run_lock.acquire()
 
     def resumed_from(self, checkpoint: str | Path) -> None:
         """Note the loaded checkpoint: the folder belongs to this run only if it contains it."""

@@ -13,7 +13,7 @@ LENGTHS = torch.tensor([3, 5, 2])
 def read(lm, ids, lengths, dtype=None):
     packing = Packing.of(lengths)
     trunk = lm.base_model
-    with packed(trunk, packing), torch.autocast("cpu", dtype, enabled=dtype is not None):
+    with packed(trunk.config, packing), torch.autocast("cpu", dtype, enabled=dtype is not None):
         return trunk(
             input_ids=ids[None], position_ids=packing.position_S[None], use_cache=False
         ).last_hidden_state[0]

@@ -48,12 +48,17 @@ def gae(
     check_fraction("gamma", gamma)
     check_fraction("lam", lam)
     assert stream.value_T is not None, "as needs_critic says"
-    value_T = widen(stream.value_T)
+    value_T, terminated_E = widen(stream.value_T), stream.terminated_E
+    if terminated_E is None:
+        terminated_E = torch.ones_like(stream.lengths_E)
+    terminated_E = terminated_E.bool()
+    after_E = _after_end(stream, terminated_E, value_T.dtype)
+    next_T = torch.cat([value_T[1:], value_T[:1]])
     advantages_T = scan_advantages(
         reward_T=widen(stream.reward_T),
         value_T=value_T,
-        next_values_T=_next_values(stream, value_T),
-        terminated_T=stream.last_T & stream.on_tokens(_terminated(stream)),
+        next_values_T=torch.where(stream.last_T, stream.on_tokens(after_E), next_T),
+        terminated_T=stream.last_T & stream.on_tokens(terminated_E),
         lengths_E=stream.lengths_E,
         gamma_T=step_factor(stream, gamma, discount),
         lam_T=step_factor(stream, lam, discount),
@@ -155,20 +160,8 @@ def check_fraction(name: str, value: float) -> None:
         raise ConfigError(f"{name} must be in [0, 1], got {value}")
 
 
-def _terminated(stream: TokenStream) -> Tensor:
-    if stream.terminated_E is None:
-        return torch.ones_like(stream.lengths_E, dtype=torch.bool)
-    return stream.terminated_E.bool()
-
-
-def _next_values(stream: TokenStream, value_T: Tensor) -> Tensor:
-    next_T = torch.cat([value_T[1:], value_T[:1]])
-    return torch.where(stream.last_T, stream.on_tokens(_after_end(stream, value_T)), next_T)
-
-
-def _after_end(stream: TokenStream, value_T: Tensor) -> Tensor:
+def _after_end(stream: TokenStream, terminated_E: Tensor, dtype: torch.dtype) -> Tensor:
     """The value after each episode's last token: 0 if it terminated, else the bootstrap."""
-    terminated_E = _terminated(stream)
     if stream.bootstrap_E is None:
         cut_E = ~terminated_E & (stream.lengths_E > 0)
         if bool(cut_E.any()):
@@ -176,5 +169,5 @@ def _after_end(stream: TokenStream, value_T: Tensor) -> Tensor:
                 "a truncated episode needs bootstrap_E, the value after its final observation, "
                 f"got None although episode {int(cut_E.nonzero()[0])} did not terminate"
             )
-        return value_T.new_zeros(terminated_E.shape)
-    return torch.where(terminated_E, 0.0, stream.bootstrap_E.to(value_T.dtype))
+        return torch.zeros_like(terminated_E, dtype=dtype)
+    return torch.where(terminated_E, 0.0, stream.bootstrap_E.to(dtype))

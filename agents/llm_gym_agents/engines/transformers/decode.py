@@ -64,10 +64,6 @@ class Decoder:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @property
-    def room(self) -> int:
-        return self.pool.free
-
     def join(self, rows: Sequence[Row]) -> list[Row]:
         """Read the prompts of ``rows``, sample a first token each, return those that finished.
 
@@ -240,28 +236,26 @@ def sample(logits_BV: Tensor, settings: RowSettings, step: int) -> tuple[Tensor,
     if settings.temperature_B1 is not None:
         logits_BV = logits_BV / settings.temperature_B1
     log_probs_BV = logits_BV.log_softmax(-1)
-    token_B1 = _draw(_choose(log_probs_BV.exp(), settings), settings.uniform_BK[:, step, None])
+    probs_BV = log_probs_BV.exp()
+    if settings.top_p_B1 is not None:
+        probs_BV = _nucleus(probs_BV, settings.top_p_B1)
+    # In float64 the sum of a large vocabulary is not yet blurred by rounding.
+    sums_BV = probs_BV.cumsum(-1, dtype=torch.float64)
+    target_B1 = settings.uniform_BK[:, step, None] * sums_BV[:, -1:]
+    # The first sum *above* the target, so a token of probability 0 is never taken.
+    token_B1 = torch.searchsorted(sums_BV, target_B1, right=True)
+    token_B1.clamp_(max=probs_BV.shape[1] - 1)
     if settings.greedy_B is not None:
         best_B1 = logits_BV.argmax(-1, keepdim=True)
         token_B1 = torch.where(settings.greedy_B.unsqueeze(1), best_B1, token_B1)
     return token_B1.squeeze(1), log_probs_BV.gather(1, token_B1).squeeze(1)
 
 
-def _draw(probs_BV: Tensor, uniform_B1: Tensor) -> Tensor:
-    # In float64 the sum of a large vocabulary is not yet blurred by rounding.
-    sums_BV = probs_BV.cumsum(-1, dtype=torch.float64)
-    target_B1 = uniform_B1 * sums_BV[:, -1:]
-    # The first sum *above* the target, so a token of probability 0 is never taken.
-    return torch.searchsorted(sums_BV, target_B1, right=True).clamp_(max=probs_BV.shape[1] - 1)
-
-
-def _choose(probs_BV: Tensor, settings: RowSettings) -> Tensor:
+def _nucleus(probs_BV: Tensor, top_p_B1: Tensor) -> Tensor:
     """Return the probabilities with 0 for tokens that top-p leaves out."""
-    if settings.top_p_B1 is None:
-        return probs_BV
     # Stable: of equally likely tokens the one with the lower id comes first, on every device.
     sorted_BV, order_BV = probs_BV.sort(stable=True, dim=-1, descending=True)
-    drop_BV = sorted_BV.cumsum(-1, dtype=torch.float64) - sorted_BV >= settings.top_p_B1
+    drop_BV = sorted_BV.cumsum(-1, dtype=torch.float64) - sorted_BV >= top_p_B1
     return probs_BV.masked_fill(torch.zeros_like(drop_BV).scatter(1, order_BV, drop_BV), 0.0)
 
 

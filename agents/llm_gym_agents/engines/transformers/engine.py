@@ -107,7 +107,12 @@ class TransformersEngine(Engine):
 
     def submit(self, requests: Iterable[Request]) -> None:
         self._need_open()
-        self._waiting.extend([self._row(request) for request in requests])
+        rows = []
+        for request in requests:
+            if request.sampling.pattern is not None:
+                raise ConfigError("replies held to a pattern need backend='vllm' or 'sglang'")
+            rows.append(Row.of(request, self, self._causal.vocabulary))
+        self._waiting.extend(rows)
 
     def poll(self, timeout: float | None = None) -> list[Completion]:
         self._need_open()
@@ -118,7 +123,7 @@ class TransformersEngine(Engine):
         finished: list[Row] = []
         with self._causal.reading():
             while not finished and self.running:
-                if count := min(len(self._waiting), self._decoder.room):
+                if count := min(len(self._waiting), self._decoder.pool.free):
                     finished = self._decoder.join(list(islice(self._waiting, count)))
                     for _ in range(count):
                         self._waiting.popleft()
@@ -136,11 +141,6 @@ class TransformersEngine(Engine):
         dropped = [*self._decoder.cancel(), *self._waiting]
         self._waiting.clear()
         return [row.completion() for row in dropped]
-
-    def _row(self, request: Request) -> Row:
-        if request.sampling.pattern is not None:
-            raise ConfigError("replies held to a pattern need backend='vllm' or 'sglang'")
-        return Row.of(request, self, self._causal.vocabulary)
 
     # --- scoring -------------------------------------------------------------------------
 

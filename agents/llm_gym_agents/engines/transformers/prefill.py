@@ -212,7 +212,7 @@ def read_packed(
 
     packing = replace(packing, keep=keep)
     last_B = lengths_B.cumsum(0) - 1
-    with packed(trunk, packing), last_layer_at(trunk, last_B, packing):
+    with packed(trunk.config, packing), last_layer_at(trunk, last_B, packing):
         out = trunk(
             input_ids=ids_S.unsqueeze(0), position_ids=position_S.unsqueeze(0), use_cache=False
         )
