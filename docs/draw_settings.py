@@ -14,7 +14,7 @@ from llm_gym_agents.config.defaults import RULES
 from llm_gym_agents.config.schema import SECTIONS
 
 SOURCE = Path(__file__).parents[1] / "agents/llm_gym_agents"
-SKIPPED = ("config", "recipes")
+SKIPPED = ("config", "recipes.py")
 """Rooms that only set or check settings."""
 HEAD = """# Settings
 

@@ -1,6 +1,6 @@
 """A real language model learns six games on one GPU: what it reaches, how fast, and what transfers.
 
-Every recipe of ``llm_gym_agents.recipes.smollm2``, seed after seed: held-out success at the start,
+Every recipe of ``llm_gym_agents.recipes.GAMES``, seed after seed: held-out success at the start,
 after the warm start and after reinforcement learning, with 95 % intervals; seconds, tokens and the
 share of each phase; memory. The model of ``TAUGHT`` learned in the form in which the suite is
 asked: it then plays all of it; ``suite.json`` in the run's folder says what it can do elsewhere.
@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks.learn.tables import real_model_runs
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym.cli.common import settings
-from llm_gym_agents.recipes.smollm2 import GAMES
+from llm_gym_agents.recipes import GAMES
 
 RESULT = RESULTS / "real_model.json"
 LANE = "benchmarks.learn.real_model_lane"

@@ -26,7 +26,7 @@ from llm_gym.cli.common import settings as named_values
 from llm_gym.registry.suite import ENVS
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.engines.base import Engine, Sampling
-from llm_gym_agents.recipes.smollm2 import PREFIX, smollm2
+from llm_gym_agents.recipes import PREFIX, smollm2
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.run.metrics import TRAIN_SUCCESS
 from llm_gym_agents.trainer import build

@@ -35,8 +35,7 @@ from llm_gym_agents.config.profile import (
 )
 from llm_gym_agents.config.store import named, read_config
 from llm_gym_agents.config.trust import untrusted
-from llm_gym_agents.recipes import NAMES, find_recipe
-from llm_gym_agents.recipes.recipe import Recipe
+from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
 
 # --- what is trained: a recipe, an id or a config file --------------------------------------
 

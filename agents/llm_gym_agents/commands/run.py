@@ -29,8 +29,8 @@ from llm_gym_agents.config.defaults import DEFAULT, Choice
 from llm_gym_agents.config.trust import names_code
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.learn.single_process import SigtermListener, StopRequested
-from llm_gym_agents.model.load import limit_threads
-from llm_gym_agents.recipes.recipe import Recipe
+from llm_gym_agents.model.load import TINY_SPREAD, limit_threads, tiny_llama
+from llm_gym_agents.recipes import Recipe
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder
@@ -45,6 +45,7 @@ from llm_gym_agents.run.metrics import (
     TRAIN_SUCCESS,
     read_metrics,
 )
+from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 from llm_gym_agents.trainer.build import check_memory, is_main, load_lm
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from llm_gym_agents.trainer.run_folder import FINAL, WARM_START
@@ -58,14 +59,19 @@ def run(
     hurry: bool = False,
     strict: bool = False,
 ) -> int:
-    """Train and report. With ``hurry`` a recipe prepares its first model only roughly."""
+    """Train and report. With ``hurry`` the tokenizer of a small new model has read little."""
     console = Console(quiet=not is_main(config.parallel))
     _check_folder(config, console)
     _introduce(recipe, config, choices, console)
     made: dict[str, Any] = {}
-    if recipe.prepare is not None:
+    if recipe.vocabulary_episodes:
         with console.status("making a model"):
-            made["model"], made["tokenizer"] = recipe.prepare(config.training.seed, hurry)
+            episodes = 20 if hurry else recipe.vocabulary_episodes
+            words = collect_vocabulary([str(recipe.config.environment.env_id)], episodes)
+            made["tokenizer"] = tokenizer = word_tokenizer(words)
+            made["model"] = tiny_llama(
+                tokenizer, spread=TINY_SPREAD, seed=config.training.seed, context_length=256
+            )
     trainer = PPOTrainer(config, **made)
     report = RunReport(trainer, console, strict=strict, judged=not hurry)
     return train(trainer, report, recipe.name)

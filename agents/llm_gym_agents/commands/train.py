@@ -19,7 +19,7 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.text import closest
 from llm_gym.registry.lookup import find_spec
-from llm_gym_agents.recipes import NAMES
+from llm_gym_agents.recipes import NAMES, Recipe
 from llm_gym_agents.run.files import check_links
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         ModelConfig,
         RayConfig,
     )
-    from llm_gym_agents.recipes.recipe import Recipe
 
 _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"

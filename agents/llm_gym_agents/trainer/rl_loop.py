@@ -11,7 +11,7 @@ speed. ``main`` is the loop:
 
 In Echo a word is shown and must be repeated, four times. The model has random weights and is
 taught nothing: of a vocabulary of some twenty it writes one token, which by luck is right now and
-then. Where moves are sentences, ``text_game_easy`` imitates random ones first.
+then. Where moves are sentences, ``recipes.text_game_easy`` imitates random ones first.
 
 A test holds advantages, gradients and weights equal to those of ``PPO.update``, which needs no
 padding and never holds all logits at once; it also shrinks a critic that explains little.

@@ -17,8 +17,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn import ppo
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.recipes import NAMES, find_recipe
-from llm_gym_agents.recipes.smollm2 import GAMES, PREFIX
+from llm_gym_agents.recipes import GAMES, NAMES, PREFIX, find_recipe
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler

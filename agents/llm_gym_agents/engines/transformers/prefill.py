@@ -168,7 +168,9 @@ class Prefill:
         row_B = torch.arange(len(group), device=self._model.device)
         known_B1 = self._tensor([[reading.known] for reading in group])
         last_B1 = self._tensor([[reading.left - 1] for reading in group])
-        ids_BT = self._tensor([_padded(reading, longest) for reading in group])
+        ids_BT = self._tensor(
+            [each.prompt[each.known :] + each.prompt[-1:] * (longest - each.left) for each in group]
+        )
         for begin in range(0, longest, piece):
             end = min(begin + piece, longest)
             position_BT, mask = None, None
@@ -186,10 +188,6 @@ class Prefill:
 
     def _tensor(self, values: list[int] | list[list[int]]) -> Tensor:
         return torch.tensor(values, device=self._model.device)
-
-
-def _padded(reading: _Reading, length: int) -> list[int]:
-    return reading.prompt[reading.known :] + reading.prompt[-1:] * (length - reading.left)
 
 
 def can_pack(trunk: Any, prompts: Sequence[Sequence[int]]) -> bool:
