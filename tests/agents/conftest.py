@@ -1,15 +1,13 @@
 """Tests with the mark ``gpu`` are skipped where there is none; forks are kept for strangers."""
 
-from functools import partial
-
 import pytest
 import torch
 
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn import learner
-from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.self_check import check_packed_reading
 from llm_gym_agents.trainer import build
+from tests.agents.small_run import one_layer
 
 
 def pytest_runtest_setup(item):
@@ -31,7 +29,7 @@ def small_model_of_known_words():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "collect_vocabulary", look_up)
-        patch.setattr(build, "tiny_llama", partial(tiny_llama, hidden_size=32, layers=1))
+        patch.setattr(build, "tiny_llama", one_layer)
         yield
 
 

@@ -1,9 +1,15 @@
 """Settings of a run that takes a second, and environments of one turn."""
 
+from functools import partial
+
 import gymnasium as gym
 
 from llm_gym.core.spaces import AnyText
 from llm_gym_agents import ConfigStore
+from llm_gym_agents.model.load import tiny_llama
+
+one_layer = partial(tiny_llama, hidden_size=32, layers=1)
+"""The embedded model of small runs."""
 
 SMALL = {
     "inference": {"num_envs": 4, "max_tokens": 3, "max_turns": 2},

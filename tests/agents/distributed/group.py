@@ -16,6 +16,9 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from llm_gym_agents.trainer import build
+from tests.agents.small_run import one_layer
+
 
 class Failed(Exception):
     """What a process raised, as text."""
@@ -24,6 +27,7 @@ class Failed(Exception):
 def _serve(rank, world, place, inbox, outbox):
     warnings.simplefilter("ignore")  # those of pytest would be errors
     torch.set_num_threads(1)
+    build.tiny_llama = one_layer  # a process that is not forked knows nothing of conftest.py
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "here"}
     dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=world)
     while (job := inbox.get()) is not None:
