@@ -83,11 +83,3 @@ def test_the_info_of_the_environment_is_not_written_to() -> None:
     env = EpisodeLimits(Sharing(), max_turns=1)
     assert env.step("a")[4]["stop_reason"] is StopReason.MAX_STEPS
     assert shared == {"stop_reason": StopReason.PLAYING}
-
-
-def test_limits_work_in_a_vector() -> None:
-    envs = gym.vector.SyncVectorEnv([lambda: EpisodeLimits(guessing(), max_turns=1)] * 2)
-    envs.reset(seed=0)
-    _, _, terminated, truncated, _ = envs.step(("no idea", "no idea"))
-    assert truncated.tolist() == [True, True]
-    assert terminated.tolist() == [False, False]

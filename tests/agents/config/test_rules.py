@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo import ADVANTAGES, POLICY_LOSSES, Advantages, register_advantage
+from llm_gym_agents.algo import ADVANTAGES, Advantages, register_advantage
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.trainer.build import device_of
 
@@ -71,21 +71,6 @@ def test_settings_that_agree_are_taken(words):
     config = given(words)
     config.check()
     assert config.unused_settings() == []
-
-
-@pytest.mark.parametrize("name", ADVANTAGES.names())
-def test_every_estimator_can_be_chosen(name):
-    size = 8 if ADVANTAGES.get(name).needs_groups else 1
-    config = given(f"training.adv_estimator={name} training.group_size={size}")
-    config.check()
-    assert config.training.adv_estimator == name
-
-
-@pytest.mark.parametrize("name", POLICY_LOSSES.names())
-def test_every_policy_loss_can_be_chosen(name):
-    config = given(f"training.policy_loss={name} {ONE_STEP}")
-    config.check()
-    assert config.training.policy_loss == name
 
 
 def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):

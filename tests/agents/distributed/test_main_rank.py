@@ -48,14 +48,6 @@ def check(found, expected):
     assert expected[-1]["policy/kl"] != 0.0
 
 
-@pytest.mark.slow  # the test of a lost actor compares the same numbers
-@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
-def test_a_spread_learner_with_players_apart_has_the_numbers_of_one_process(group, tmp_path, mode):
-    found = group(2).run(rows_of, tmp_path / "spread", mode, {}, {})
-    check(found, alone(tmp_path / "alone"))
-    assert found[0][0] == found[1][0]  # to the bit: there is one batch, and one sum
-
-
 @pytest.mark.slow
 def test_adapters_reach_the_players_merged(group, tmp_path):
     given = {"model.lora_rank": 2}

@@ -160,20 +160,6 @@ def test_a_fall_is_undone_at_once(tmp_path):
     assert trainer.early_stop.ended == "held-out success fell 3 times from its best"
 
 
-@pytest.mark.slow  # learn/ tests that the early stop and the limit come back
-def test_a_run_that_was_cut_between_falls_goes_on_alike(tmp_path):
-    wins = [90, 70, 60, 91, 60]
-    whole = fitted(tmp_path / "whole", wins, training__num_epochs=5)
-    first = made(tmp_path / "cut", **LONG)
-    planted(first, wins[:2])
-    first.fit(num_epochs=2)
-    first.cleanup()
-    _, evaluated, updated, _ = fitted(tmp_path / "cut", wins[2:], checkpoint__resume=True,
-                                      training__num_epochs=5)  # fmt: skip
-    assert all(same(*each) for each in zip(evaluated, whole[1][2:], strict=True))
-    assert [limit for *_, limit in updated] == [limit for *_, limit in whole[2][2:]]
-
-
 def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):
     how = {"training__adv_estimator": "grpo", "training__group_size": 2,
            "environment__eval_interval": 0, "training__num_iters_per_epoch": 1}  # fmt: skip

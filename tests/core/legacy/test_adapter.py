@@ -162,12 +162,6 @@ def test_flags_that_reset_forgets_are_cleared_before_it() -> None:
     assert play(env, "wait", "attack")[-1] == (True, False, StopReason.FINISHED)
 
 
-def test_steps_are_counted_once_by_the_class_or_for_it() -> None:
-    for game in (TextGame({"max_steps": 3}), CountingGame({"max_steps": 3})):
-        play(as_gym(game), "move north", "move north")
-        assert game.step_count == 2
-
-
 class OwnEnd(Scripted):
     def is_done(self) -> bool:
         return len(self.answers) == 0 or super().is_done()
@@ -301,10 +295,3 @@ def test_an_action_that_is_not_text_is_refused() -> None:
     env.reset()
     with pytest.raises(ActionTypeError, match=r"TextGame.*list"):
         env.step([1, 2])  # type: ignore[arg-type]
-
-
-def test_what_a_class_raises_is_passed_on() -> None:
-    env = as_gym(Scripted(lambda game: 1 / 0))
-    env.reset()
-    with pytest.raises(ZeroDivisionError):
-        env.step("a")

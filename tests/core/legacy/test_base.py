@@ -3,7 +3,6 @@
 import copy
 import pickle
 import re
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,17 +67,6 @@ def test_a_limit_or_seed_that_is_none_is_refused(name: str, value: Any) -> None:
 def test_the_seed_of_the_config_fixes_the_randomness() -> None:
     draws = [TextGame(EnvironmentConfig(seed=s)).np_random.integers(10**9) for s in (4, 4, 5)]
     assert draws[0] == draws[1] != draws[2]
-
-
-def test_a_config_gains_parameters_by_subclassing() -> None:
-    @dataclass
-    class MazeConfig(EnvironmentConfig):
-        rooms: int = 4
-
-    game = TextGame(MazeConfig(rooms=9, max_steps=2))
-    assert (game.config.rooms, game.max_steps) == (9, 2)
-    with pytest.raises(TypeError, match="romos"):
-        MazeConfig(romos=9)  # type: ignore[call-arg]
 
 
 def test_done_has_two_names_and_is_done_looks_at_the_limit_too() -> None:

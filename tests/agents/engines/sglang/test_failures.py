@@ -105,7 +105,7 @@ def test_a_reply_that_the_server_broke_off_is_an_error(fixed, connect):
 
 
 def test_a_request_that_the_server_refuses_is_an_error(fixed, connect):
-    engine = connect(fixed)
+    engine = connect(fixed, stall_s=20)
     fixed.refuses["/generate"] = "no such regex"
     with pytest.raises(EngineError, match="no such regex"):
         engine.generate([request(9)])

@@ -14,7 +14,6 @@ from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
-from llm_gym_agents.engines.sglang.server import Calls
 from tests.agents.engines.scripts import run_python
 from tests.agents.engines.sglang import stand_in as sglang_stand_in
 from tests.agents.engines.truth import request
@@ -156,48 +155,6 @@ def test_a_server_of_our_own_is_ended_when_python_ends_without_a_word(tiny_folde
     """
     assert "somebody else's mistake" in run_python(script, str(folder))
     assert not still_running(notes()["pids"])
-
-
-ONE = {"sampling_params": {"max_new_tokens": 2}}
-
-
-def asking(first):
-    return {"input_ids": [first, 1], **ONE}
-
-
-@pytest.fixture
-def calls(fixed):
-    http = JsonHTTP(fixed.url)
-    made = Calls(http, "/generate", 3)
-    yield made
-    made.close()
-    http.close()
-
-
-def said(answer):
-    return answer["output_ids"]
-
-
-def test_at_most_so_many_are_asked_at_once(fixed, calls):
-    fixed.held = {20}
-    names = [calls.begin(asking(20)) for _ in range(8)]
-    fixed.wait_for(3)
-    assert calls.busy == 3
-    assert len(fixed.bodies("/generate")) == 3
-    fixed.release()
-    assert sorted(calls.take(20.0)[0] for _ in names) == names
-    assert calls._threads == 3
-
-
-@pytest.mark.parametrize("body", [{"input_ids": [object()]}, asking(9)])
-def test_a_call_that_fails_is_answered_with_its_failure(fixed, calls, body):
-    fixed.refuses["/generate"] = "not today"
-    calls.begin(body)
-    _, answer = calls.take(20.0)
-    assert isinstance(answer, HTTPError | TypeError)
-    fixed.refuses.clear()
-    calls.begin(asking(9))
-    assert said(calls.take(20.0)[1]) == [1, 2]
 
 
 def test_an_interrupt_in_the_middle_does_not_spoil_the_next_question(fixed, monkeypatch):
