@@ -2,6 +2,8 @@
 
 from typing import Any, SupportsFloat
 
+import gymnasium as gym
+
 from llm_gym.core.infos import Info, Options, find_attribute
 from llm_gym.wrappers.base import TextWrapper
 
@@ -22,9 +24,13 @@ class StateInfo(TextWrapper):
         >>> observation, info = env.reset(seed=0)
         >>> info["potential"]
         0.5
+        >>> print(gym.make(env.spec))
+        <StateInfo<TowerOfHanoiEnv<llm_gym/TowerOfHanoiEasy-v0>>>
     """
 
-    _turn = 0
+    def __init__(self, env: gym.Env[str, str]) -> None:
+        super().__init__(env)
+        self._turn = 0
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)

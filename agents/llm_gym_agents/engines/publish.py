@@ -60,10 +60,10 @@ class Publisher(WeightPublisher):
     def __init__(self, engine: Engine, lm: PreTrainedModel) -> None:
         self.engine, self.lm = engine, lm
         spread = is_sharded(lm)
-        self._shares = engine.shares_model and not spread
+        shares = engine.shares_model and not spread  # then nothing is pushed
+        self._check = None if shares else WeightCheck(engine.packed_weights)
         # A sharded model can be read only through its learner.
         self._probe = None if engine.shares_model or spread else Probe(lm)
-        self._check = WeightCheck(engine.packed_weights)
         self.version = engine.version
 
     def sleep_until_published(self) -> None:
@@ -74,13 +74,11 @@ class Publisher(WeightPublisher):
     def _publish(self, version: int) -> dict[str, float]:
         start = time.perf_counter()
         self.engine.wake()
-        found: dict[str, float] = {}
-        if self._shares:
+        if self._check is None:
             self.engine.update_weights(self.lm.named_parameters(), version)
-            return found
+            return {}
         checked = self._check.push(self.engine, served_weights(self.lm), version)
-        if not self.engine.shares_model:
-            found[CHECKED] = checked
+        found: dict[str, float] = {} if self.engine.shares_model else {CHECKED: checked}
         if self._probe_is_due(self._check.proven) and self._probe is not None:
             found[PROBE_GAP] = self._probe.check(self.engine)
         found[PUBLISH_SECONDS] = time.perf_counter() - start

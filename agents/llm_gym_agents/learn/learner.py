@@ -24,7 +24,6 @@ from llm_gym_agents.model.policy_value import PolicyValueModel, TokenScores
 from llm_gym_agents.model.self_check import check_packed_reading
 from llm_gym_agents.model.weights import (
     adapted_layers,
-    allow_tf32,
     compute_dtype,
     keep_trained_in_float32,
     plain_lm,
@@ -64,7 +63,8 @@ class Learner:
         model, inference = model or ModelConfig(), inference or InferenceConfig()
         has_critic = algo.get_advantage(training.adv_estimator).needs_critic
         keep_trained_in_float32(lm)
-        allow_tf32(lm.device)
+        if lm.device.type == "cuda":  # TF32 for products in float32
+            torch.set_float32_matmul_precision("high")
         self.model = PolicyValueModel(
             lm,
             critic=model.critic if has_critic else "none",

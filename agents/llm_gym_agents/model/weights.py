@@ -164,12 +164,6 @@ def uncached(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, dtype, cache_enabled=False)
 
 
-def allow_tf32(device: torch.device) -> None:
-    """Let float32 matrix products on a GPU use TF32."""
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-
-
 def keep_trained_in_float32(model: nn.Module) -> None:
     """Convert trainable weights to float32, in place."""
     for parameter in model.parameters():

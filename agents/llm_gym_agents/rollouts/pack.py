@@ -94,7 +94,8 @@ class Packer:
         """
         if budget < 1:
             raise ConfigError(f"a token budget must be at least 1, got {budget}")
-        everything = [self._whole(each) for each in episodes]
+        first_E, count_E = self._first_sequence_E, self.data.sequences_E
+        everything = [_Piece(at, int(first_E[at]), int(count_E[at])) for at in episodes]
         if shares and everything:
             shares = self._prefixes.pay(np.concatenate([each.indices for each in everything]))
         pieces = [part for each in everything for part in self._parts(each, budget, whole, shares)]
@@ -117,10 +118,6 @@ class Packer:
     @cached_property
     def _prefixes(self) -> Prefixes:
         return Prefixes(self.data.ids_S, self.data.sequence_lengths_Q)
-
-    def _whole(self, episode: int) -> _Piece:
-        first, count = self._first_sequence_E[episode], self.data.sequences_E[episode]
-        return _Piece(episode, int(first), int(count))
 
     def _costs(self, pieces: Sequence[_Piece], shares: bool) -> Cost:
         """Return what gives the cost of the pieces from one to before another."""
