@@ -113,7 +113,8 @@ def _demo(result: Any) -> str:
 def _train_all(result: Any) -> str:
     seeds: dict[str, list[float]] = {}
     for command, row in result["rows"].items():
-        if "success" in row and command.startswith("llm-gym train llm_gym/"):
+        ours = command.startswith("llm-gym train llm_gym/") and "--warm-start" not in command
+        if "success" in row and ours:
             seeds.setdefault(row["env_id"], []).append(above_random(row) or 0.0)
     won = sum(fmean(each) >= GAIN for each in seeds.values())
     return f"{won} of {len(seeds)} families end {100 * GAIN:.0f} points or more above random play"

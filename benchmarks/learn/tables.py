@@ -217,6 +217,32 @@ def train_all(result: Any) -> str:
     )
 
 
+FROM_RANDOM = " --warm-start.player random"
+
+
+@measured("train_all", f'python -m benchmarks.learn.train_all "ID{FROM_RANDOM}"')
+def train_random(result: Any) -> str:
+    """The same families without a teacher: RL from random moves."""
+    rows = {
+        command.removeprefix("llm-gym train ").removesuffix(FROM_RANDOM): row
+        for command, row in result["rows"].items()
+        if "success" in row and command.endswith(FROM_RANDOM)
+    }
+    added = {name: gain(row) or 0.0 for name, row in rows.items()}
+    columns = {"id": TEXT, "random player": "{:.0f}", "warm start": "{:.0f}", "trained": "{:.0f}"}
+    columns |= {"RL added": "{:+.0f}"}
+    lines = [
+        (f"`{name}`", *(None if x is None else 100 * x for x in (chance(row), *ends, added[name])))
+        for name, row in sorted(rows.items(), key=lambda item: -added[item[0]])
+        for ends in [[score(row, when) for when in ("warm_start", "trained")]]
+    ]
+    won = sum(each >= GAIN for each in added.values())
+    return (
+        f"RL added {100 * GAIN:.0f} points or more in {won} of {len(rows)} families.\n\n"
+        f"{table(columns, lines)}"
+    )
+
+
 def mean(of: Callable[[Row], float | None], runs: Iterable[Row]) -> float | None:
     """Return the mean of a number over the seeds that have it."""
     known = [value for run in runs if (value := of(run)) is not None]
@@ -412,6 +438,7 @@ TABLES = {
     "claims": claims,
     "train-all": train_all,
     "train-model": train_model,
+    "train-random": train_random,
     "demo": demo,
     "learning": learning,
     "gpu-update": gpu_update,

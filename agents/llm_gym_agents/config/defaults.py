@@ -239,6 +239,8 @@ RULES: tuple[Rule, ...] = (
          "embedded model, environments in words", "returns in their own units make a larger loss"),
     Rule("training.lr_schedule", "linear", lambda s: s.taught,
          "a solver is imitated", "a good policy has much to lose"),
+    Rule("training.max_kl", 0.4, lambda s: _embedded(s) and not s.taught,
+         "embedded model, no solver is imitated", "from chance there is nothing to lose"),
     Rule("training.gamma", _discount, _always,
          "any", "it looks half an episode ahead"),
     Rule("training.gae_lambda", 0.9, _always,

@@ -207,6 +207,21 @@ def test_an_environment_of_others_that_goes_on_is_cut_and_bootstrapped():
     assert defaults_of("llm_gym/FrozenLake-v0").inference.max_turns is None  # its rules say 100
 
 
+@pytest.mark.parametrize(
+    ("env_id", "player", "chosen"),
+    [
+        ("llm_gym/Echo-v0", "none", ("linear", 0.1)),
+        ("llm_gym/Echo-v0", "random", ("constant", 0.4)),
+        ("Pendulum-v1", "none", ("constant", 0.4)),
+    ],
+)
+def test_steps_are_smaller_where_a_solver_may_be_imitated(env_id, player, chosen):
+    config = ConfigStore()
+    config.environment.env_id, config.warm_start.player = env_id, player
+    apply_defaults(config, profile_task(config), {"warm_start.player"} - {player})
+    assert (config.training.lr_schedule, config.training.max_kl) == chosen
+
+
 def test_nonsense_is_neither_safer_than_a_move_nor_a_way_out():
     cliff = defaults_of("CliffWalking-v1").environment.env_kwargs
     assert cliff["penalty"] == 10.0  # a step into the cliff costs 100

@@ -35,7 +35,8 @@ class VLLMEngine(Engine):
         end_ids: Ids that end a reply; by default what the folder and the tokenizer say.
         separate: Run vLLM in a process of its own, which works while environments move, instead
             of in this one, which starts faster and has less to send around.
-        dtype: float32, bfloat16, float16 or auto (as saved).
+        dtype: float32, bfloat16, float16 or auto: as saved, and on a CPU float32, where vLLM would
+            take bfloat16 and end with an illegal instruction if the processor has none.
         max_model_len: Most tokens of prompt and reply; by default what the model allows.
         tensor_parallel_size: GPUs to spread the model over.
         gpu_memory_utilization: Share of a GPU that vLLM takes for weights and cache. It counts what
@@ -91,7 +92,7 @@ class VLLMEngine(Engine):
             stall_s=stall_s,
             replies=self._requests,
             cache_gb=cache_gb,
-            dtype=dtype,
+            dtype="float32" if dtype == "auto" and not torch.cuda.is_available() else dtype,
             max_model_len=max_model_len,
             tensor_parallel_size=tensor_parallel_size,
             gpu_memory_utilization=gpu_memory_utilization,
