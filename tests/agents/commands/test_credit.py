@@ -72,8 +72,16 @@ def training(**changes):
     return config.training
 
 
+@pytest.fixture(scope="module", autouse=True)
+def wide_intervals():
+    """Draw intervals from few samples; ``algo/test_credit.py`` has as many as a report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llm_gym_agents.algo.credit.DRAWS", 20)
+        yield
+
+
 def judged(**how):
-    return credit(Fork, policy(), training(), **{"episodes": 64, "branches": 48, **how})[0]
+    return credit(Fork, policy(), training(), **{"episodes": 48, "branches": 32, **how})[0]
 
 
 @pytest.fixture(scope="module")
