@@ -1,7 +1,6 @@
 """``llm-gym eval --endpoint`` against a real vLLM server, on the CPU."""
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -13,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from llm_gym import cli, read_episodes
+from llm_gym import read_episodes
 from llm_gym.core.outcome import StopReason
 from llm_gym.evaluate.endpoint import EndpointError, play
 
@@ -152,14 +151,3 @@ def test_what_the_server_refuses_is_one_sentence(url, monkeypatch):
     monkeypatch.delenv("LLM_GYM_API_KEY")
     with pytest.raises(EndpointError, match="401"):
         play(GUESS, url, "tiny", 1)
-
-
-def test_the_command_plays_and_reckons(url, tmp_path, capsys):
-    options = ["--endpoint", url, "--model", "tiny", "--episodes", "4", "--max-tokens", "8"]
-    options += ["--json", "--out", str(tmp_path)]
-    assert cli.main(["eval", GUESS, *options]) == 0
-    [result] = json.loads(capsys.readouterr().out)
-    assert result["episodes"] == 4
-    assert result["tokens_in"] > result["tokens_out"] > 0
-    [file] = tmp_path.iterdir()
-    assert KEY not in file.read_text()

@@ -91,7 +91,8 @@ def test_replies_do_not_depend_on_batch_order_or_company(model):
 
 
 def test_an_end_id_ends_a_reply_and_is_part_of_it(model):
-    free = TransformersEngine(model, end_ids=[]).generate([Request([5, 6], seed=3)])[0]
+    some = Sampling(max_tokens=20)
+    free = TransformersEngine(model, end_ids=[]).generate([Request([5, 6], some, seed=3)])[0]
     end = free.ids[10]
     length = free.ids.index(end) + 1
     engine = TransformersEngine(model, end_ids=[end])
@@ -116,7 +117,7 @@ def test_end_ids_come_from_model_and_tokenizer(model):
 def test_stop_strings_end_a_reply_also_across_tokens(model):
     tokenizer = tiny_tokenizer()
     engine = TransformersEngine(model, tokenizer=tokenizer, end_ids=[])
-    free = engine.generate([Request([5, 6], seed=3)])[0].ids
+    free = engine.generate([Request([5, 6], Sampling(max_tokens=99), seed=3)])[0].ids
     at = next(at for at in range(3, 99) if all(32 < token < 127 for token in free[at : at + 2]))
     text = chr(free[at]) + chr(free[at + 1])
     first = next(n for n in range(2, 99) if text in tokenizer.decode(free[:n]))
