@@ -5,7 +5,7 @@ from functools import partial
 import gymnasium as gym
 
 from llm_gym.core.spaces import AnyText
-from llm_gym_agents import ConfigStore
+from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.model.load import tiny_llama
 
 one_layer = partial(tiny_llama, hidden_size=32, layers=1)
@@ -29,6 +29,21 @@ def small(folder, **sections):
     config.checkpoint.output_dir = str(folder)
     config.update(sections)
     return config
+
+
+def trained(*args, **given):
+    """Return a trainer with these arguments that has trained, and is cleaned up."""
+    trainer = PPOTrainer(*args, **given)
+    try:
+        trainer.fit()
+    finally:
+        trainer.cleanup()
+    return trainer
+
+
+def untimed(rows):
+    """Return rows of metrics without what depends on the clock."""
+    return [{name: row[name] for name in row if not name.startswith("time/")} for row in rows]
 
 
 class Odd(gym.Env):

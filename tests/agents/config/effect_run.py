@@ -7,6 +7,7 @@ from llm_gym.episodes import read_episodes
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.players import player_at_chance
+from tests.agents.small_run import untimed
 
 ECHO, GAME = "llm_gym/Echo-v0", "llm_gym/TextGameEasy-v0"
 BASE = {
@@ -78,10 +79,7 @@ def play(given, folder, reward_fn=None):
     state = trainer.learner.model.state_dict()
     return Outcome(
         weights={name: weight.clone() for name, weight in state.items()},
-        metrics=[
-            {name: value for name, value in row.items() if not name.startswith("time/")}
-            for row in history
-        ],
+        metrics=untimed(history),
         samples=[str(episode.actions) for episode in episodes],
         starts=[f"{episode.states[0]} {episode.num_turns}" for episode in episodes],
         evaluated=[f"{episode.states[0]} {episode.actions}" for episode in evaluated],

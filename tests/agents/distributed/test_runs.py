@@ -11,11 +11,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from llm_gym_agents import PPOTrainer
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.distributed import dying
-from tests.agents.small_run import small
+from tests.agents.small_run import small, trained
 
 ENV = "llm_gym/Echo-v0"
 KINDS = {
@@ -49,11 +48,7 @@ def score(trajectory):
 
 def fit(rank, folder, kind, mode, iterations):
     """Train to ``iterations`` in all; return what this process remembers of it."""
-    trainer = PPOTrainer(config(folder, kind, mode, iterations), ENV, score)
-    try:
-        return trainer.fit()
-    finally:
-        trainer.cleanup()
+    return trained(config(folder, kind, mode, iterations), ENV, score).metrics_history
 
 
 def check_rows(ours, theirs):

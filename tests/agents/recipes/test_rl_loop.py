@@ -11,7 +11,6 @@ import torch
 from torchrl.collectors import Collector
 
 from llm_gym.core.outcome import TERMINAL
-from llm_gym_agents import PPOTrainer
 from llm_gym_agents.commands.plan import shrink
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn import ppo
@@ -23,6 +22,7 @@ from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.trainer import rl_loop
+from tests.agents.small_run import trained
 from tests.agents.tiny import save_tiny
 
 IDS = range(10, 16)
@@ -222,10 +222,6 @@ def test_a_recipe_warms_up_and_learns_once_with_a_tiny_model(game, tmp_path):
     config.model.model_name = save_tiny(tmp_path / "model", max_position_embeddings=2048)
     config.inference.backend, config.inference.engine = "transformers", {}
     config.checkpoint.output_dir = str(tmp_path / "run")
-    trainer = PPOTrainer(config)
-    try:
-        (row,) = trainer.fit()
-    finally:
-        trainer.cleanup()
+    (row,) = trained(config).metrics_history
     assert row["warm_start/steps"] == 2
     assert row["train/steps"] == 1

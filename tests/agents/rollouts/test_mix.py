@@ -34,9 +34,9 @@ from llm_gym_agents.trainer.build import build_one_env
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.learn.test_ppo import data
 from tests.agents.scored import episode
-from tests.agents.small_run import small
+from tests.agents.small_run import small, trained, untimed
 
-HANOI = "llm_gym/TowerOfHanoiEasy-v0"
+HANOI, PENDULUM = "llm_gym/TowerOfHanoiEasy-v0", "Pendulum-v1"
 ECHO, NUMBER, LAKE = "llm_gym/Echo-v0", "llm_gym/GuessTheNumberEasy-v0", "FrozenLake-v1"
 MIX = {ECHO: 1.0, NUMBER: 3.0}
 
@@ -313,7 +313,7 @@ def test_the_easy_suite_has_all_families_with_a_level_of_that_name():
 
 
 def test_each_environment_is_taught_by_a_player_of_its_own():
-    mix = {LAKE: 1.0, HANOI: 3.0}  # a lake of Gymnasium's has no solver
+    mix = {PENDULUM: 1.0, HANOI: 3.0}  # a pendulum of Gymnasium's has no solver
     config = ConfigStore()
     config.environment.mix, config.training.batch_size = mix, 8
     config.warm_start.player, config.warm_start.turns = "auto", 400
@@ -333,9 +333,9 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
     }
     teacher = WarmStart(settings=config.warm_start, **others)
     decision = teacher.decide()
-    assert decision.players == {LAKE: "random", HANOI: "solver"}
+    assert decision.players == {PENDULUM: "random", HANOI: "solver"}
     assert (decision.player, decision.solved) == ("solver", 0.5)
-    one = Decision("random", "", {LAKE: "random", HANOI: "none"})
+    one = Decision("random", "", {PENDULUM: "random", HANOI: "none"})
     assert len(teacher.collect(one, 0, 400)) == 100
     assert len(teacher.collect(decision, 0, 400)) == 400
 
@@ -353,16 +353,7 @@ def run(folder, **sections):
         checkpoint={"record_every": 1, "save_interval": 1},
     )
     config.update(sections)
-    trainer = PPOTrainer(config)
-    try:
-        trainer.fit()
-    finally:
-        trainer.cleanup()
-    return trainer
-
-
-def plain(rows):
-    return [{name: row[name] for name in row if "time/" not in name} for row in rows]
+    return trained(config)
 
 
 @pytest.fixture(scope="module")
@@ -392,6 +383,6 @@ def test_a_mixed_run_resumes_to_the_bit(whole, tmp_path):
     run(tmp_path, training={"num_iters_per_epoch": 1})
     again = run(tmp_path, checkpoint={"resume": True})
     trainer, _ = whole
-    assert plain(again.metrics_history) == plain(trainer.metrics_history)
+    assert untimed(again.metrics_history) == untimed(trainer.metrics_history)
     ours, theirs = (one.learner.lm.state_dict() for one in (again, trainer))
     assert all(weight.equal(theirs[name]) for name, weight in ours.items())

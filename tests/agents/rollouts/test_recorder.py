@@ -12,7 +12,7 @@ from llm_gym_agents import PPOTrainer
 from llm_gym_agents.rollouts import recorder
 from llm_gym_agents.rollouts.recorder import episode_tokens
 from llm_gym_agents.rollouts.tasks import BootstrapPrompt, Turn
-from tests.agents.small_run import small
+from tests.agents.small_run import small, trained, untimed
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 
@@ -135,9 +135,5 @@ def test_recording_changes_nothing_that_is_learned(tmp_path):
     for every in (0, 1):
         config = small(tmp_path / str(every), environment={"env_id": GUESS})
         config.update({"checkpoint": {"record_every": every}})
-        trainer = PPOTrainer(config)
-        trainer.fit()
-        trainer.cleanup()
-        last = trainer.metrics_history[-1]
-        rows.append({name: last[name] for name in last if not name.startswith("time/")})
+        rows.append(untimed(trained(config).metrics_history))
     assert rows[0] == rows[1]

@@ -20,6 +20,7 @@ from llm_gym_agents.run.checkpoints import Checkpoints
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.run.checkpoint_run import die_at, in_fork
+from tests.agents.small_run import untimed
 
 BASE = {
     "environment": {
@@ -102,10 +103,7 @@ def arm(folder, moment):
 
 def outcome(folder):
     """What a run came to, without the times."""
-    rows = [
-        {name: value for name, value in row.items() if not name.startswith("time/")}
-        for row in read_metrics(folder)
-    ]
+    rows = untimed(read_metrics(folder))
     latest = Checkpoints(folder / "checkpoints").latest()
     values = json.loads((latest / "trainer.json").read_text())
     for where, name in ((values["parts"]["run"], "elapsed_s"), (values["config"], "checkpoint")):

@@ -14,8 +14,8 @@ import torch
 from llm_gym_agents import algo
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.run import metrics
-from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.players import player_at_chance
+from tests.agents.small_run import trained
 
 ECHO, COUNT, MEMORY = (f"llm_gym/{name}-v0" for name in ("Echo", "Count", "Memory"))
 ONE_WORD = {"words": 6, "max_turns": 1}
@@ -59,11 +59,8 @@ def train(folder, env_id=ECHO, env=ONE_WORD, *, layers=1, iterations=8, reward_f
         }
     )
     model = copy.deepcopy(lm)
-    trainer = PPOTrainer(config, reward_fn=reward_fn, model=model, tokenizer=tokenizer)
-    try:
-        return trainer.fit()
-    finally:
-        trainer.cleanup()
+    whole = {"model": model, "tokenizer": tokenizer}
+    return trained(config, reward_fn=reward_fn, **whole).metrics_history
 
 
 def at_the_end(history, name=metrics.RETURN, last=3):

@@ -8,9 +8,8 @@ from transformers import (
     SiglipVisionConfig,
 )
 
-from llm_gym_agents import PPOTrainer
 from llm_gym_agents.model.load import ModelShape, load_model
-from tests.agents.small_run import Odd, small
+from tests.agents.small_run import Odd, small, trained
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
 
@@ -31,9 +30,7 @@ def letters(episode):
 def test_it_is_trained_on_the_log_probs_that_sampled(tmp_path, gemma):
     seen = {name: weight.clone() for name, weight in gemma.state_dict().items()}
     whole = {"model": gemma, "tokenizer": tiny_tokenizer()}
-    trainer = PPOTrainer(small(tmp_path), Odd, letters, **whole)
-    [row] = trainer.fit()
-    trainer.cleanup()
+    [row] = trained(small(tmp_path), Odd, letters, **whole).metrics_history
     assert row["mismatch/log_prob_max"] < 1e-5
     moved = {name for name, weight in gemma.state_dict().items() if not weight.equal(seen[name])}
     assert any("language_model" in name for name in moved)

@@ -12,19 +12,14 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
 from llm_gym.episodes import Trajectory
 from llm_gym.evaluate.result import Evaluation
-from llm_gym_agents import PPOTrainer
 from llm_gym_agents.commands.report import RunReport, transcript
-from tests.agents.small_run import Odd, small
+from tests.agents.small_run import Odd, small, trained
 
 BATCH = {"training": {"batch_size": 16, "mini_batch_size": 16}}
 
 
 def train(folder, env, **given):
-    trainer = PPOTrainer(small(folder, **BATCH), env, **given)
-    try:
-        [row] = trainer.fit()
-    finally:
-        trainer.cleanup()
+    [row] = trained(small(folder, **BATCH), env, **given).metrics_history
     return row
 
 

@@ -9,7 +9,7 @@ from llm_gym_agents import PPOTrainer
 from llm_gym_agents.learn import warm_start
 from llm_gym_agents.run.checkpoints import load_checkpoint
 from llm_gym_agents.run.metrics import read_metrics
-from tests.agents.small_run import small
+from tests.agents.small_run import small, trained, untimed
 from tests.agents.tiny import save_tiny
 
 ECHO = "llm_gym/Echo-v0"
@@ -24,29 +24,15 @@ def echo(folder, **sections):
     return config
 
 
-def run(config, **kwargs):
-    trainer = PPOTrainer(config, **kwargs)
-    try:
-        trainer.fit()
-    finally:
-        trainer.cleanup()
-    return trainer
-
-
 def weights(folder):
     return (folder / "model/model.safetensors").read_bytes()
-
-
-def untimed(folder):
-    rows = read_metrics(folder)
-    return [{name: row[name] for name in row if not name.startswith("time/")} for row in rows]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run of two epochs with a warm start."""
     folder = tmp_path_factory.mktemp("whole")
-    run(echo(folder, training={"num_epochs": 2}))
+    trained(echo(folder, training={"num_epochs": 2}))
     return folder
 
 
@@ -64,10 +50,10 @@ def test_it_is_in_the_row_of_the_first_iteration_and_only_there(whole):
 def test_a_run_killed_after_it_goes_on_without_doing_it_again(whole, tmp_path, monkeypatch):
     shutil.copytree(whole / "warm-start", tmp_path / "warm-start")
     monkeypatch.setattr(warm_start, "imitate", None)
-    run(echo(tmp_path, training={"num_epochs": 2}, checkpoint={"resume": True}))
+    trained(echo(tmp_path, training={"num_epochs": 2}, checkpoint={"resume": True}))
     name = "checkpoints/iteration-000002"
     assert weights(tmp_path / name) == weights(whole / name)
-    assert untimed(tmp_path) == untimed(whole)
+    assert untimed(read_metrics(tmp_path)) == untimed(read_metrics(whole))
 
 
 def test_the_checkpoint_knows_what_it_brought(whole):

@@ -7,8 +7,7 @@ import sys
 
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from llm_gym_agents import PPOTrainer
-from tests.agents.small_run import small
+from tests.agents.small_run import small, trained
 
 TALK = [
     {"role": "user", "content": "Guess it!"},
@@ -32,9 +31,7 @@ if __name__ == "__main__":
 def test_vllm_answers_a_conversation_as_transformers_does(folder, tmp_path):
     config = small(tmp_path / "run", model={"model_name": folder})
     config.environment.env_id = "llm_gym/GuessTheNumber-v0"
-    trainer = PPOTrainer(config)
-    trainer.fit()
-    trainer.cleanup()
+    trained(config)
     final = tmp_path / "run" / "final"
 
     tokenizer = AutoTokenizer.from_pretrained(final)

@@ -17,9 +17,8 @@ import xllamacpp
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from llm_gym_agents import PPOTrainer
 from llm_gym_agents.model.load import tiny_llama
-from tests.agents.small_run import small
+from tests.agents.small_run import small, trained
 
 SOURCE = "llama-cpp-python==0.3.36"
 TALK = [
@@ -62,9 +61,7 @@ def final(tmp_path_factory):
     )
     config = small(place / "run", model={"model_name": str(place / "base")})
     config.environment.env_id = "llm_gym/GuessTheNumber-v0"
-    trainer = PPOTrainer(config)
-    trainer.fit()
-    trainer.cleanup()
+    trained(config)
     return place / "run" / "final"
 
 
