@@ -8,7 +8,6 @@ from gymnasium.error import ResetNeeded
 
 import llm_gym
 from llm_gym.core.errors import ActionTypeError
-from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, get_parser
@@ -227,13 +226,6 @@ def test_observations_stay_within_the_space():
     observation, *_ = env.step(many)
     assert len(observation) > 100_000
     assert observation in env.observation_space
-
-
-def test_environments_of_the_old_shape_gain_tools():
-    env = ToolUse(llm_gym.as_gym(SimpleGameEnvironment({"seed": 0})), [double], "json")
-    env.reset(seed=0)
-    assert env.step(call("double", number=2))[0] == "4"
-    assert "Steps remaining: 9" in env.step("move north")[0]
 
 
 def test_a_registry_keeps_its_counts():

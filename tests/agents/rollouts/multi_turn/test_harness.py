@@ -6,8 +6,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.legacy import BaseEnvironment, SimpleGameEnvironment
-from llm_gym.core.outcome import StopReason
+from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym_agents.rollouts.multi_turn import MultiTurnChatHarness
 from tests.agents.engines.truth import log_probs
 from tests.agents.rollouts.multi_turn.diary import Diary
@@ -113,27 +112,3 @@ def test_sampling_settings_reach_the_engine(engine):
     greedy = run(max_tokens=9, temperature=0)
     assert greedy == run(max_tokens=9, temperature=1.5, top_p=1e-6)
     assert greedy != run(max_tokens=9, temperature=1.5, top_p=1.0)
-
-
-class Forgetful(BaseEnvironment):
-    """In the four-value shape, with a prompt prefix."""
-
-    def reset(self):
-        return "Start."
-
-    def step(self, action):
-        return "Again.", 0.5, False, {}
-
-    def get_state_description(self):
-        return "Again."
-
-    def get_prompt_prefix(self):
-        return "Old rules."
-
-
-def test_environments_in_the_old_shape_are_adapted(engine):
-    harness = MultiTurnChatHarness(engine, Forgetful({"max_steps": 3}), max_turns=9, max_tokens=2)
-    episode = harness.run_episode("Begin.")
-    assert episode["messages"][0] == {"role": "system", "content": "Old rules."}
-    assert episode["total_reward"] == 1.5
-    assert episode["stop_reason"] is StopReason.MAX_STEPS

@@ -6,9 +6,8 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool
+from llm_gym.tools import FinishTool, MultiTurnManager, ToolRegistry, tool
 from llm_gym_agents.engines.inference import BaseInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.multi_turn import MultiTurnInferenceEngine
@@ -183,23 +182,13 @@ def test_an_episode_has_tool_turns_and_moves(engine, script):
     episode.to_json()
 
 
-def test_a_game_played_by_calls_pays_its_reward(engine, script):
-    env = gym.make(GAME)
-    env.reset(seed=0)
-    script(call("environment_step", action=env.unwrapped.oracle_action()))
-    talk = talking(engine, EnvironmentStepTool(env))
-    episode = talk.run_episode(env, seed=0, max_tokens=2)
-    assert (episode.rewards, episode.terminated) == ([1.0], [True])
-    assert episode.success
-    assert episode.infos[0]["tool_calls"][0]["name"] == "environment_step"
-
-
 def test_finish_plays_its_answer(engine, script):
     env = gym.make(GAME)
     env.reset(seed=0)
     script(CALL, call("finish", answer=env.unwrapped.oracle_action()))
     episode = talking(engine, FinishTool()).run_episode(env, seed=0, max_tokens=2)
     assert episode.rewards == [0.0, 1.0]
+    assert episode.infos[1]["tool_calls"][0]["name"] == "finish"
 
 
 def test_the_managers_limits_cut_an_episode(engine, script):
@@ -207,14 +196,6 @@ def test_the_managers_limits_cut_an_episode(engine, script):
     episode = talking(engine, max_turns=3).run_episode(GAME, max_turns=9, max_tokens=2)
     assert (episode.num_turns, episode.stop_reason) == (3, StopReason.MAX_STEPS)
     assert (episode.terminated[-1], episode.truncated[-1]) == (False, True)
-
-
-def test_old_environments_are_played_too(engine, script):
-    script(CALL, "move north")
-    env = SimpleGameEnvironment({"max_steps": 10, "seed": 0})
-    episode = talking(engine, env=env).run_episode(env, max_turns=2, max_tokens=2)
-    assert episode.states[1] == "8"
-    assert "Steps remaining: 9" in episode.states[2]
 
 
 def test_one_manager_plays_one_episode_after_the_other(engine, script):
