@@ -17,27 +17,16 @@ from functools import lru_cache
 from typing import Protocol
 
 from llm_gym.reading.formats import ActionFormat, parse_plain
-from llm_gym.reading.markup import MARKS, STRONG, Marker, find_markers, plain_text, undress
-from llm_gym.reading.moves import (
-    DENIED_AFTER,
-    SENTENCES,
-    WINDOW,
-    Named,
-    Reading,
-    is_open,
-    judge,
-)
+from llm_gym.reading.markup import BULLET, MARKS, STRONG, Marker, find_markers, plain_text, undress
+from llm_gym.reading.moves import DENIED_AFTER, SENTENCES, WINDOW, Named, Reading, is_open, judge
 
-_LISTED = re.compile(r"\s{0,8}(?:[-*•+]|\d{1,2}[.)]|\(\d{1,2}\))\s+\S")
 _HALT = "(?:no|actually|wait|hold on|hang on)"
 # Two such words take back what was said, and so do some phrases; one may only be a second look.
 _RETRACTION = re.compile(
-    r"(?i)[.,;!…—\n-][\s\"'*_]{0,4}(?:(?:oh|but|ah|uh|um|hm+|and"
-    rf"|sorry)[ ,.…]{{1,4}}){{0,2}}(?:(?P<sure>{_HALT}(?:[\s,.:!…-]{{1,4}}{_HALT}\b)+|(?:scratch"
-    r"|strike) that|never ?mind|on second thoughts?|correction|oops|my (?:mistake|bad)"
-    r"|i take (?:that|it) back|(?:just|only) (?:kidding|joking)|let me correct(?: myself| that)?)"
-    r"|wait|hold on|hang on|no(?=[,.:!…—]|\s*\Z))\b(?=\s{0,3}(?:[^\w\s]|(?:that|i|not|this"
-    rf"|{_HALT})\b|$))"
+    r"(?i)[.,;!…—\n-][\s\"'*_]{0,4}(?:(?:oh|but|ah|hm+"
+    rf"|sorry)[ ,.…]{{1,4}})?(?:(?P<sure>{_HALT}(?:[\s,.:!…-]{{1,4}}{_HALT}\b)+|scratch that"
+    "|never ?mind|on second thoughts?|correction|oops|my mistake|i take (?:that|it) back|(?:just"
+    r"|only) (?:kidding|joking))|wait|hold on|hang on|no(?=[,.:!…—]|\s*\Z))\b"
 )
 _LOOKS = 8  # second thoughts looked at, from the end
 _SHORT = 160  # characters of a reply that is answered at a glance
@@ -45,7 +34,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][\w ,'-]*[.!]*", re.ASCII)
 _BETWEEN = re.compile(r"[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?", re.IGNORECASE)
 _TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", is_final=True)
 _TAKEN_BACK = Reading(
-    None, "denial", "Your reply takes back what it says. Name the move to play.", is_final=True
+    None, "denial", "Your reply takes back what it says. Give one.", is_final=True
 )
 
 
@@ -67,12 +56,12 @@ def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text
     if not free_text and is_open(move):
         return False
     if format.mark:
-        taken_back = _RETRACTION.search(said, said.rfind(move) + len(move))
-        return reply.count(format.mark) == 1 and taken_back is None
+        after = said.rfind(move) + len(move)
+        return reply.count(format.mark) == 1 and not _RETRACTION.search(said, after)
     if "\n" not in reply:
         return True
     is_last_line = len(said.strip()) > len(move) and said.rstrip().endswith(move)
-    return not (_LISTED.match(move) or (is_last_line and MARKS.search(reply)))
+    return not (BULLET.match(move) or (is_last_line and MARKS.search(reply)))
 
 
 def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]:
@@ -84,26 +73,14 @@ def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]
         told: What the model has read; quoting it says nothing.
     """
     text = said.strip()
-    if game.free_text or len(text) > _SHORT:
-        return _search(said, game, told)
-    if _PLAIN.fullmatch(text):
-        bare, sentences = text.rstrip(".! "), [text]
-    elif "\n" in text or MARKS.search(text):
-        return _search(said, game, told)
-    else:
-        sentences = SENTENCES.split(plain_text(text))
-        bare = "" if is_open(text) else undress(plain_text(text))
-    for sentence in sentences:
-        for _ in game.named_moves(sentence):
-            return _search(said, game, told)
-    # Most replies that cannot be used end here.
-    return (Reading(bare, "last line"),) if bare else ()
+    is_plain = not game.free_text and len(text) <= _SHORT and _PLAIN.fullmatch(text)
+    if is_plain and not any(game.named_moves(text)):  # most replies that cannot be used end here
+        return (Reading(text.rstrip(".! "), "last line"),)
+    return _search(said, game, told)
 
 
 def _search(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading]:
-    known: frozenset[str] = frozenset()
-    if len(said) <= WINDOW:
-        known = known.union(*map(_told, told))
+    known = frozenset[str]().union(*map(_told, told if len(said) <= WINDOW else ()))
     text = said[-WINDOW:].strip()
     lines = (text if game.free_text else plain_text(text)).split("\n")
     text = "\n".join(one for one in lines if " " not in one.strip() or _squeeze(one) not in known)
@@ -133,7 +110,7 @@ def _from_markers(text: str, game: Speaker) -> Iterator[Reading]:
         if marker not in strong[1:]:  # of several, the last
             yield from _marked(marker, game)
     lines = [line for line in text.split("\n") if line.strip()][-2:]
-    if len(lines) > 1 and all(map(_LISTED.match, lines)) and _differ(lines[0], lines[1], game):
+    if len(lines) > 1 and all(map(BULLET.match, lines)) and _differ(lines[0], lines[1], game):
         yield _TWO  # options, or a plan
 
 
@@ -158,14 +135,16 @@ def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
 
 def _retracted(text: str, game: Speaker) -> int:
     """Return how much of ``text`` a later word takes back."""
-    for one in [*_RETRACTION.finditer(text)][: -_LOOKS - 1 : -1]:
-        before, rest = text[: one.start()], text[one.end() :].lstrip(" \n,.:!…—-")
-        if not before.strip() or any(game.named_moves(one[0])):  # or it is a move
+    found = [*_RETRACTION.finditer(text)][: -_LOOKS - 1 : -1]
+    markers = find_markers(text) if found else []
+    for one in found:
+        if not text[: one.start()].strip() or any(game.named_moves(one[0])):  # or it is a move
             continue
-        markers = find_markers(text)
         if any(m.kind == "json" and m.start < one.end() < m.end for m in markers):
             continue  # a thought within an object takes nothing back
-        if not one["sure"] and not _overrules(rest, game, markers):
+        rest = text[one.end() :].lstrip(" \n,.:!…—-")
+        is_marked = not rest and any(m.kind in STRONG for m in markers)
+        if not one["sure"] and (is_marked or not _overrules(rest, game)):
             continue
         if game.free_text and not any(any(game.named_moves(s)) for s in rest.split("\n")[-3:]):
             continue  # it may be part of an answer, unless another one follows
@@ -173,12 +152,10 @@ def _retracted(text: str, game: Speaker) -> int:
     return 0
 
 
-def _overrules(rest: str, game: Speaker, markers: list[Marker]) -> bool:
+def _overrules(rest: str, game: Speaker) -> bool:
     """Return whether what follows a "wait" or "no" denies what was said, or states another move."""
-    if not rest:
-        return not any(one.kind in STRONG for one in markers)
-    is_move = judge(rest, game.named_moves).move is not None
-    return is_move or DENIED_AFTER.search(SENTENCES.split(rest, 1)[0]) is not None
+    denied = DENIED_AFTER.search(SENTENCES.split(rest, 1)[0])
+    return not rest or bool(denied) or judge(rest, game.named_moves).move is not None
 
 
 # --- quotes --------------------------------------------------------------------------------------
@@ -196,5 +173,4 @@ def _told(text: str) -> frozenset[str]:
 
 def _is_quote(sentence: str, known: frozenset[str]) -> bool:
     said = _squeeze(sentence)
-    is_cut = said.count(" ") > 2 and any(one.startswith(said) for one in known)
-    return said in known or is_cut
+    return said in known or (said.count(" ") > 2 and any(one.startswith(said) for one in known))

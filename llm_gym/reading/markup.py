@@ -17,13 +17,13 @@ from llm_gym.reading.formats import drop_thinking
 # --- reasoning and turns -------------------------------------------------------------------------
 
 _OURS = "(?=<(?:action|answer|move|guess)>)"
-_THOUGHTS = "thinking|think|thoughts?|reasoning|scratchpad|reflection"
 # An opening that is never closed hides the rest, so a text of openings is gone over once.
 # In square brackets only as it is a token: ``scores[thought]`` is code.
 _THOUGHT = re.compile(
-    rf"(?is)[<◁](?:seed:)?({_THOUGHTS})[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|{_OURS}|\Z)"
-    rf"|(?-i:\[THINK\]).*?(?:\[/THINK\]|{_OURS}|\Z)|<\|(?:begin_of_thought"
-    r"|START_THINKING)\|>.*?(?:<\|(?:end_of_thought|END_THINKING)\|>|\Z)"
+    "(?is)[<◁](?:seed:)?(think(?:ing)?|thoughts?|reasoning|scratchpad"
+    rf"|reflection)[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|{_OURS}|\Z)|(?-i:\[THINK\]).*?(?:\[/THINK\]"
+    rf"|{_OURS}|\Z)|<\|(?:begin_of_thought|START_THINKING)\|>.*?(?:<\|(?:end_of_thought"
+    r"|END_THINKING)\|>|\Z)"
 )
 _CLOSED = re.compile(r"</thinking>|◁/think▷|\[/THINK\]", re.IGNORECASE)
 # After these the turn is over: a model that writes on plays the other side as well.
@@ -90,20 +90,17 @@ def visible(text: str) -> str:
 # --- what a move is wrapped in -----------------------------------------------------------------
 
 _PAIRS = dict(zip("\"'`“‘«[(<${|「『（【《", "\"'`”’»])>$}|」』）】》", strict=True))
-_BULLET = re.compile(r"(?:[-*•>]|#{1,6}|\d{1,2}[.)])\s+(?=\S)")
+BULLET = re.compile(r"\s{0,8}(?:[-*•+>]|#{1,6}|\d{1,2}[.)]|\(\d{1,2}\))\s+(?=\S)")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _WIDE = str.maketrans({"：": ": ", "，": ", ", "。": ". ", "！": "! ", "？": "? "})
-_IDEOGRAPH = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_SEAM = re.compile(rf"(?<=[{_IDEOGRAPH}])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?=[{_IDEOGRAPH}])")
+_SEAM = re.compile("(?<=[\u3040-\ud7af])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?=[\u3040-\ud7af])")
 _LATEX = re.compile(r"\\(?:text\w{0,4}|math\w{2}|[fm]box|operatorname)\s?\{([^{}]*)\}")
 _LATEX_SIGN = re.compile(
-    r" *(?:\\(times|cdot|ast|div|to|(?:long)?rightarrow|left|right|q?quad|space)(?![a-z])"
-    r"|\\[ ,;:!]|~) *"
+    r" *(?:\\(times|cdot|div|to|(?:long)?rightarrow|left|right|q?quad)(?![a-z])|\\[ ,;:!()\[\]]"
+    "|~) *"
 )
-_PLAIN_SIGNS = {"times": "* ", "cdot": "* ", "ast": "* ", "div": "/ ", "left": "", "right": ""}
+_PLAIN_SIGNS = {"times": "* ", "cdot": "* ", "div": "/ ", "left": "", "right": ""}
 _PLAIN_SIGNS |= dict.fromkeys(("to", "rightarrow", "longrightarrow"), " -> ")
-_MATH = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]")
-_SMILES = (":)", ":-)", ";)", ":D")
 _ENDS = ".!,;: \t*_$~|\\\x00＊…。！，\u00a0\ufeff\u200b"
 _FRONTS = "*_ \t$~#\x00＊\u00a0\ufeff\u200b"
 _ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them costs
@@ -116,38 +113,27 @@ def undress(text: str) -> str:
     ['Right', 'go north', '7', '7']
     >>> undress("(1 + 2) * (3 + 4)"), undress("-13."), undress("up?"), undress(r"1\ 2\times 3")
     ('(1 + 2) * (3 + 4)', '-13', 'up?', '1 2* 3')
+    >>> undress(r"\text{reveal } 4\ 4"), undress(r"\(C \to B\)"), undress(r"7\cdot 6")
+    ('reveal 4 4', 'C -> B', '7* 6')
     """
-    bare = text.strip().rstrip(_ENDS)
-    if bare[:1].isalpha() and bare[-1:].isalnum() and bare.isascii() and "\\" not in bare:
-        return bare.removesuffix(":D").rstrip()  # nothing else is around it
-    text = (without_latex(text) if "\\" in text else text).strip()
+    if "\\" in text:
+        signs = _LATEX_SIGN.sub(
+            lambda sign: _PLAIN_SIGNS.get(sign[1], " "), _LATEX.sub(r"\1", text)
+        )
+        text = re.sub(" {2,}", " ", signs)
     for _ in range(_ROUNDS):
         before = text
-        text = text.rstrip(_ENDS).lstrip(_FRONTS)
-        if found := _BULLET.match(text):
+        text = text.strip().rstrip(_ENDS).lstrip(_FRONTS)
+        if found := BULLET.match(text):
             text = text[found.end() :]
-        if text[:1] == "\\" and (found := _MATH.fullmatch(text)):
-            text = (found[1] or found[2] or "").strip()
-        if text.endswith(_SMILES):
-            text = text[: text.rindex(text[-2:-1])]
         if not text.isascii():
             text = without_pictures(text)
         inside, closing = text[1:-1], _PAIRS.get(text[:1])
         if inside and text[-1] == closing and not {closing, text[0]} & {*inside}:
-            text = inside.strip()
+            text = inside
         if text == before:
             break
     return text
-
-
-def without_latex(text: str) -> str:
-    r"""Return ``text`` with LaTeX spaces, arrows, signs and text boxes as plain characters.
-
-    >>> without_latex(r"\text{reveal } 4\ 4"), without_latex(r"C \to B"), without_latex(r"7\cdot 6")
-    ('reveal 4 4', 'C -> B', '7* 6')
-    """
-    text = _LATEX_SIGN.sub(lambda sign: _PLAIN_SIGNS.get(sign[1], " "), _LATEX.sub(r"\1", text))
-    return re.sub(" {2,}", " ", text)
 
 
 def without_pictures(text: str) -> str:
@@ -156,12 +142,8 @@ def without_pictures(text: str) -> str:
     >>> without_pictures("\U0001f600 up \u200b"), without_pictures("\u2b05\ufe0f")
     ('up', '\u2b05\ufe0f')
     """
-    start, end = 0, len(text)
-    while end > start and _is_picture(text[end - 1]):
-        end -= 1
-    while end > start and _is_picture(text[start]):
-        start += 1
-    return text[start:end] or text
+    shown = [at for at, char in enumerate(text) if not _is_picture(char)]
+    return text[shown[0] : shown[-1] + 1] if shown else text
 
 
 def _is_picture(char: str) -> bool:
@@ -189,19 +171,17 @@ def plain_text(text: str) -> str:
 # --- markers -----------------------------------------------------------------------------------
 
 _NAMES = "action|answer|move|guess|choice|command|final[_ ]answer"
-_NAME = re.compile(
-    rf"(?:my_|next_|chosen_|best_)?(?:{_NAMES}|response|output|direction)", re.IGNORECASE
-)
+_NAME = re.compile(rf"(?i)(?:\w+_)?(?:{_NAMES}|response|output|direction)")
 # Groups: what it is called, what is in it, and where it can be left open, what closes it.
 _TAG = re.compile(
     rf"(?is)<\s?({_NAMES})\s?>\s*((?:(?!</?\s?(?:{_NAMES})\s?>).)*+)(</[^>\n]{{1,20}}>)?"
 )
 _BOX = re.compile(r"\\boxed(\{)((?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+)(\})?")
 _LABEL = re.compile(
-    r"(?im)^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore"
-    r"|thus|and)[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion"
-    r"|selection|pick|final|total|direction|position)s?(?: (?:is|would be"
-    r"|will be))?[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\|?\n\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)()"
+    r"(?im)^[ \t>*_#`-]{0,12}(?:(?:my|the|your|our|final|next|best|chosen|correct|so|therefore|thus"
+    r"|and)[ ,]{1,2}){0,4}(action|answer|move|guess|choice|command|decision|conclusion|selection"
+    r"|pick|final|total|direction|position)s?(?: is)?[ \t*_`#\d]{0,8}[:=][ \t*_]{0,6}(?:\|?\n"
+    r"\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)()"
 )
 _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(```|\Z)")
 MARKS = re.compile(r"[<\\`:={]")
@@ -234,7 +214,9 @@ def find_markers(text: str) -> list[Marker]:
         return []
     kinds = (("tag", _TAG), ("boxed", _BOX), ("label", _LABEL), ("fence", _FENCE))
     found = [_marker(kind, one) for kind, at in kinds for one in [*at.finditer(text)][-2:]]
-    found += _objects(text)
+    last = text.rfind("{")
+    for start in {last, text.rfind("{", 0, max(last, 0))} - {-1}:
+        found += _object(text, start)
     found.sort(key=lambda one: (one.kind not in STRONG, -one.start))
     return [one for one in found if one.text]
 
@@ -248,22 +230,13 @@ def _marker(kind: str, found: re.Match[str]) -> Marker:
     return Marker(kind, label, said.strip(), found.start(), end)
 
 
-def _objects(text: str) -> list[Marker]:
-    found, end = [], len(text)
-    for _ in range(2):
-        end = text.rfind("{", 0, end)
-        if end >= 0 and (one := _object(text, end)):
-            found.append(one)
-    return found
-
-
-def _object(text: str, start: int) -> Marker | None:
+def _object(text: str, start: int) -> list[Marker]:
     r"""Return what the JSON object at ``start`` says, with quotes of either kind.
 
-    >>> _object('{"why": "safe",\n "move": "up"}', 0)[1:3]
-    ('move', 'up')
-    >>> _object('{"row": 1, "column": 2}', 0)[1:3], _object("{'word': 'crane'}", 0)[1:3]
-    (('object', 'row 1, column 2'), ('word', 'crane'))
+    >>> [one[1:3] for one in _object('{"why": "safe",\n "move": "up"}', 0)]
+    [('move', 'up')]
+    >>> [one[1:3] for one in _object("{'row': 1, 'column': 2}", 0)]
+    [('object', 'row 1, column 2')]
     """
     end = text.find("}", start) + 1
     if '"' not in text[start:end]:
@@ -271,19 +244,15 @@ def _object(text: str, start: int) -> Marker | None:
     try:
         value, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None
-    said = {str(key): words for key, one in value.items() if (words := _scalar(one))}
-    name = next((key for key in said if _NAME.fullmatch(key)), "object")
-    if len(said) == 1:
-        name = next(iter(said))
-    if name in said:
-        more = " ".join([said[name], *(one for key, one in said.items() if key != name)])
-        return Marker("json", name.casefold(), said[name], start, end, more)
-    return Marker("json", name, ", ".join(f"{key} {one}" for key, one in said.items()), start, end)
+        return []
+    said = {key: words for key, one in value.items() if (words := _words(one))}
+    name = next((key for key in said if len(said) == 1 or _NAME.fullmatch(key)), "object")
+    parts = ", ".join(f"{key} {one}" for key, one in said.items())
+    move = said.pop(name, parts)
+    return [Marker("json", name.casefold(), move, start, end, " ".join([move, *said.values()]))]
 
 
-def _scalar(value: object) -> str:
-    if isinstance(value, list) and all(isinstance(one, int) for one in value):
-        return " ".join(map(str, value))
-    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-    return str(value).strip()[:4000] if is_plain else ""
+def _words(value: object) -> str:
+    if isinstance(value, list):
+        value = " ".join(map(str, value))
+    return "" if isinstance(value, bool | dict | None) else str(value).strip()[:4000]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from llm_gym.reading.moves import IDIOM, Named
+from llm_gym.reading.moves import Named, without_idioms
 
 _COMPASS = {"up": "north", "right": "east", "down": "south", "left": "west"}
 _NAMES = {name: way for way, compass in _COMPASS.items() for name in (way, compass)}
@@ -52,6 +52,5 @@ def find_directions(text: str) -> Iterator[Named]:
         return
     if _NAMED.search(text.lower()) is None:
         return
-    text = IDIOM.sub(lambda found: "\0" * len(found[0]), text)
-    for one in _SAID.finditer(text):
+    for one in _SAID.finditer(without_idioms(text)):
         yield one.start(), one.end(), _NAMES[one[1].lower()]

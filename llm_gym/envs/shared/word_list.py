@@ -90,7 +90,8 @@ _GUESSED = re.compile(
 )
 _SHOWN = re.compile(
     r"[\"'`*“‘\[]{1,3}([A-Za-z]+)[.!]?[\"'`*”’\]]{1,3}|\b([A-Z]{3,})\b|\b([B-HJ-Z])\b(?!')"
-    r"|\b(?:guess|letter(?: is)?|say|pick|with|an?|to)\s([A-Za-z])\b(?!')|\bso\s([a-z])(?=\W*$)"
+    r"|\b(?:guess|letter(?: is)?|say|pick|with|an?|to)\s([A-Za-z])\b(?!')"
+    r"|\b(?:so|for|try|vowel|consonant)\s([A-Za-z])(?=\W*$)"
     r"|(?:^|:\s{1,3})[\"'`*“‘\[]{0,3}([A-Za-z])[.!\"'`*”’\]]{0,3}$"
 )
 _FIRST = re.compile(
