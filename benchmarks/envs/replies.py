@@ -30,10 +30,10 @@ from llm_gym.registry.suite import ENVS
 
 SETS = ROOT / "tests" / "reading"
 RECORDED = SETS / "replies.jsonl"
-UNSEEN = "fourth"
-NATURAL = ("tuned", "held_out", "third", UNSEEN)
-"""Sets of natural replies. The rules were made for the first; the failures of the next two have
-been looked at since; those of the last one never, so they are not even kept."""
+UNSEEN = "fifth"
+NATURAL = ("tuned", "held_out", "third", "fourth", UNSEEN)
+"""Sets of natural replies. The rules were made for the first; the failures of the next three
+have been looked at since; those of the last one never, so they are not even kept."""
 RESULT = RESULTS / "replies.json"
 NOT_ASKED = {"llm_gym/Dataset-v0"}  # an answer there is any text, and the grader reads it
 SETTLED = {"llm_gym/Memory-v0": 2}  # moves before the one that matters

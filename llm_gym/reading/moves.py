@@ -98,7 +98,7 @@ _SIDE = "(?:left|right)"
 _IDIOM = re.compile(
     r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+|\d+ \w+) (?:is |are )?left\b"
     r"|\bleft(?: over|\s*:)|\bup (?:to (?:\d|you|me|now)|there)\b|\b(?:give|set|end|make|look\w*"
-    r"|(?<=\w )goes|add|back|keep|open|time is) (?:\w+ )?up\b|\b(?:break|slow|calm|narrow|count"
+    r"|(?<=\w )goes|add|back|keep|open|time is) (?:\w+ )?up\b|\b(?:break|comes|slow|calm|narrow|count"
     r"|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are|that'?s|quite|looks|way is) right"
     r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|that|we)\b)|(?<!go )\bright (?:now|away"
     rf"|after|before|here|there)\b|(?<!to )\b(?:the|my|your) {_SIDE} (?=[a-z])|\b(?:from|of|in|on"
