@@ -37,7 +37,6 @@ _OTHER_SIDE = re.compile(
 _CONTROL = re.compile(
     r"<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]|\A\s*<s>|</s>\s*\Z", re.IGNORECASE
 )
-_SIGNS = re.compile(r"[<[◁]|\A\s*analysis")
 # A value of JSON, in which marks are only mentioned; two of them share no quote, so one pass does.
 _STRING = re.compile(r"[:,{\[]\s{0,3}\"(?:[^\"\\\n]|\\.)*+\"")
 _HIDE = str.maketrans("<[◁", "\ue000\ue001\ue002")
@@ -54,8 +53,8 @@ def own_turn(text: str) -> str:
     >>> own_turn("<|channel|>analysis<|message|>up?<|end|><|channel|>final<|message|>down")
     'down'
     """
-    if _SIGNS.search(text) is None:  # as most replies are written
-        return text
+    if not ("<" in text or "[" in text or "◁" in text or "analysis" in text):
+        return text  # as most replies are written
     hides = '"' in text and not any(sign in text for sign in "\ue000\ue001\ue002")
     if hides:
         text = _STRING.sub(lambda found: found[0][0] + found[0][1:].translate(_HIDE), text)
@@ -116,6 +115,9 @@ def undress(text: str) -> str:
     >>> undress(r"\text{reveal } 4\ 4"), undress(r"\(C \to B\)"), undress(r"7\cdot 6")
     ('reveal 4 4', 'C -> B', '7* 6')
     """
+    bare = text.strip().rstrip(_ENDS)
+    if bare[:1].isalpha() and bare[-1:].isalnum() and bare.isascii() and "\\" not in bare:
+        return bare  # as most are written
     if "\\" in text:
         signs = _LATEX_SIGN.sub(
             lambda sign: _PLAIN_SIGNS.get(sign[1], " "), _LATEX.sub(r"\1", text)

@@ -38,6 +38,7 @@ _NUMBER = re.compile(
     rf"|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b)(?:{_CARDINALS})\b(?!-)|(?:(?<=number "
     rf"|column |square )|\A)one\b(?=\W*\Z)|\b(?:{_ORDINALS})(?= column\b)"
 )
+_MAYBE_NUMBER = re.compile(rf"\d|{_CARDINALS}|{_ORDINALS}")  # in small letters: it is faster
 _N = rf"(?:(?<!\d)-?\d++|\b(?:{_CARDINALS})\b)"
 _TERM = "(?:plus|minus|times|add(?:ing)?|subtract(?:ing)?)"
 # Numbers that are no answer, in this order: rows of a board and ranges, counts aloud, counted
@@ -65,13 +66,13 @@ def find_numbers(text: str) -> Iterator[Named]:
     >>> [move for *_, move in find_numbers("There are 9 turns, so I guess ten.")]
     ['10']
     """
-    found = [*_NUMBER.finditer(text)]
-    skipped = no_results(text) if found and len(text) > len(found[0][0]) else ()
-    return (
-        (*one.span(), _WORDS.get(one[0].lower()) or one[0].replace("−", "-").replace(",", ""))
-        for one in found
-        if one.start() not in skipped
-    )
+    if _MAYBE_NUMBER.search(text.lower()) is None:
+        return
+    skipped = () if text.isdecimal() else no_results(text)
+    for one in _NUMBER.finditer(text):
+        if one.start() not in skipped:
+            number = _WORDS.get(one[0].lower()) or one[0].replace("−", "-").replace(",", "")
+            yield one.start(), one.end(), number
 
 
 def no_results(text: str) -> set[int]:
@@ -98,8 +99,8 @@ _SIDE = "(?:left|right)"
 _IDIOM = re.compile(
     r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+|\d+ \w+) (?:is |are )?left\b"
     r"|\bleft(?: over|\s*:)|\bup (?:to (?:\d|you|me|now)|there)\b|\b(?:give|set|end|make|look\w*"
-    r"|(?<=\w )goes|add|back|keep|open|time is) (?:\w+ )?up\b|\b(?:break|comes|slow|calm|narrow|count"
-    r"|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are|that'?s|quite|looks|way is) right"
+    r"|(?<=\w )goes|add|back|keep|open|time is) (?:\w+ )?up\b|\b(?:break|comes|slow|calm|narrow"
+    r"|count|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are|that'?s|quite|looks|way is) right"
     r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|that|we)\b)|(?<!go )\bright (?:now|away"
     rf"|after|before|here|there)\b|(?<!to )\b(?:the|my|your) {_SIDE} (?=[a-z])|\b(?:from|of|in|on"
     rf"|at) the {_SIDE}\b(?: and {_SIDE}\b)?|\b(?:top|bottom|upper|lower|far)[ -]+{_SIDE}\b"
@@ -220,7 +221,8 @@ _JOINED = re.compile(
     r"|this)|[+&→]|[-=]?>)[\s,*_`\"'“‘]*)*"
 )
 _CONCLUDES = re.compile(
-    r"(?i)\b(?:so|therefore|thus|hence|final|actually|gives|answer|result|total|begin|start|first)\b"
+    r"(?i)\b(?:so|therefore|thus|hence|final|actually|gives|answer|result|total|begin|start"
+    r"|first)\b"
 )
 
 
