@@ -26,7 +26,7 @@ GAIN = 0.2
 SCALES = {"CartPole-v1": (21.0, 100.0)}
 """Returns of a random player and of the best, in 100 turns, where success is not the point."""
 SEED = "--training.seed"
-PAID = (*SCALES, "CliffWalking-v1")
+PAID = (*SCALES, "CliffWalking-v1", "Taxi-v4", "Acrobot-v1", "Blackjack-v1")
 """Environments whose return is shown as well."""
 
 
@@ -260,7 +260,7 @@ def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
     columns: dict[str, str] = {"`llm-gym train …`": TEXT, "seeds": "{}"}
     columns |= {"random player": "{:.0f}"}
     columns |= dict.fromkeys(("random weights", "warm start", "trained"), "{}")
-    columns |= {"RL added": "{:+.0f}"} | dict.fromkeys(("solver", "unusable replies"), "{:.0f}")
+    columns |= {"RL added": "{:+.0f}", "solver": TEXT, "unusable replies": "{:.0f}"}
     columns |= {"episodes": "{:,.0f}", "CPU s": "{}"}
     lines = []
     for name, runs in sorted(
@@ -273,7 +273,6 @@ def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
             "‡": row.get("imitated") == "solver",
             "§": not all(run.get("fresh") or run["exit"] or run.get("stopped") for run in runs),
         }
-        solved = row["solver"] if row["env_id"] not in PAID else None
         cut = sum(bool(run["exit"] or run.get("stopped")) for run in runs)
         shares = (mean(of, runs) for of in (chance, gain, lambda run: run["unusable"]["trained"]))
         low, more, unusable = (None if each is None else 100 * each for each in shares)
@@ -284,13 +283,21 @@ def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
                 low,
                 *(_at(runs, when) for when in ("random_weights", "warm_start", "trained")),
                 more,
-                None if solved is None else 100 * solved["success"],
+                _solved(row),
                 unusable,
                 fmean(run["episodes"] for run in runs),
                 f"{fmean(run['cpu_s'] for run in runs):.0f}" + " (cut)" * (cut > 0),
             )
         )
     return table(columns, lines)
+
+
+def _solved(row: Row) -> str | None:
+    """Return what the solver reaches."""
+    if row["solver"] is None:
+        return None
+    share, paid = 100 * row["solver"]["success"], row["solver"].get("return")
+    return f"{share:.0f}" + (f" ({paid:.0f})" if row["env_id"] in PAID else "")
 
 
 def _at(runs: Sequence[Row], when: str) -> str | None:
@@ -406,6 +413,25 @@ def steps(result: Any) -> str:
     return table(columns, lines)
 
 
+@measured("from_chance", "python -m benchmarks.learn.learning --estimators gae --out FILE")
+def from_chance(result: Any) -> str:
+    """Today's defaults from random moves, beside the curves from before the stabilizers."""
+    now, then = learned(result["rows"]), learned(read("learning")["rows"])
+    columns = dict.fromkeys(("game", "end", f"episodes to {GOAL:.0%}"), TEXT)
+    columns |= dict.fromkeys(("end before", "episodes before"), TEXT)
+    return table(
+        columns, [(game, *_ways(now[game]["gae"]), *_ways(then[game]["gae"])) for game in now]
+    )
+
+
+def _ways(runs: Iterable[Row]) -> tuple[str, str]:
+    """Return success at the end, and the episodes until runs were good, seed by seed."""
+    runs = list(runs)
+    when = [crossed(run["curve"], GOAL, "episodes") for run in runs]
+    ends = ", ".join(f"{run['final']:.0%}" for run in runs)
+    return ends, ", ".join("-" if at is None else f"{at:,.0f}" for at in when)
+
+
 @measured("referee", "python -m benchmarks.learn.referee --lanes 16")
 def claims(result: Any) -> str:
     """Ten published claims, and what became of them."""
@@ -434,6 +460,7 @@ TABLES = {
     "judge": judge,
     "pick": pick,
     "steps": steps,
+    "from-chance": from_chance,
     "critics": critics,
     "claims": claims,
     "train-all": train_all,
