@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -51,25 +50,6 @@ def test_the_smoke_run_of_the_recipe_does_everything_once(here, capsys, monkeypa
     assert names == {"iteration-000001", "best-000001"}
     for name in ("before", "eval-000001", "after"):
         assert len(list(read_episodes(run / f"episodes/{name}.jsonl"))) == 4
-
-
-@pytest.mark.slow
-def test_a_plain_run_imports_nothing_of_what_it_does_not_use(here):
-    """Of Ray and FSDP our code: torchrl imports Ray if it is there, transformers FSDP always."""
-    code = (
-        "import sys; from llm_gym import cli; from llm_gym_agents.commands import report; "
-        "report.draw_curve = lambda folder, **_: folder; "
-        f"ended = cli.main(['train', 'llm_gym/Echo-v0', '--smoke', *{SMALL}]); "
-        "print('\\n', *sys.modules); sys.exit(ended)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    modules = set(done.stdout.splitlines()[-1].split())
-    assert "llm_gym_agents.learn.ppo" in modules
-    unused = ("datasets", "pyarrow", "peft", "vllm", "sglang", "wandb", "mlflow")
-    ours = ("llm_gym.datasets", "llm_gym.tools.sandbox", "llm_gym.server", "llm_gym.bridges")
-    spread = ("llm_gym_agents.trainer.ray", "llm_gym_agents.trainer.process_group")
-    assert not modules & {*unused, *ours, *spread}
 
 
 def test_a_second_run_of_a_config_file_gets_a_folder_of_its_own(here, capsys):
