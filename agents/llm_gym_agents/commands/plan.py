@@ -1,6 +1,6 @@
 """``llm-gym train`` before and after a run: what is trained, its settings, and what to print.
 
-Nothing here needs torch, unless the settings name a model.
+Nothing here needs torch, unless the settings name a model. A wrong flag imports no environment.
 """
 
 import itertools
@@ -16,14 +16,11 @@ import gymnasium as gym
 
 from llm_gym.cli.common import build
 from llm_gym.cli.terminal_text import say
-from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.game import Game
 from llm_gym.core.infos import flag
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
 from llm_gym.registry.user_code import close_user_env, explain_failures
-from llm_gym.wrappers.as_text import AsText, make_text
 from llm_gym_agents.config import ConfigStore, EnvConfig
 from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting
 from llm_gym_agents.config.profile import (
@@ -297,6 +294,8 @@ def _of_model(config: ConfigStore) -> dict[str, Any]:
 
 def _of_task(config: ConfigStore) -> TaskProfile:
     """Return what model and environment say."""
+    from llm_gym.wrappers.as_text import make_text  # it imports the whole reader
+
     model = config.model
     kind: Literal["embedded", "full", "lora"] = "full"
     if model.lora_rank:
@@ -339,6 +338,10 @@ def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskP
 
 
 def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> TaskProfile:
+    from llm_gym.core.env import TextEnv
+    from llm_gym.core.game import Game
+    from llm_gym.wrappers.as_text import AsText
+
     bare = env.unwrapped
     seen = _lengths(env)
     if isinstance(bare, TextEnv):
