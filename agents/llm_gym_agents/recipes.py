@@ -61,13 +61,7 @@ def text_game_easy() -> Recipe:
                 # A model that knows this game only has no use for its rules.
                 "system_prompt": "",
             },
-            # It then speaks the game's language and plays at chance.
-            "warm_start": {
-                "player": "random",
-                "turns": 8_000,
-                "steps": 100,
-                "rate": 3e-3,
-            },
+            "warm_start": {"player": "random", "turns": 8_000, "steps": 100, "rate": 3e-3},
             "training": {
                 "num_epochs": 6,
                 "num_iters_per_epoch": 5,

@@ -80,15 +80,8 @@ class PPOTrainer:
         model: PreTrainedModel | None = None,
         callbacks: Iterable[Callback] = (),
     ) -> None:
-        if not isinstance(config, ConfigStore):
-            raise ConfigError(
-                f"config must be a ConfigStore, got {type(config).__name__}; ConfigStore.from_dict "
-                "makes one of a dictionary, and ConfigStore.load of a file"
-            )
-        config.check()
+        self.config = config = _checked_copy(config)
         check_model(config.model, model, tokenizer)
-        # A copy that ``fit`` completes; the run's folder gets this one.
-        self.config = config = copy.deepcopy(config)
         self.reward_fn, self.callbacks = reward_fn, _list_callbacks(callbacks)
         if val_dataset is not None and config.environment.mix:
             raise ConfigError("environment.mix is evaluated on itself, got a val_dataset too")
@@ -103,8 +96,7 @@ class PPOTrainer:
         seed_generators(config.training.seed)
         self._embedded = model is None and config.model.is_embedded
         lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
-        sections = (config.training, config.model, config.inference)
-        self.learner = Learner(lm, *sections, self.ranks)
+        self.learner = Learner(lm, config.training, config.model, config.inference, self.ranks)
         held_out = None
         if val_dataset is not None:
             held_out = dataset_env(config.environment, val_dataset, collate_fn)
@@ -475,6 +467,17 @@ def build_players(
         sampler.close()
         raise
     return sampler, publisher
+
+
+def _checked_copy(config: ConfigStore) -> ConfigStore:
+    """Return a copy of a config, which ``fit`` may complete; the run's folder gets it."""
+    if not isinstance(config, ConfigStore):
+        raise ConfigError(
+            f"config must be a ConfigStore, got {type(config).__name__}; ConfigStore.from_dict "
+            "makes one of a dictionary, and ConfigStore.load of a file"
+        )
+    config.check()
+    return copy.deepcopy(config)
 
 
 def _list_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
