@@ -47,7 +47,9 @@ def test_code_of_root_runs_as_nobody_and_leaves_devices_alone(mode):
     for _, users, printed in found:
         if users != "refused":  # a kernel without Landlock
             assert (users, printed) == (["65534"], "")
-    assert found[0][1] != "refused"
+    # Nobody cannot read a checkout in a closed folder, such as one of ``mktemp -d``.
+    is_open = all(part.stat().st_mode & 0o001 for part in Path(__file__).resolve().parents)
+    assert found[0][1] != "refused" or not is_open
 
 
 def test_root_that_cannot_become_somebody_else_is_refused_in_a_sentence():
