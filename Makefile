@@ -73,8 +73,8 @@ test: lint types  ## Install into .venv, then lint, type-check and test, in minu
 	$(PYTEST) -m "not slow"
 
 test-slow: $(DEV)  ## The tests that take longer: every preset, learning, `kill -9`.
-	$(PYTEST) -m slow --ignore tests/view --ignore tests/agents/distributed/on_ray \
-	    --ignore tests/agents/distributed/test_runs.py
+	$(PYTEST) -m slow --ignore tests/view --ignore tests/agents/trainer/on_ray \
+	    --ignore tests/agents/trainer/processes/test_runs.py
 
 test-all: test test-slow test-view  ## Every test.
 
@@ -91,7 +91,7 @@ $(VENV)/.ray: $(DEV)
 	@touch $@
 
 test-ray: $(VENV)/.ray  ## A real Ray cluster on this machine, and learners over processes.
-	$(BIN)/python -m pytest -q -m slow tests/agents/distributed/on_ray tests/agents/distributed/test_runs.py
+	$(BIN)/python -m pytest -q -m slow tests/agents/trainer/on_ray tests/agents/trainer/processes/test_runs.py
 
 growth: $(DEV)  ## Two thousand updates of a small run: does its memory grow?
 	$(BIN)/python -m tests.robustness.growth

@@ -143,7 +143,7 @@ BROKEN = {
     "the oracle wins, or keeps its promise": [game(oracle_move=lambda self: str(self.low))],
     "a random player is below the solver": [game(solve=staticmethod(lambda texts, moves: "1"))],
     "swapping the secret changes no text": [
-        game(describe=lambda self: f"Turns left: {self.turns_left}. Parity: {self._target % 2}."),
+        game(describe=lambda self: f"Turns left: {self.turns_left}. Parity: {self._target % 2}.")
     ],
     "a snapshot restores exactly": [HalfRestored],
     "an instance has one name": [game(instance=lambda self: self._base_turn)],

@@ -41,8 +41,7 @@ def test_every_step_equals_that_of_the_stock_vector_env(mode, factory, data):
         over = mine[2] | mine[3]
         if mode is AutoresetMode.DISABLED and over.any():
             assert_same_batch(
-                ours.reset(options={"reset_mask": over}),
-                stock.reset(options={"reset_mask": over}),
+                ours.reset(options={"reset_mask": over}), stock.reset(options={"reset_mask": over})
             )
 
 

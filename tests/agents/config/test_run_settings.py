@@ -19,9 +19,9 @@ from llm_gym_agents.trainer.build import join_processes
 from llm_gym_agents.trainer.ray.sampler import RaySampler
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
-from tests.agents.distributed.echo_run import echo_trainer
 from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
+from tests.agents.trainer.processes.echo_run import echo_trainer
 
 
 def test_a_base_environment_reads_its_limit_in_the_config(tmp_path):
@@ -113,9 +113,9 @@ def test_processes_that_nobody_started_are_an_error(mode, monkeypatch):
 
 
 HERE = "agents/config/test_run_settings.py"
-AHEAD = "agents/distributed/test_ahead.py"
-CLUSTER = "agents/distributed/on_ray/test_cluster.py"
-FAULTS = "agents/distributed/on_ray/test_faults.py"
+AHEAD = "agents/trainer/processes/test_ahead.py"
+CLUSTER = "agents/trainer/on_ray/test_cluster.py"
+FAULTS = "agents/trainer/on_ray/test_faults.py"
 SHOWN = {
     "use_ray": (HERE, "test_actors_play_instead_of_one_sampler"),
     "num_actors": (HERE, "test_actors_play_instead_of_one_sampler"),

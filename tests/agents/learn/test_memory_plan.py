@@ -17,12 +17,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.model.load import ModelShape, load_config
 from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import check_memory, language_model, plan_run
-from llm_gym_agents.trainer.memory_plan import (
-    ENGINE_OVERHEAD,
-    GIB,
-    OVERHEAD,
-    plan_memory,
-)
+from llm_gym_agents.trainer.memory_plan import ENGINE_OVERHEAD, GIB, OVERHEAD, plan_memory
 from tests.agents.tiny import save_tiny, tiny_model
 
 SEVEN = ModelShape(

@@ -52,10 +52,7 @@ def test_its_metrics_are_the_same_too():
         torch.testing.assert_close(once.trained[name], tensor, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"ppo_epochs": 2}, {"mini_batch_size": 2}, {"kl": "reward"}],
-)
+@pytest.mark.parametrize("settings", [{"ppo_epochs": 2}, {"mini_batch_size": 2}, {"kl": "reward"}])
 def test_what_has_to_be_known_before_the_step_is_scored_first(settings):
     ppo = make(tiny_model(), **settings)
     read = passes(ppo)

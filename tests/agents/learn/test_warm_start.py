@@ -7,11 +7,7 @@ import pytest
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Completion, FinishReason
-from llm_gym_agents.learn.warm_start import (
-    WarmStart,
-    another_round,
-    has_solver,
-)
+from llm_gym_agents.learn.warm_start import WarmStart, another_round, has_solver
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.trainer import build
 from tests.agents.scripted import ScriptedEngine

@@ -1,8 +1,9 @@
-"""Trainers that are cleaned up in the end."""
+"""Trainers and groups of processes that are cleaned up in the end."""
 
 import pytest
 
 from llm_gym_agents import PPOTrainer
+from tests.agents.trainer.processes.group import Group
 
 
 @pytest.fixture
@@ -17,3 +18,18 @@ def train():
     yield make
     for trainer in made:
         trainer.cleanup()
+
+
+@pytest.fixture(scope="session")
+def group():
+    """Return the group of so many processes, made once and kept."""
+    made = {}
+
+    def of(world):
+        if world not in made:
+            made[world] = Group(world)
+        return made[world]
+
+    yield of
+    for each in made.values():
+        each.close()

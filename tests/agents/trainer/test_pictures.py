@@ -2,11 +2,7 @@
 
 import pytest
 import torch
-from transformers import (
-    Gemma3Config,
-    Gemma3ForConditionalGeneration,
-    SiglipVisionConfig,
-)
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration, SiglipVisionConfig
 
 from llm_gym_agents.model.load import ModelShape, load_model
 from tests.agents.small_run import Odd, small, trained

@@ -2,11 +2,7 @@
 
 import pytest
 
-from llm_gym.envs.puzzles.tower_of_hanoi import (
-    TowerOfHanoiEnv,
-    best_transfer,
-    distances,
-)
+from llm_gym.envs.puzzles.tower_of_hanoi import TowerOfHanoiEnv, best_transfer, distances
 
 
 def started(*rows, **kwargs):

@@ -101,10 +101,7 @@ def test_tokens_of_a_turn_share_its_advantage():
     assert found == pytest.approx([0.5, 0.5, 0.0, -0.5, 0.0])
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("vine", {}), ("state_td", {"branches": 1})],
-)
+@pytest.mark.parametrize(("name", "settings"), [("vine", {}), ("state_td", {"branches": 1})])
 def test_branches_that_are_asked_for_must_be_there(name, settings):
     with pytest.raises(StreamError, match="branch_turn_B"):
         advantages(name, **settings)

@@ -8,13 +8,7 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo import (
-    KLController,
-    StreamError,
-    apply_kl_penalty,
-    kl_in_rewards,
-    kl_loss,
-)
+from llm_gym_agents.algo import KLController, StreamError, apply_kl_penalty, kl_in_rewards, kl_loss
 
 INF = float("inf")
 

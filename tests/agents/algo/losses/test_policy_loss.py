@@ -61,8 +61,7 @@ def test_ppo_matches_its_definition(
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"),
-    [("ppo", {}), ("ppo", {"clip_ratio": (0.1, 0.4), "dual_clip": None})],
+    ("name", "settings"), [("ppo", {}), ("ppo", {"clip_ratio": (0.1, 0.4), "dual_clip": None})]
 )
 def test_gradients_are_exact(name: str, settings: dict[str, object]) -> None:
     inputs = random_inputs()

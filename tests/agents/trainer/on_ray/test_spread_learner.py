@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from tests.agents.distributed.echo_run import comparable, echo_rows
-from tests.agents.distributed.test_main_rank import alone, check_rows, led
-from tests.agents.distributed.test_runs import rows, torchrun
+from tests.agents.trainer.processes.echo_run import comparable, echo_rows
+from tests.agents.trainer.processes.test_main_rank import alone, check_rows, led
+from tests.agents.trainer.processes.test_runs import rows, torchrun
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -8,8 +8,8 @@ import pytest
 
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.tasks import training_tasks
-from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
-from tests.agents.distributed.on_ray.broken_envs import Broken
+from tests.agents.trainer.on_ray.broken_envs import Broken
+from tests.agents.trainer.processes.echo_run import comparable, echo_rows, echo_trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 NOT_EVALUATED = {"environment.eval_interval": 0, "environment.env_id": None}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym_agents.trainer.process_group import ProcessGroup, balance
-from tests.agents.distributed.learning import (
+from tests.agents.trainer.processes.learning import (
     CASES,
     alone,
     differences,

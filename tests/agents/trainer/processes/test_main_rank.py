@@ -10,8 +10,8 @@ from llm_gym_agents.trainer.process_group import ProcessGroup
 from llm_gym_agents.trainer.ray import actor_pool
 from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError
 from llm_gym_agents.trainer.ray.sampler import HEARTBEAT_S, MainRank
-from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
 from tests.agents.tiny import tiny_model
+from tests.agents.trainer.processes.echo_run import comparable, echo_rows, echo_trainer
 
 PLAYERS = {"in_process": True, "num_actors": 2}
 SLOWLY = {"training.learning_rate": 1e-3}

@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM
 
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint
 from llm_gym_agents.run.metrics import read_metrics
-from tests.agents.distributed import dying
 from tests.agents.small_run import small, trained
+from tests.agents.trainer.processes import dying
 
 ENV = "llm_gym/Echo-v0"
 KINDS = {
@@ -102,7 +102,7 @@ def test_a_checkpoint_of_shards_is_whole_and_holds_a_plain_model(group, tmp_path
     assert files[0] == files[1]
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 LOST = "is gone, and nothing of this iteration was kept"
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.agents.distributed.echo_run import comparable, echo_rows, echo_trainer
+from tests.agents.trainer.processes.echo_run import comparable, echo_rows, echo_trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 FOUR = {
@@ -18,8 +18,8 @@ LOSES_ITS_CLUSTER = """
 import os, signal, sys
 from pathlib import Path
 import ray
-from tests.agents.distributed.echo_run import echo_trainer
-from tests.agents.distributed.on_ray.test_head import FOUR
+from tests.agents.trainer.processes.echo_run import echo_trainer
+from tests.agents.trainer.on_ray.test_head import FOUR
 
 def lose(trainer, row):
     if trainer.iteration == 3:

@@ -9,7 +9,7 @@ from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.trainer.ray import actor_pool
 from llm_gym_agents.trainer.ray.actor_pool import gpu_assignment
 from tests.agents.config.effect_run import ECHO
-from tests.agents.distributed.echo_run import echo_rows, echo_trainer
+from tests.agents.trainer.processes.echo_run import echo_rows, echo_trainer
 
 TWICE = {"training.num_iters_per_epoch": 2}
 

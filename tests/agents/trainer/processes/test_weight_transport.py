@@ -5,7 +5,7 @@ import torch
 
 from llm_gym_agents.trainer.ray import actor_pool
 from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError
-from tests.agents.distributed.echo_run import echo_trainer
+from tests.agents.trainer.processes.echo_run import echo_trainer
 
 HERE = ("here", "GPU-A")
 

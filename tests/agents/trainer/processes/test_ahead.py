@@ -8,7 +8,7 @@ import torch
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, Turn
 from llm_gym_agents.trainer.ray.sampler import staleness_metrics
-from tests.agents.distributed.echo_run import echo_trainer
+from tests.agents.trainer.processes.echo_run import echo_trainer
 
 LONGER = {"training.num_iters_per_epoch": 4, "environment.eval_interval": 0}
 
