@@ -168,7 +168,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "summary": summary,
     "reached": reached,
     "leaderboard": lambda: leaderboard.table(leaderboard.read()),
-    "leaderboard-games": lambda: leaderboard.by_game(leaderboard.read()),
     "transfer": lambda: leaderboard.transfer(leaderboard.read()),
     **benchmarks.envs.tables.TABLES,
     **benchmarks.learn.tables.TABLES,

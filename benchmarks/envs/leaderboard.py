@@ -6,7 +6,7 @@
 
 ``--add`` takes what ``llm-gym eval --json`` prints or what ``suite_scores.py --model`` writes, and
 replaces the rows of the same ids. Results are in ``benchmarks/results/leaderboard.json``, the page
-is ``docs/reports/leaderboard.md``, its heat map ``docs/images/leaderboard.png``.
+is a section of ``docs/reports/results.md``, its heat map ``docs/images/leaderboard.png``.
 """
 
 from __future__ import annotations
@@ -93,25 +93,6 @@ def table(models: Mapping[str, Any]) -> str:
 def _place(rows: Mapping[str, Any]) -> float:
     places = [normalised(env_id, row["success"]) for env_id, row in rows.items()]
     return statistics.fmean(place for place in places if place is not None)
-
-
-def by_game(models: Mapping[str, Any]) -> str:
-    """Return the success of everybody in every game, at its plain level."""
-    games = {row.entry_point: row.id for row in sorted(ENVS, key=lambda row: -len(row.id))}
-    rows = []
-    for env_id in (env_id for env_id in IDS if env_id in games.values()):
-        played = [
-            _percent(model["rows"].get(env_id, {}).get("success")) for model in models.values()
-        ]
-        ends = [_percent(published()[env_id][each].success) for each in ("random", "solver")]
-        rows.append((f"`{env_id}`", ends[0], *played, ends[1]))
-    return doc_table(
-        {"environment": TEXT} | dict.fromkeys(("random", *models, "solver"), "{}"), rows
-    )
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{share:.0%}"
 
 
 def _cell(row: Mapping[str, float]) -> str:

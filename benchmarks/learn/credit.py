@@ -119,14 +119,18 @@ def estimators(rows: Mapping[str, Any], what: str, when: str) -> str:
     return table({"estimator": TEXT, **dict.fromkeys(("mean", *names), "{:.2f}")}, lines)
 
 
+def compared(rows: Mapping[str, Any], what: str, title: str) -> str:
+    """Return a table of all estimators for each time of judging."""
+    return "\n\n".join(
+        f"**{title} with the true advantage, {said}:**\n\n{estimators(rows, what, when)}"
+        for when, said in WHEN.items()
+    )
+
+
 def page(rows: Mapping[str, Any]) -> str:
     """Return everything that was found."""
-    parts = [runs(rows)]
-    for what, title in {"correlation": "Correlation", "sign": "Sign agreement"}.items():
-        for when, said in WHEN.items():
-            parts.append(
-                f"**{title} with the true advantage, {said}:**\n\n{estimators(rows, what, when)}"
-            )
+    parts = [runs(rows), compared(rows, "correlation", "Correlation")]
+    parts.append(compared(rows, "sign", "Sign agreement"))
     failed = [key for key, row in rows.items() if "error" in row]
     parts += [f"{len(failed)} runs failed: {', '.join(failed)}."] if failed else []
     return "\n\n".join(parts)
