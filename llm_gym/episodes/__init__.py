@@ -1,6 +1,6 @@
 """One episode record: what was played, why it stopped, and what a trainer made of it.
 
-``Trajectory`` is the record in Python, one line of JSONL its written form; ``docs/episodes.md``
+``Trajectory`` is the record in Python, one line of JSONL its written form; ``docs/evaluate.md``
 lists every field. ``play_episode`` is the loop that fills one, and whatever else plays, evaluates
 or trains writes the same record.
 """

@@ -1,6 +1,6 @@
 """``Trajectory``: one episode in Python, and its one line of JSON.
 
-The field names are those of the JSON line, so ``docs/episodes.md`` documents both. Lists that
+The field names are those of the JSON line, so ``docs/evaluate.md`` documents both. Lists that
 run along the episode are columns: ``actions[t]``, ``rewards[t]`` and ``infos[t]`` belong to turn
 ``t``. There is one more state than there are actions: ``states[t]`` is what the player read
 before ``actions[t]``, and the last state is what the final action led to. ``Tokens`` holds the

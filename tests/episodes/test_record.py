@@ -20,7 +20,7 @@ from llm_gym.episodes import SCHEMA, Opaque, Tokens, Trajectory
 from llm_gym.episodes.record import DERIVED, FIELDS, TOKEN_FIELDS
 from tests.episodes.small import reread, small_episode
 
-DOCS = Path(__file__).parents[2] / "docs" / "episodes.md"
+DOCS = Path(__file__).parents[2] / "docs" / "evaluate.md"
 
 
 # --- the Python form ---------------------------------------------------------------------

@@ -114,7 +114,7 @@ def _parser() -> Parser:
         "hub RUN NAME puts the model of a run, or such a data set, on the Hugging Face hub. A warm "
         "start reads episodes too: --warm-start.player file.",
         epilog="TRL and SkyRL-Gym take objects instead: llm_gym_agents.export.trl and .skyrl "
-        "(docs/serve_and_export.md)",
+        "(docs/other_libraries.md)",
     )
     parser.add_argument("kind", choices=_KINDS)
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0; records, hub: a run")

@@ -1,4 +1,4 @@
-"""The blocks of docs/serve_and_export.md that need packages of others."""
+"""The blocks of docs/other_libraries.md that need packages of others."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
-BLOCKS = re.findall(r"^```py\n(.*?)^```", (DOCS / "serve_and_export.md").read_text(), re.M | re.S)
+BLOCKS = re.findall(r"^```py\n(.*?)^```", (DOCS / "other_libraries.md").read_text(), re.M | re.S)
 
 
 def block(word):
@@ -15,13 +15,13 @@ def block(word):
 
 
 def test_the_page_has_a_block_for_each():
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 7
 
 
 def run(text, names=None):
     """Run a block; return the names that it leaves."""
     left = dict(names or {})
-    exec(compile(text, "serve_and_export.md", "exec"), left)
+    exec(compile(text, "other_libraries.md", "exec"), left)
     return left
 
 
@@ -63,7 +63,7 @@ def test_the_block_of_openenv_runs_as_printed(capsys):
     with serving("llm_gym/TextGame-v0") as server:
         exec(
             compile(
-                found.replace("http://127.0.0.1:8765", server.url), "serve_and_export.md", "exec"
+                found.replace("http://127.0.0.1:8765", server.url), "other_libraries.md", "exec"
             ),
             {},
         )
