@@ -90,8 +90,10 @@ def value(found: Sequence[float | None] | None) -> str | None:
     return ("{:.2f}" if None in found else "{:.2f} ({:.2f} to {:.2f})").format(*found)
 
 
-def estimators(rows: Mapping[str, Any], what: str, when: str) -> str:
-    """Return ``what`` of each estimator in each game, the mean of seeds, and over all games."""
+def averages(
+    rows: Mapping[str, Any], what: str, when: str
+) -> tuple[list[str], dict[str, list[float | None]]]:
+    """Return the games, and ``what`` of each estimator: over all games, then game by game."""
     cells: dict[str, dict[str, list[float]]] = {}
     for key, at, one in judged(rows):
         if at != when or " " in key:  # with other settings
@@ -103,34 +105,37 @@ def estimators(rows: Mapping[str, Any], what: str, when: str) -> str:
         for name, value in found.items():
             own = cells.setdefault(name, {}).setdefault(game, [])
             own += [] if value is None else [value]
-    names = list(dict.fromkeys(game for own in cells.values() for game in own))
-    means = {
-        name: [fmean(own[game]) if own.get(game) else None for game in names]
-        for name, own in cells.items()
-    }
-    lines = [
-        (
-            name,
-            fmean(known) if (known := [each for each in own if each is not None]) else None,
-            *own,
-        )
-        for name, own in means.items()
-    ]
-    return table({"estimator": TEXT, **dict.fromkeys(("mean", *names), "{:.2f}")}, lines)
+    games = list(dict.fromkeys(game for own in cells.values() for game in own))
+    means = {}
+    for name, own in cells.items():
+        each = [fmean(own[game]) if own.get(game) else None for game in games]
+        known = [mean for mean in each if mean is not None]
+        means[name] = [fmean(known) if known else None, *each]
+    return games, means
 
 
-def compared(rows: Mapping[str, Any], what: str, title: str) -> str:
-    """Return a table of all estimators for each time of judging."""
-    return "\n\n".join(
-        f"**{title} with the true advantage, {said}:**\n\n{estimators(rows, what, when)}"
-        for when, said in WHEN.items()
-    )
+def estimators(rows: Mapping[str, Any], what: str, when: str) -> str:
+    """Return ``what`` of each estimator in each game, the mean of seeds, and over all games."""
+    games, means = averages(rows, what, when)
+    columns = {"estimator": TEXT, **dict.fromkeys(("mean", *games), "{:.2f}")}
+    return table(columns, [(name, *each) for name, each in means.items()])
+
+
+def correlations(rows: Mapping[str, Any]) -> str:
+    """Return the mean correlation of each estimator with the truth, before and after training."""
+    found = [averages(rows, "correlation", when)[1] for when in WHEN]
+    lines = [(name, *(each[name][0] for each in found if name in each)) for name in found[0]]
+    return table({"estimator": TEXT, **dict.fromkeys(WHEN.values(), "{:.2f}")}, lines)
 
 
 def page(rows: Mapping[str, Any]) -> str:
     """Return everything that was found."""
-    parts = [runs(rows), compared(rows, "correlation", "Correlation")]
-    parts.append(compared(rows, "sign", "Sign agreement"))
+    parts = [runs(rows)]
+    for what, title in {"correlation": "Correlation", "sign": "Sign agreement"}.items():
+        for when, said in WHEN.items():
+            parts.append(
+                f"**{title} with the true advantage, {said}:**\n\n{estimators(rows, what, when)}"
+            )
     failed = [key for key, row in rows.items() if "error" in row]
     parts += [f"{len(failed)} runs failed: {', '.join(failed)}."] if failed else []
     return "\n\n".join(parts)

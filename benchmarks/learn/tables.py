@@ -373,7 +373,7 @@ def reached(rows: Mapping[str, Any]) -> str:
 @measured("credit", "python -m benchmarks.learn.credit --lanes 16")
 def judge(result: Any) -> str:
     """How near each estimator comes to the true advantage of a turn."""
-    return credit.compared(result["rows"], "correlation", "Correlation")
+    return credit.correlations(result["rows"])
 
 
 @measured("pick", "python -m benchmarks.learn.learning --estimators gae state_td --out pick.json")
