@@ -278,11 +278,6 @@ def test_stock_wrappers_work_and_a_time_limit_only_truncates(env):
     assert stop_reason(terminated, truncated, info) is expected
 
 
-def test_the_final_observation_says_something(env):
-    for seed in range(5):
-        assert play(env, random_player, seed)[-1][0].strip()
-
-
 def test_splits_never_share_an_instance(env):
     if not env.unwrapped.has_splits:
         with pytest.raises(ValueError, match="reset without a split"):
@@ -337,23 +332,6 @@ def test_a_table_of_training_questions_answers_no_test_question():
         known.add(env.reset(options={"split": "train"})[0])
     assert len(known) > 1000
     assert not any(env.reset(options={"split": "test"})[0] in known for _ in range(100))
-
-
-def test_a_restored_episode_goes_on_like_the_first(env):
-    game = env.unwrapped
-    for seed in range(5):
-        env.reset(seed=seed)
-        saved = game.snapshot()
-        first = []
-        while not first or not first[-1][2]:
-            first.append(env.step(game.random_action()))
-        again = gym.make(env.spec.id)
-        again.reset(seed=1234)
-        again.unwrapped.restore(saved)
-        second = []
-        while not second or not second[-1][2]:
-            second.append(again.step(again.unwrapped.random_action()))
-        assert second == first
 
 
 def test_difficulty_changes_the_game_or_is_refused(env):

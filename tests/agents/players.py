@@ -1,7 +1,5 @@
 """A small model that writes random legal moves: it plays at chance, and can learn in seconds."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ It samples nothing, so a test can decide which reply is ready when, and see in `
 handed in and taken out between.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from llm_gym_agents.engines.base import Completion, Engine, FinishReason, Request

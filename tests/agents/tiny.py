@@ -8,8 +8,6 @@ text, a token per byte, and knows a chat template. ``save_tiny`` puts both into 
     engine = TransformersEngine(model, tokenizer=tokenizer)
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,6 @@
 """The real commands on bridges and on a served environment, as somebody would type them."""
 
 import json
-import math
 import os
 import re
 import shlex
@@ -15,8 +14,6 @@ import pytest
 from llm_gym.registry.suite import BRIDGES, installed
 
 pytest.importorskip("torchrl")
-from llm_gym_agents import PPOTrainer
-from tests.agents.small_run import small
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -160,32 +157,3 @@ def test_what_a_newcomer_gets_wrong_is_one_sentence():
         said = refused("play", "llm_gym/OpenEnv-v0", "--set", "url=http://127.0.0.1:9")
         assert said.startswith("no episode from http://127.0.0.1:9")
     assert "there is no environment" in refused("play", "llm_gym/TextArena-v9")
-
-
-TRAINED = {
-    "llm_gym/TextArena-v0": {"env_id": "GuessTheNumber-v0"},
-    "llm_gym/ReasoningGym-v0": {"env_id": "chain_sum"},
-}
-
-
-@pytest.mark.parametrize("env_id", TRAINED)
-def test_the_trainer_trains_two_iterations(env_id, tmp_path):
-    if env_id not in INSTALLED:
-        pytest.skip(f"the suite of {env_id} is not installed")
-    config = small(tmp_path, environment={"env_id": env_id})
-    config.environment.env_kwargs = TRAINED[env_id]
-    # A model that knows nothing wins nothing: paid by the length of its replies, it learns.
-    trainer = PPOTrainer(config, reward_fn=lambda episode: len(episode.actions[0]) / 100)
-    before = {name: weight.clone() for name, weight in trainer.learner.model.named_parameters()}
-    trainer.fit(num_epochs=1, num_iters_per_epoch=2)
-    moved = [n for n, w in trainer.learner.model.named_parameters() if not w.equal(before[n])]
-    trainer.cleanup()
-    assert len(trainer.metrics_history) == 2
-    assert moved
-    for metrics in trainer.metrics_history:
-        names = ("loss/policy", "loss/value", "train/grad_norm", "reward/mean")
-        said = ", ".join(f"{name} {metrics[name]:.3g}" for name in names)
-        sys.stdout.write(f"{env_id}: {said}\n")
-        assert metrics["train/grad_norm"] > 0.0
-        assert math.isfinite(metrics["loss/policy"])
-        assert metrics["reward/mean"] > 0.0

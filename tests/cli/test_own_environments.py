@@ -1,15 +1,11 @@
 """Environments of people who named them on the command line: found, played, and what they raise."""
 
-import importlib
 import sys
 
 import gymnasium as gym
 import pytest
 
 from llm_gym.cli import TRACEBACK, main
-from llm_gym.core.errors import ContractError
-from llm_gym.episodes import play_episode
-from llm_gym.wrappers import AsText
 
 MODULE = '''
 import gymnasium as gym
@@ -166,14 +162,6 @@ def test_a_module_that_cannot_be_imported_is_one_sentence(module, said, how, min
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("name", ["ReturnsOne", "ReturnsFour"])
-def test_as_text_says_what_must_be_returned(name, mine, monkeypatch):
-    monkeypatch.syspath_prepend("")
-    env = AsText(getattr(importlib.import_module(mine), name)())
-    with pytest.raises(ContractError, match=r"\(observation, .*info\)"):
-        play_episode(env, lambda _: "1", seed=0)
 
 
 def test_its_author_may_see_the_traceback(mine, monkeypatch, capsys):

@@ -186,11 +186,6 @@ def test_a_potential_outside_its_range_is_refused(phi):
         env.reset(seed=0)
 
 
-def test_difficulty_sets_the_settings_that_derive_from_it():
-    assert Door(difficulty=1.0).step_size == 10
-    assert make(difficulty=0.5).step("wait")[0] == "Tick.\nProgress 5."
-
-
 class Nameless(Door):
     instance = Game.instance
 

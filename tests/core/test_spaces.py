@@ -4,7 +4,6 @@ import pickle
 
 import gymnasium as gym
 import pytest
-from gymnasium.vector.utils import batch_space
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,10 +33,6 @@ def test_contains_never_looks_at_the_characters():
     assert AnyText(10**7).contains(Unreadable("x" * 10**6))
 
 
-def test_is_a_text_space_so_that_other_libraries_convert_it():
-    assert isinstance(AnyText(5), gym.spaces.Text)
-
-
 def test_equality_is_length_and_survives_pickling():
     assert AnyText(5) == AnyText(5)
     assert AnyText(5) != AnyText(6)
@@ -65,10 +60,6 @@ def test_sampling_with_a_mask_is_refused():
 def test_negative_length_is_refused():
     with pytest.raises(ConfigError, match="-1"):
         AnyText(-1)
-
-
-def test_batches_into_a_tuple_of_itself():
-    assert batch_space(AnyText(5), 2) == gym.spaces.Tuple((AnyText(5), AnyText(5)))
 
 
 def test_texts_in_shared_memory_are_those_of_the_last_step():

@@ -13,7 +13,6 @@ from llm_gym.cli import main
 from llm_gym.core.errors import RecordError
 from llm_gym.episodes import Trajectory, files, play_episode, read_episodes, write_episodes
 from llm_gym.episodes.replay import rebuild, replay
-from llm_gym.wrappers import ToolUse
 
 GAME = "llm_gym/GuessTheNumber-v0"
 
@@ -115,15 +114,6 @@ def test_what_is_on_the_list_plays_as_before():
         env = rebuild(episode)
         assert replay(env, episode) == ""
         env.close()
-
-
-def test_harmless_tools_need_no_trust():
-    env = ToolUse(gym.make(GAME), ["calculator", "finish"])
-    episode = play_episode(env, lambda observation: "7", seed=3)
-    env.close()
-    again = rebuild(episode)
-    assert replay(again, episode) == ""
-    again.close()
 
 
 @pytest.mark.parametrize("seed", [-1, 10**30, -(10**400)])

@@ -1,20 +1,18 @@
 """The plain loop, and what it puts into the record."""
 
-import json
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
 import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import ActionTypeError, ContractError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym.episodes import Opaque, Trajectory, play_episode
-from llm_gym.wrappers import EpisodeLimits, TokenBudget
+from llm_gym.episodes import Opaque, play_episode
+from llm_gym.wrappers import TokenBudget
 from tests.episodes.small import reread
 
 
@@ -35,20 +33,6 @@ def test_a_played_episode_records_who_what_and_why() -> None:
     assert [terms["success"] for terms in episode.reward_terms] == [0.0] * 4
     assert episode.moves == ["no idea"] * 4, "how the environment read each action"
     assert reread(episode) == episode
-
-
-def test_a_record_rebuilds_its_environment_and_plays_again() -> None:
-    env = EpisodeLimits(gym.make("llm_gym/GuessTheNumber-v0", high=50), max_turns=3)
-    first = reread(play_episode(env, lambda observation: "8", seed=11))
-    again = gym.make(EnvSpec.from_json(json.dumps(first.env_spec)))
-    actions = iter(first.actions)
-    assert play_episode(again, lambda observation: next(actions), seed=first.seed) == first
-    assert first.stop_reason is StopReason.MAX_STEPS
-
-
-def test_the_split_is_part_of_the_record() -> None:
-    assert Trajectory(options={"split": "test"}).split == "test"
-    assert Trajectory().split is None
 
 
 def test_the_conversation_begins_with_the_system_prompt_and_keeps_the_last_word() -> None:

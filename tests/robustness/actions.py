@@ -1,7 +1,5 @@
 """Replies that are no move of any game, by the million."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

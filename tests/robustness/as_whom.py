@@ -4,8 +4,6 @@ Needs root, and util-linux (``unshare``, ``setpriv``). The interpreter may lie w
 read it, so it is shown in a place of its own, in a mount namespace of its own.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -11,8 +11,6 @@ not depend on time, are those of the undisturbed run to the bit.
 Writes ``benchmarks/results/chaos.json`` (``--out`` for another place). ``make chaos`` runs it.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

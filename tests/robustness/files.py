@@ -1,7 +1,5 @@
 """Files of strangers, two hundred of them, and who reads which."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

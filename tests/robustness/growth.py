@@ -7,8 +7,6 @@ Prints the resident memory every hundredth of the run, and fails where the last 
 grown by more than ``MOST``, or where half of the batches moved no weight. ``make growth`` runs it.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -6,8 +6,6 @@ Exits with 1 if something did not hold. Only root can be three kinds of user and
 without root these parts are skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -3,8 +3,6 @@
 ``{key}`` stands for the API key that came with the request; ``HostileServer`` fills it in.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

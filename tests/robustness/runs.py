@@ -1,7 +1,5 @@
 """Runs whose disk is full: each in a fork, so imports are paid once."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -9,7 +9,6 @@ from contextlib import suppress
 import gymnasium as gym
 import pytest
 
-import llm_gym
 from llm_gym.server.sessions import ServerLimits
 from tests.server.servers import Caller, serving, talking
 
@@ -186,14 +185,3 @@ def _is_closed(plug):
         return plug.recv(1) == b""
     except ConnectionError:
         return True
-
-
-def test_the_vector_environment_is_one_player_among_them():
-    with serving(GAME) as server:
-        envs = llm_gym.make_vec("llm_gym/Remote-v0", 8, url=server.url)
-        single = gym.make("llm_gym/Remote-v0", url=server.url)
-        observations, _ = envs.reset(seed=0)
-        assert single.reset(seed=3)[0] == observations[3]
-        assert single.step("look")[0] == envs.step(["look"] * 8)[0][3]
-        envs.close()
-        single.close()

@@ -14,7 +14,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.tools import ToolError, ToolRegistry, get_tool
 from llm_gym.tools.builtin.calculator import calculate
 from llm_gym.tools.builtin.search import BM25, SearchTool, words
-from llm_gym.tools.builtin.sql import Database, SqlProcess, SqlTool
+from llm_gym.tools.builtin.sql import SqlProcess, SqlTool
 from tests.work import ends_at_all, steps_of
 
 # --- calculator --------------------------------------------------------------------------
@@ -226,11 +226,3 @@ def test_a_file_is_opened_read_only_and_left_alone(tmp_path):
         tool.execute(query="DELETE FROM t")
     tool.close()
     assert path.read_bytes() == before
-
-
-def test_a_database_survives_pickling():
-    database = Database(SCRIPT)
-    assert database.query("SELECT max(n) FROM t") == (["max(n)"], [(3,)])
-    twin = pickle.loads(pickle.dumps(database))
-    assert twin.query("SELECT min(n) FROM t") == (["min(n)"], [(1,)])
-    assert database.query("SELECT count(*) FROM t")[1] == [(3,)]

@@ -11,7 +11,7 @@ from llm_gym.core.errors import ActionTypeError
 from llm_gym.core.outcome import StopReason
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, get_parser
-from llm_gym.tools import Tool, ToolDefinition, ToolRegistry, tool
+from llm_gym.tools import Tool, ToolDefinition, tool
 from llm_gym.wrappers import ToolUse
 
 GAME = "llm_gym/GuessTheNumber-v0"
@@ -226,11 +226,3 @@ def test_observations_stay_within_the_space():
     observation, *_ = env.step(many)
     assert len(observation) > 100_000
     assert observation in env.observation_space
-
-
-def test_a_registry_keeps_its_counts():
-    registry = ToolRegistry([double])
-    env = ToolUse(gym.make(GAME), registry, "json")
-    env.reset(seed=0)
-    env.step(call("double", number=1))
-    assert registry.counts["double"].calls == 1

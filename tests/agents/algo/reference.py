@@ -1,7 +1,5 @@
 """Slow float64 versions of the algorithms, written as loops from their definitions."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

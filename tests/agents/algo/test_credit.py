@@ -1,7 +1,5 @@
 """Estimates against noisy truths: numbers known in advance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

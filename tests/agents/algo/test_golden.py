@@ -1,7 +1,5 @@
 """Numbers published by verl 0.9.1, and where other trainers go another way (docs/algorithms.md)."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A GPU gives the numbers of the CPU, for everything that is registered."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

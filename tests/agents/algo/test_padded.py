@@ -1,7 +1,5 @@
 """Padded rows: what is outside the mask is harmless."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Estimators and losses by name, and the streams that they are given."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ that says either with probability 1/2 has V = 3/4 at the fork, 1 and 1/2 behind 
 turn's advantage is +1/4 or -1/4, the second's 0 after "a", and +1/2 or -1/2 after "b".
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -48,11 +48,6 @@ def test_none_can_be_typed():
     assert parse_args(["--training.loss-agg", "None"], base).training.loss_agg is None
 
 
-def test_whole_numbers_and_exponents_are_numbers():
-    config = parse_args(["--training.gamma", "1", "--training.kl-coef", "1e-5"])
-    assert (config.training.gamma, config.training.kl_coef) == (1.0, 1e-5)
-
-
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [

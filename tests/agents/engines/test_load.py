@@ -124,12 +124,6 @@ def test_a_served_engine_is_given_its_settings_and_a_tokenizer(path, backend, ki
     assert tokenizer.pad_token == "<eos>"
 
 
-@pytest.mark.parametrize("backend", SERVED)
-def test_settings_of_another_backend_are_refused(backend):
-    with pytest.raises(ConfigError, match="prefix_cache"):
-        load_engine("/no/such/model", backend, {"prefix_cache": True})
-
-
 @pytest.mark.parametrize("text", ["go to #1.", "a \\ b", "\\", "\\\\ ", "~ & -", string.printable])
 def test_it_matches_what_it_matched_and_nothing_more(text):
     pattern = portable_pattern(re.escape(text))

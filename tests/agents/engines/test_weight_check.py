@@ -86,17 +86,6 @@ def test_one_layer_that_missed_one_push_at_a_tiny_rate_is_named(dtype, part):
         check.push(lm.named_parameters(), 2)
 
 
-def test_a_push_that_nobody_takes_is_caught_by_the_publisher_at_a_tiny_rate():
-    lm = tiny_model()
-    engine = serve(lm)
-    publisher = Publisher(engine, lm)
-    publisher.publish(0)
-    engine.update_weights = lambda named, version: setattr(engine, "version", version)
-    step(lm, 1e-7)
-    with pytest.raises(StaleWeightsError, match="version 1"):
-        publisher.publish(1)
-
-
 class Fused(Served):
     """Keeps q, k, v as one, has some rows of padding, and names one weight as nobody else does."""
 

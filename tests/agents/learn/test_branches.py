@@ -1,7 +1,5 @@
 """Branches repeat their parent to a turn and go on by themselves, as ordinary tasks."""
 
-from __future__ import annotations
-
 import itertools
 
 import gymnasium as gym

@@ -1,15 +1,12 @@
 """A batch that says nothing moves nothing, and no update leaves its trust region."""
 
-import copy
 import math
-import pickle
 
 import pytest
 import torch
 
 from llm_gym_agents.algo import TokenStream
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
-from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.stabilizers import (
     FEW_TOKENS,
     LEAST_RATE,
@@ -18,7 +15,6 @@ from llm_gym_agents.learn.stabilizers import (
     signal_share,
 )
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from tests.agents.learn.test_learner import config
 from tests.agents.learn.test_ppo import data, make
 from tests.agents.tiny import tiny_model
 from tests.matrix import some_of
@@ -182,18 +178,6 @@ def test_half_the_way_back_is_a_quarter_of_the_kl():
     assert weight.tolist() == pytest.approx([1.45, 2.45])  # 0.9 of it, to be within
     trust.shorten(math.inf)
     assert weight.tolist() == [1.0, 2.0]
-
-
-def test_another_learner_goes_on_with_rate_and_limit():
-    settings = {"learning_rate": 0.1, "max_kl": 1e-3}
-    torch.manual_seed(0)
-    one = Learner(tiny_model(), config(**settings).training)
-    one.ppo.update(data(0))
-    one.ppo.trust.narrowed = 0.25
-    assert one.ppo.trust.rate == 1 / 1.5
-    other = Learner(copy.deepcopy(one.lm), config(**settings).training)
-    other.load_state(pickle.loads(pickle.dumps(one.state())))
-    assert (other.ppo.trust.rate, other.ppo.trust.limit) == (1 / 1.5, 2.5e-4)
 
 
 def valued(values, ahead=None):

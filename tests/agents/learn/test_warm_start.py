@@ -4,10 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Completion, FinishReason
-from llm_gym_agents.learn.warm_start import WarmStart, another_round, has_solver
+from llm_gym_agents.learn.warm_start import WarmStart, another_round
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.trainer import build
 from tests.agents.scripted import ScriptedEngine
@@ -46,12 +45,6 @@ def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, 
     others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
     teacher = WarmStart(settings=config.warm_start, **others)
     assert [teacher.rate_decay(player, at) for at in range(rounds)] == falls
-
-
-def test_who_has_a_solver():
-    assert has_solver(make_text("llm_gym/TextToSQLEasy-v0"))
-    assert has_solver(make_text("Taxi-v4"))
-    assert not has_solver(make_text("Pendulum-v1"))
 
 
 class Cut(ScriptedEngine):

@@ -16,7 +16,7 @@ from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S, LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
-from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus, Turn
+from llm_gym_agents.rollouts.tasks import EpisodeTask, ReplyStatus, Turn
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.odd import Tagged
 from tests.agents.rollouts.test_play import Diary, tasks
@@ -120,15 +120,6 @@ def test_a_context_without_room_for_the_next_prompt_has_ended_the_episode(contex
     assert closing == (whole, alone)
     engine.context_length -= 1  # the value of half a prompt was never learned
     assert policy.bootstrap_prompt(turns, ["first", "a tale"], "Rules.") is None
-
-
-def test_batches_follow_each_other_without_a_trace():
-    collector = make()
-    collector.collect(tasks(range(5)))
-    assert collector.policy.engine.running == 0
-    again = collector.collect(tasks(range(5, 11)))
-    fresh = make().collect(tasks(range(5, 11)))
-    assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
 
 
 # --- rows that wait ---------------------------------------------------------------------------
@@ -247,19 +238,6 @@ def test_a_moment_after_the_first_reply_is_enough_too(clock):
     assert engine.timeouts == [None, *(pytest.approx(wait - late) for late in (0, 0.002, 0.004))]
 
 
-def test_replies_that_were_waited_for_are_not_asked_for_again(clock):
-    engine = ScriptedEngine(lambda running: running[:1])
-    policy = asked(engine)
-    data = data_of(policy, 3)
-    for _ in range(3):
-        data = policy(data)
-        moved = data["status"] == ReplyStatus.READY
-        data["episode"] = torch.where(moved, IDLE, data["episode"])
-    assert [keys for what, keys in engine.log if what == "submit"] == [[0, 1, 2]]
-    assert data["episode"].tolist() == [IDLE] * 3
-    assert policy._asked == {}
-
-
 def test_who_waits_for_all_replies_does_not_wait_for_those_of_rows_that_are_gone(clock):
     engine = ScriptedEngine(lambda running: running[:1], lambda request: list(b"%d" % request.key))
     policy = asked(engine)
@@ -331,15 +309,6 @@ def test_an_interrupt_leaves_everything_usable(sync_replies, interrupt):
     assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
     assert [e.states for e in again.episodes] == [e.states for e in fresh.episodes]
     assert set(assemble(again).version_T.tolist()) == {1}
-
-
-def test_an_engine_that_fails_is_left_with_nothing_to_do():
-    engine = ScriptedEngine(lambda running: 1 / 0)
-    policy = asked(engine)
-    with pytest.raises(ZeroDivisionError):
-        policy(data_of(policy, 3))
-    assert engine.log[-1] == ("cancel", [0, 1, 2])
-    assert policy._open == policy._asked == {}
 
 
 class Endless(gym.Env):

@@ -15,7 +15,7 @@ from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
-from llm_gym_agents.rollouts.rollout_data import NO_POSITION, assemble
+from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
@@ -80,14 +80,6 @@ def test_a_batch_is_the_named_episodes_in_order_with_rewards_on_last_tokens():
     rewards = list(itertools.chain.from_iterable(range(1, n + 1) for n in turns))
     assert data.reward_T[data.turn_ends_T].tolist() == [float(r) for r in rewards]
     assert not data.reward_T[~data.turn_ends_T].any()
-
-
-def test_only_cut_episodes_have_a_position_to_bootstrap_from():
-    data = assemble(make().collect(tasks([2, 3])))
-    assert data.terminated_E.tolist() == [True, False]
-    assert data.bootstrap_E[0] == NO_POSITION
-    last = data.sequence_lengths_Q.sum() - 1
-    assert data.bootstrap_E[1] == last, "after the final observation"
 
 
 def test_an_episode_that_outgrows_the_context_is_cut_not_shortened():

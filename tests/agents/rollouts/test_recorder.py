@@ -6,7 +6,6 @@ import re
 import pytest
 import torch
 
-from llm_gym import cli
 from llm_gym.episodes import read_episodes
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.rollouts import recorder
@@ -85,15 +84,6 @@ def test_a_record_holds_the_very_numbers_of_the_update(run, iteration):
     wanted = {"log_probs": data.sampler_log_prob_T, **trained}
     for name, values in wanted.items():
         assert torch.tensor(found[name]).equal(values[:count].cpu()), name
-
-
-def test_what_was_trained_on_is_the_same_when_it_is_played_again(run, capsys):
-    folder, _ = run
-    for path in (folder / "episodes").iterdir():
-        assert cli.main(["replay", str(path)]) == 0
-        assert capsys.readouterr().out.strip() == "3 the same, 0 different, 0 not played"
-        # The rewards are the reward function's; what the environment gave was compared.
-        assert all(sum(episode.rewards) == episode.num_turns for episode in read_episodes(path))
 
 
 def test_the_tokens_of_a_cut_episode_end_with_what_would_have_been_read():

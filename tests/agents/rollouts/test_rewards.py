@@ -1,7 +1,5 @@
 """Reward functions: how they are called, where scores go, what is refused; ``RewardManager``."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import functools

@@ -1,7 +1,5 @@
 """Chat templates in the formats of well-known model families, on a tokenizer trained here."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Conversations grow by ids alone, and say what the chat template says."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from functools import cache

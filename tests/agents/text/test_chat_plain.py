@@ -1,7 +1,5 @@
 """Plain transcripts, for models that were never taught to chat, and what no format can do."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Templates of models that think: what is read in every turn is what the template writes."""
 
-from __future__ import annotations
-
 import importlib.util
 import pickle
 from functools import cache

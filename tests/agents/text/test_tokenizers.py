@@ -1,7 +1,5 @@
 """Tokenizers made on the spot read games cheaply; the text of each token cuts no character."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import pytest
 from hypothesis import given

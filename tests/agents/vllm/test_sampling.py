@@ -56,15 +56,6 @@ def test_a_seed_decides_what_is_sampled_whatever_else_runs(engine):
     assert together != [reply.ids for reply in engine.generate(other)]
 
 
-def test_replies_come_back_under_the_keys_they_were_asked_with(engine):
-    engine.submit(asked())
-    found = []
-    while engine.running:
-        found += [reply.key for reply in engine.poll()]
-    assert sorted(found) == [f"row {seed}" for seed in range(8)]
-    assert engine.poll() == []
-
-
 def long_reply(engine, max_tokens):
     """Return a request whose reply does not end by itself, and that reply."""
     requests = asked(max_tokens=max_tokens)
@@ -159,16 +150,6 @@ def test_a_prompt_that_cannot_be_answered_is_refused_and_nothing_runs(engine, pr
 def test_a_reply_never_leaves_the_context(engine):
     reply = engine.generate([Request([5] * 500, Sampling(max_tokens=64))])[0]
     assert len(reply.ids) <= 12
-
-
-def test_cancelled_replies_are_dropped_and_the_engine_goes_on(engine):
-    engine.submit(asked(max_tokens=200))
-    engine.poll(0.0)
-    dropped = engine.cancel()
-    assert {reply.finish for reply in dropped} == {FinishReason.CANCELLED}
-    assert len(dropped) == 8
-    assert engine.running == 0
-    assert len(engine.generate(asked())) == 8
 
 
 def test_every_request_has_parameters_of_its_own(engine, monkeypatch):

@@ -120,16 +120,6 @@ def test_a_full_board_is_a_draw_and_no_win():
     assert "The board is full: a draw." in env._base_observations[-1]
 
 
-def test_the_board_shows_where_the_discs_fell():
-    text, *_ = on("...O ...X", opponent=0.0).step("4")
-    lines = text.splitlines()
-    assert lines[0].startswith("You play 4. I play ")
-    assert lines[7:] == ["1 2 3 4 5 6 7", "You are X. Turns left: 29."]
-    assert [line[6] for line in lines[4:7]] == ["X", "O", "X"]
-    assert "".join(lines[1:7]).count("X") == 2
-    assert "".join(lines[1:7]).count("O") == 2
-
-
 def test_a_full_column_is_answered_and_changes_nothing():
     env = on("O X O X O X")
     assert "1" not in env.legal_moves()

@@ -65,13 +65,6 @@ def test_a_full_board_is_a_draw_and_no_win():
     assert text.startswith("You play 8. The board is full: a draw.")
 
 
-def test_the_board_shows_marks_and_the_numbers_of_free_squares():
-    text, *_ = on("1", "5", opponent=1.0).step("2")
-    assert text.splitlines() == [
-        "You play 2. I play 3.", "X X O", "4 O 6", "7 8 9", "You are X. Turns left: 8.",
-    ]  # fmt: skip
-
-
 def test_a_taken_square_is_answered_and_changes_nothing():
     env = on("1", "5")
     for square in "15":

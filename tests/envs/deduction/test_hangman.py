@@ -13,24 +13,6 @@ def make(secret="level", **kwargs):
     return env
 
 
-def test_the_first_board_is_blank_and_says_lives_and_turns():
-    obs, _ = HangmanEnv(word_length=4, lives=3, max_turns=9).reset(seed=0)
-    assert obs.endswith("\n\nWord: _ _ _ _\nLives: 3. Turns left: 9.")
-
-
-def test_a_letter_is_shown_wherever_it_stands():
-    obs, reward, terminated, *_ = make().step("e")
-    assert obs == "Yes, there is e.\nWord: _ e _ e _\nLives: 6. Turns left: 19."
-    assert (reward, terminated) == (0.0, False)
-
-
-def test_a_wrong_letter_costs_a_life_and_is_remembered():
-    env = make()
-    env.step("x")
-    obs, *_ = env.step("q")
-    assert obs == "There is no q.\nWord: _ _ _ _ _\nWrong: x, q.\nLives: 4. Turns left: 18."
-
-
 def test_a_wrong_word_costs_a_life_so_words_cannot_be_tried_for_nothing():
     env = make(lives=2)
     obs, *_ = env.step("lever")

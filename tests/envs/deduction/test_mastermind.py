@@ -56,18 +56,6 @@ def test_the_fitting_codes_are_exactly_those_that_give_the_same_answers(repeats)
         assert sorted(found) == expected
 
 
-def test_every_observation_shows_all_guesses_with_their_answers():
-    env = make((3, 1, 4, 2), max_turns=9)
-    env.step("1 2 3 4")
-    env.step("nonsense")
-    obs, *_ = env.step("3 1 1 1")
-    assert shown(obs) == [
-        "1 2 3 4: 0 black, 4 white.",
-        "3 1 1 1: 2 black, 0 white.",
-        "Turns left: 6.",
-    ]
-
-
 def test_without_history_only_the_last_answer_is_shown():
     env = make((3, 1, 4, 2), max_turns=9, history=False)
     env.step("1 2 3 4")

@@ -45,15 +45,6 @@ def test_no_letter_gets_more_marks_than_the_word_has_of_it():
                 assert marked == min(guess.count(letter), secret.count(letter))
 
 
-def test_every_observation_shows_all_guesses_with_their_marks():
-    env = make("crane")
-    env.step("slate")
-    env.step("??")
-    obs, *_ = env.step("train")
-    rows = ["S L A T E: X X G X G", "T R A I N: X G G X Y", "Turns left: 3."]
-    assert obs.splitlines() == rows
-
-
 def test_the_longest_game_fits_into_an_observation():
     env = make(word_length=8, list_size=100, max_turns=100)
     for _ in range(98):

@@ -22,14 +22,6 @@ def test_a_random_player_gets_the_geometric_sum(numbers, turns):
     assert success == pytest.approx(numbers**-turns)
 
 
-def test_each_right_number_is_paid_in_its_own_turn_and_the_last_one_wins():
-    env = make(2, numbers=9, max_turns=4)
-    steps = [env.step(number) for number in ("3", "4", "5", "6")]
-    assert [step[1] for step in steps] == [0.25] * 4
-    assert [step[2] for step in steps] == [False, False, False, True]
-    assert steps[-1][4]["stop_reason"] == "won"
-
-
 def test_after_the_last_number_comes_one():
     assert make(5, numbers=5).step("1")[1] > 0
 

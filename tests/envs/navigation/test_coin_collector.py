@@ -32,29 +32,6 @@ def corridor(**kwargs):
     return env
 
 
-def test_taking_the_coin_wins():
-    env = corridor()
-    assert "You see: nothing." in env.step("go north")[0]
-    assert "You see: coin." in env.step("go east")[0]
-    _, reward, terminated, truncated, info = env.step("pick up the coin")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
-
-
-def test_an_observation_says_where_one_is_and_what_is_wanted():
-    assert corridor().describe().splitlines() == [
-        "You are in the hall.",
-        "Exits: north, west.",
-        "You see: nothing.",
-        "You carry: nothing.",
-        "Quest: find the coin and take it.",
-        "Turns left: 9.",
-    ]
-    assert corridor(style="terse").describe().splitlines() == [
-        "in hall", "exits north west", "here nothing", "carry nothing",
-        "quest find the coin and take it", "left 9",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("move", "message"),
     [

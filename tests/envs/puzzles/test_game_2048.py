@@ -90,31 +90,6 @@ def test_no_tile_is_lost_and_none_made_but_by_merging():
         assert (grid(transpose(board)) == grid(board).T).all()
 
 
-def test_a_game_begins_with_two_tiles_and_every_move_adds_one():
-    env = Game2048Env()
-    for seed in range(20):
-        env.reset(seed=seed)
-        assert len(tiles(env._board)) == 2
-        total = sum(tiles(env._board))
-        env.step(env.random_action())
-        assert sum(tiles(env._board)) - total in (2, 4)
-
-
-def test_the_player_sees_the_board_and_the_turns_left():
-    env = on("2 . . .\n. 16 . .\n. . . .\n. . . 64")
-    assert env.describe() == (
-        "  2   .   .   .\n  .  16   .   .\n  .   .   .   .\n  .   .   .  64\nTurns left: 100."
-    )
-    assert read_board(env.describe()) == env._board
-
-
-def test_the_target_tile_wins():
-    env = on("64 64 . .\n. . . .\n. . . .\n2 . . .")
-    obs, reward, terminated, truncated, info = env.step("left")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
-    assert obs == "You have made a tile of 128."
-
-
 def test_a_full_board_that_can_still_merge_goes_on():
     env = on("2 4 2 4\n4 2 4 8\n2 4 8 2\n4 2 8 8")
     env._draws = (0.5,) * 102  # a 2 into the only free cell, below another 2

@@ -57,16 +57,6 @@ def fewest_moves(room, boxes, player):
     return None
 
 
-def test_a_box_is_pushed_and_the_last_one_on_a_goal_wins():
-    env = on("######", "#PX.O#", "######", "######", "######", "######")
-    obs, reward, terminated, *_ = env.step("right")
-    assert shown(obs)[1] == "#.PXO#"
-    assert (reward, terminated) == (0.0, False)
-    obs, reward, terminated, truncated, info = env.step("right")
-    assert obs == "You push a box right. Every box is on a goal."
-    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
-
-
 @pytest.mark.parametrize(
     ("row", "move", "said"),
     [

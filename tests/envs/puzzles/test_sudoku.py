@@ -53,34 +53,6 @@ def is_valid(full):
     return all({full[cell] for cell in unit} == digits for unit in layout(size).units)
 
 
-def test_a_digit_goes_where_it_is_put():
-    env = SudokuEnv()
-    obs, _ = env.reset(seed=1)
-    before, move = shown(obs), env.oracle_action()
-    row, col, digit = map(int, move.split())
-    obs, reward, terminated, _, info = env.step(move)
-    cell = 9 * (row - 1) + col - 1
-    assert before[cell] == "."
-    assert shown(obs) == before[:cell] + str(digit) + before[cell + 1 :]
-    assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
-
-
-def test_the_grid_is_drawn_with_its_boxes_and_numbered_from_one():
-    obs, _ = SudokuEnv(size=4, clues=15, max_turns=3).reset(seed=0)
-    lines = obs.split("\n\n")[-1].splitlines()
-    assert lines[0] == "   1 2   3 4"
-    assert re.fullmatch(r"1\| [1-4.] [1-4.] \| [1-4.] [1-4.]", lines[1])
-    assert lines[3] == "   ---------"
-    assert lines[-1] == "Turns left: 3."
-
-
-def test_the_full_grid_wins():
-    env = on(SOLVED[:-1] + ".")
-    obs, reward, terminated, truncated, info = env.step("4 4 1")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
-    assert obs == "The grid is full: solved."
-
-
 def test_running_out_of_turns_loses_tells_the_solution_and_does_not_truncate():
     env = on(max_turns=9)
     for move in ["1 3 3", "1 3 0"] * 4:

@@ -81,11 +81,6 @@ def test_the_shortest_ladder_is_as_long_as_was_asked_for(settings):
     assert len(found) == 1 or settings["min_distance"] < max(found)
 
 
-def test_the_observation_shows_word_target_and_turns():
-    obs, *_ = make(max_turns=30).step("cord")
-    assert obs == "Word: cord. Target: warm. Turns left: 29."
-
-
 def test_hints_are_the_words_that_one_step_leads_to():
     obs, *_ = make("ward", "cold", hints=True).step("warm")
     listed = obs.split("One step leads to: ")[1].split(". Turns")[0].split(", ")
@@ -101,13 +96,6 @@ def test_forms_of_a_word_are_words_too(word, step):
     env = make(word, "heart")
     assert env.step(step)[4]["valid_action"]
     assert "limit" in ladder_words(5)
-
-
-def test_the_legal_moves_are_the_neighbours():
-    env = make()
-    assert env.legal_moves() == word_graph(4).steps["cold"]
-    env.step("cord")
-    assert "card" in env.legal_moves()
 
 
 def test_every_step_of_the_solver_comes_closer():

@@ -37,11 +37,6 @@ def test_the_list_names_its_licence():
     assert "Apache 2.0" in text.split("\n\n")[0]
 
 
-def test_the_list_is_shared():
-    assert words_of(5) is words_of(5)
-    assert some_words_of(5, 20) is some_words_of(5, 20)
-
-
 @pytest.mark.parametrize("count", [1, 2, 7, 100])
 def test_some_words_are_different_words_of_the_list(count):
     some = some_words_of(4, count)

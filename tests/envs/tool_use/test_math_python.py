@@ -4,7 +4,6 @@ import contextlib
 import io
 import pickle
 
-import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -137,13 +136,6 @@ def test_code_runs_and_its_errors_are_shown(env):
 
 
 @needs_python
-def test_a_fenced_block_is_a_move_in_the_format_plain(env):
-    obs, *_, info = env.step("Let me see.\n```python\nx = 20\nprint(x + 1)\n```")
-    assert obs.startswith("21\n")
-    assert info["move"] == "python: x = 20\nprint(x + 1)"
-
-
-@needs_python
 @pytest.mark.parametrize(
     "reply",
     [
@@ -232,14 +224,6 @@ def test_kinds_steps_and_digits_have_an_effect():
     assert few.reset(seed=0)[0].count(".") + 8 == many.reset(seed=0)[0].count(".")
     small, large = (MathPythonEnv(kinds=["expression"], digits=digits) for digits in (1, 6))
     assert len(small.reset(seed=0)[0]) < len(large.reset(seed=0)[0])
-
-
-@needs_python
-def test_the_solver_uses_python_and_wins():
-    env = gym.make("llm_gym/MathPython-v0")
-    score = measure(env, "solver", 40)
-    assert (score.success, score.turns) == (1.0, 2.0)
-    env.close()
 
 
 def test_reading_moves_is_forgiving_only_where_it_is_clear():

@@ -67,13 +67,6 @@ def test_any_gymnasium_id_is_played_in_words(server):
     assert result.mean_return == result.mean_turns > 5
 
 
-def test_settings_go_to_the_environment_or_to_its_words(server):
-    settings = {"is_slippery": False, "action_format": "tag", "strict": True}
-    [episode] = play("FrozenLake-v1", server.url, "m", 1, env_kwargs=settings).episodes
-    assert episode.infos[-1]["invalid_actions"] > 0, "left is no tag"
-    assert "<action>" in server.asked[0]["messages"][0]["content"]
-
-
 def test_a_factory_makes_the_environments_and_old_classes_are_adapted(server):
     result = play(Door, server.url, "m", 2)
     assert [episode.total_reward for episode in result.episodes] == [1.0, 1.0]

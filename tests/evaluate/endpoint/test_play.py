@@ -62,27 +62,12 @@ def test_rules_are_the_system_prompt_and_the_whole_history_is_sent(server):
     assert third[:2] == server.asked[0]["messages"]
 
 
-def test_with_observation_as_context_nothing_of_the_past_is_sent():
-    with StandIn(lambda messages: "3") as server:
-        [episode] = play(GUESS, server.url, "m", 1, context="observation").episodes
-    sent = [[(m["role"], m["content"]) for m in asked["messages"]] for asked in server.asked]
-    rules = episode.messages[0]["content"]
-    assert sent == [[("system", rules), ("user", state)] for state in episode.states[:-1]]
-
-
 @pytest.mark.parametrize(("prompt", "told"), [("Play.", ["Play."]), ("", [])])
 def test_a_system_prompt_of_ones_own_takes_the_place_of_the_rules(prompt, told):
     with StandIn(lambda messages: "3") as server:
         [episode] = play(GUESS, server.url, "m", 1, system_prompt=prompt).episodes
     for messages in (server.asked[-1]["messages"], episode.messages):
         assert [m["content"] for m in messages if m["role"] == "system"] == told
-
-
-def test_settings_reach_the_server_and_null_takes_a_field_out(server):
-    settings = {"max_tokens": 7, "temperature": 0.5, "top_p": 0.25}
-    play(GUESS, server.url, "m", 1, **settings, body={"top_p": None, "effort": "low"})
-    asked = {name: v for name, v in server.asked[0].items() if name not in ("messages", "seed")}
-    assert asked == {"model": "m", "max_tokens": 7, "temperature": 0.5, "effort": "low"}
 
 
 def test_every_reply_has_a_seed_of_its_own_however_many_play_at_once():

@@ -238,18 +238,6 @@ def test_a_setting_that_cannot_be_honoured_is_one_sentence(settings, sentence):
         AsText(Corridor(), **settings)
 
 
-def test_random_play_is_seeded_by_reset_and_disturbs_nothing():
-    env = AsText(gym.make("FrozenLake-v1"))
-    env.reset(seed=5)
-    advice = [env.random_action() for _ in range(8)]
-    first = [env.step("right")[0] for _ in range(1)]
-    env.reset(seed=5)
-    assert [env.random_action() for _ in range(8)] == advice
-    assert len(set(advice)) > 1
-    env.reset(seed=5)
-    assert [env.step("right")[0] for _ in range(1)] == first
-
-
 @pytest.mark.parametrize("info", [None, [1], "x"])
 def test_an_info_that_is_no_dictionary_is_said(info):
     class Infos(gym.Env):

@@ -57,14 +57,6 @@ def test_its_spec_and_its_pickle_hold_the_game():
         assert again.step("right")[0] == ". . P .\n. H . H\n. . . H\nH . . G"
 
 
-def test_an_id_that_does_not_exist_or_needs_another_package_is_one_sentence(monkeypatch):
-    spec = EnvSpec("NeedsMore-v0", entry_point="nowhere_at_all:Game")
-    monkeypatch.setitem(gym.registry, spec.id, spec)
-    for env_id in ("Nothing-v0", spec.id):
-        with pytest.raises(ConfigError, match=env_id):
-            gym.make("llm_gym/AsText-v0", env_id=env_id)
-
-
 @pytest.mark.parametrize(
     "kwargs",
     [{}, {"vectorization_mode": "async", "vector_kwargs": {"shared_memory": False}}],

@@ -1,7 +1,5 @@
 """Groups, by episode and turn by turn, and REINFORCE: known numbers and a plain loop."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter, defaultdict
 

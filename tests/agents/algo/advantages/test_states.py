@@ -3,8 +3,6 @@
 Two episodes of one start, one token a turn: 0 → 1 and won, 0 → 2 and lost.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

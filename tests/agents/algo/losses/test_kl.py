@@ -1,7 +1,5 @@
 """KL estimates, the penalty in rewards, and the controllers of KL and entropy."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

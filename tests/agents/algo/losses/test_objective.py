@@ -1,7 +1,5 @@
 """The update's loss, with a tiny model, beside TorchRL's ``ClipPPOLoss`` used directly."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Policy losses by their definitions, and weights where sampler and learner disagree."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

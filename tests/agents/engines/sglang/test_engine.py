@@ -4,12 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Sampling
-from llm_gym_agents.engines.publish import PROBE_GAP, Publisher
-from llm_gym_agents.engines.weight_check import StaleWeightsError
 from tests.agents.engines.truth import TOLERANCE, log_probs, request, some_requests, worst_error
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
@@ -111,21 +108,6 @@ def test_replies_come_as_each_is_ready_and_others_join_meanwhile(fixed, connect)
 # --- weights ----------------------------------------------------------------------------------
 
 
-def test_weights_are_pushed_and_the_cache_is_emptied(server, connect):
-    engine, lm = connect(server), tiny_model(seed=3)
-    requests = some_requests(4, most=6)
-    assert worst_error(lm, requests, engine.generate(requests)) > 0.1
-    said = Publisher(engine, lm).publish(5)
-    assert said[PROBE_GAP] < TOLERANCE
-    assert said["time/publish_s"] > 0
-    assert engine.version == 5
-    done = engine.generate(requests)
-    assert worst_error(lm, requests, done) < TOLERANCE
-    assert {reply.version for reply in done} == {5}
-    paths = [path for path, _ in server.asked]
-    assert paths.index("/update_weights_from_disk") < paths.index("/flush_cache")
-
-
 def test_the_folder_of_a_push_is_a_model_and_is_gone_afterwards(server, connect):
     engine = connect(server)
     load, seen = server.sampler.load, []
@@ -139,23 +121,6 @@ def test_the_folder_of_a_push_is_a_model_and_is_gone_afterwards(server, connect)
     [(folder, files)] = seen
     assert {"config.json", "model.safetensors"} <= set(files)
     assert not Path(folder).exists()
-
-
-def test_every_push_is_probed_and_one_that_does_nothing_is_caught(server, connect):
-    lm = tiny_model(seed=3)
-    publisher = Publisher(connect(server), lm)
-    server.deaf = True
-    with pytest.raises(StaleWeightsError, match="version 1"):
-        publisher.publish(1)
-    server.deaf = False
-    for version in (2, 3):  # a server has no sums
-        found = publisher.publish(version)
-        assert (found["engine/weights_checked"], found[PROBE_GAP] < TOLERANCE) == (0, True)
-    server.deaf = True
-    with torch.no_grad():
-        lm.lm_head.weight.mul_(1.5)
-    with pytest.raises(StaleWeightsError):
-        publisher.publish(4)
 
 
 def test_weights_that_the_server_refuses_are_an_error_and_the_version_stays(fixed, connect):
