@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not ids:
         hint = "" if options.all else "; --all looks beyond the suite"
-        raise ConfigError(f"no environment is called or about {options.pattern!r}{hint}")
+        raise ConfigError(f"no environment matches {options.pattern!r}{hint}")
     if options.json:
         say(json.dumps(_rows(ids, options), indent=2))
         return 0

@@ -74,7 +74,7 @@ class BaseEnvironment(ABC):
 
     config: Any = None
     state: Any = None
-    """For the subclass; the base never looks at it."""
+    """Free for the subclass; the base class does not use it."""
     step_count: int = 0
     """Steps taken. A subclass may count them; where it does not, ``as_gym`` does."""
     max_steps: int = DEFAULT_MAX_STEPS

@@ -14,18 +14,24 @@ class StopReason(StrEnum):
     """Why an episode stopped. A member is a plain ``str``, so it is JSON and pickle safe."""
 
     PLAYING = "playing"
-    # ``terminated``: the rules of the game ended the episode.
+    """The episode goes on."""
     WON = "won"
     LOST = "lost"
     DRAWN = "drawn"
-    FINISHED = "finished"  # the rules ended it and there is nothing to win or lose
-    INVALID = "invalid"  # a move that cannot be used, under invalid="terminate"
-    # Something outside the game cut it: ``truncated``.
+    FINISHED = "finished"
+    """The rules ended it, and there was nothing to win or lose."""
+    INVALID = "invalid"
+    """Terminated by an unusable reply, or by too many."""
     MAX_STEPS = "max_steps"
+    """Truncated by a limit of turns outside of the rules."""
     TOKENS = "tokens"
+    """Truncated by a token budget."""
     CONTEXT = "context"
+    """Truncated because the conversation outgrew the model's context."""
     TIME = "time"
-    ERROR = "error"  # the environment itself raised, hung or died
+    """Truncated by a limit of seconds."""
+    ERROR = "error"
+    """Truncated because the environment raised, hung or died."""
 
 
 _ENDS = frozenset(StopReason) - {StopReason.PLAYING}

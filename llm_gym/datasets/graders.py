@@ -49,16 +49,16 @@ class Grader(ABC):
 
     @abstractmethod
     def key(self, answer: object, choices: Sequence[str]) -> Any:
-        """Return ``answer`` as replies are compared with it. ``ValueError`` says why not."""
+        """Return ``answer`` in the form that replies are compared with, or raise ``ValueError``."""
 
     @abstractmethod
     def value(self, reply: str, choices: Sequence[str]) -> Any:
-        """Return what ``reply`` says, or None where it cannot be used."""
+        """Return the answer in ``reply``, or None if it cannot be used."""
 
     def named(self, text: str, choices: Sequence[str]) -> Iterator[tuple[int, int, str]]:
         """Yield start, end and answer for every answer that a sentence names.
 
-        Nothing where any text is an answer: there the whole reply is it.
+        Yield nothing if any text can be an answer.
         """
         return iter(())
 
@@ -67,7 +67,7 @@ class Grader(ABC):
         return float(value == key)
 
     def say(self, answer: object, key: Any) -> str:
-        """Return what a player who knows the answer, and its key, writes."""
+        """Return a reply that gives the right answer."""
         return as_text(answer).strip()
 
 
@@ -108,7 +108,7 @@ _HEDGES = frozenset({"or", "not", "no", "nor", "neither", "never", "cannot", "/"
 
 @dataclass(frozen=True)
 class ExactGrader(Grader):
-    """The same text, apart from what ``normalise`` passes over."""
+    """The same text after ``normalise``."""
 
     asks = "Answer with nothing but the answer."
     examples = ("your answer",)
@@ -126,7 +126,7 @@ class ContainsGrader(Grader):
 
     A reply that lists everything would contain every answer. So it may have only a few words
     beside the answer, no alternatives ("or", a slash, a semicolon) and no denial ("not").
-    Where you can, use ``exact`` or ``choice``, which cannot be played at all.
+    Where you can, use ``exact`` or ``choice``, which cannot be gamed.
 
     Args:
         extra_words: Words and signs that a reply may have beside the answer.
@@ -343,6 +343,7 @@ GRADERS: dict[str, Grader] = {
     "choice": ChoiceGrader(),
     "contains": ContainsGrader(),
 }
+"""Built-in graders by name."""
 
 
 def get_grader(grader: str | Grader | Callable[[str, Any], float]) -> Grader:

@@ -40,7 +40,7 @@ def read_episodes(
         path: A ``.jsonl`` or ``.jsonl.gz`` file.
         torn: What to do with a last line that was only half written: ``raise``, or ``skip``
             it and say so in the log. Every other bad line raises.
-        on_bad: Is told about each line that is no record, which is then passed over.
+        on_bad: Called with the error of each bad line, which is then skipped.
     """
     if torn not in ("raise", "skip"):
         raise ConfigError(f"torn must be 'raise' or 'skip', got {torn!r}")
@@ -95,7 +95,7 @@ def _torn(where: str, skip: bool, error: Exception) -> None:
 def write_episodes(path: str | os.PathLike[str], episodes: Iterable[Trajectory]) -> int:
     """Write ``episodes`` to ``path`` and return how many there were.
 
-    What was in ``path`` before stays until all of them are written, and for good if one fails.
+    The old file stays until all are written, and if one of them fails.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

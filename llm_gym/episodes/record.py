@@ -50,24 +50,27 @@ class Tokens:
     """
 
     ids: list[int] = column(WHOLES)
+    """Token ids."""
     log_probs: list[float] | None = optional(NUMBERS)
-    """Of the token when it was sampled; NaN for a token that was read, not sampled."""
+    """Log-probability when sampled; NaN for a token that was read."""
     values: list[float] | None = optional(NUMBERS)
-    """Before the update; NaN for a token that was read, here and in the next three."""
+    """Value estimate before the update; NaN for a token that was read, also below."""
     advantages: list[float] | None = optional(NUMBERS)
+    """Advantage."""
     true_advantages: list[float] | None = optional(NUMBERS)
-    """Of the token's turn, from branches (``llm-gym eval --credit``); NaN where none was played."""
+    """True advantage of the turn, from branches (``llm-gym eval --credit``); else NaN."""
     ratios: list[float] | None = optional(NUMBERS)
-    """Probability under the weights that were trained, before their update, over that under the
-    weights that sampled."""
+    """Probability in the trainer before the update over that in the sampler."""
     entropies: list[float] | None = optional(NUMBERS)
-    """Of the distribution at the token under the weights that were trained, before the update."""
+    """Entropy in nats, in the trainer before the update."""
     trained_on: list[bool] | None = optional(FLAGS)
+    """Whether the loss saw the token."""
     weights_versions: list[int] | None = optional(WHOLES)
+    """Version of the weights that sampled the turn."""
     turns: list[int] | None = optional(WHOLES)
-    """Turn that the token was read or written in; the final observation has the next number."""
+    """Turn of the token; the final observation has the number after the last turn."""
     texts: list[str] | None = optional(TEXTS)
-    """The token's part of the text. A character of several tokens is the last one's."""
+    """The token's part of the text. A character of several tokens belongs to the last one."""
 
     def to_dict(self) -> dict[str, Any]:
         data = write_fields(self, TOKEN_FIELDS, "tokens.")
@@ -125,27 +128,47 @@ class Trajectory:
     """
 
     states: list[str] = column(TEXTS)
-    """One more than there are actions, or as many where the final one was not kept."""
+    """Observation before each action, and the final one if it was kept."""
     actions: list[str] = column(TEXTS)
+    """What the model wrote, whole."""
     rewards: list[float] = column(NUMBERS)
+    """Reward of each turn."""
     dones: list[bool] = column(FLAGS)
+    """Whether the turn ended the episode."""
     infos: list[dict[str, Any]] = column(MAPPINGS)
+    """``info`` of each step."""
     moves: list[str | None] = column(TEXTS_OR_NULLS)
+    """The move that the environment found in each action; None if none."""
     terminated: list[bool] = column(FLAGS)
+    """Whether the rules of the game ended the episode."""
     truncated: list[bool] = column(FLAGS)
+    """Whether something outside the game cut it."""
     messages: list[dict[str, Any]] = column(MESSAGES)
+    """The conversation: ``role`` and ``content``, the system prompt first."""
     tokens: Tokens | None = optional(TOKENS)
+    """Token arrays."""
     episode_id: str | int | None = optional(NAME)
+    """Name of the episode within its run."""
     group: str | int | None = optional(NAME)
+    """Episodes of one group are compared with each other."""
     seed: int | None = optional(WHOLE)
+    """Seed given to ``reset``."""
     options: dict[str, Any] | None = optional(MAPPING)
+    """Options given to ``reset``; ``split`` among them."""
     env_id: str | None = optional(TEXT)
+    """Id of the environment; ``module:Class`` if it has no spec."""
     env_spec: dict[str, Any] | None = optional(MAPPING)
+    """Its ``EnvSpec``, arguments and wrappers included."""
     instance_id: str | None = optional(TEXT)
+    """The environment's name for this instance."""
     policy: str | None = optional(TEXT)
+    """Name of the model or player."""
     weights_version: int | None = optional(WHOLE)
+    """Version of the weights that the episode began with."""
     reset_info: dict[str, Any] | None = optional(MAPPING)
+    """``info`` that ``reset`` returned."""
     extra: dict[str, Any] | None = optional(MAPPING)
+    """Anything else."""
     _stop_reason: StopReason | None = field(default=None, init=False, repr=False)
     _success: bool | None = field(default=None, init=False, repr=False)
 
@@ -165,7 +188,7 @@ class Trajectory:
 
     @property
     def final_state(self) -> str | None:
-        """What the last action led to; None where it was not kept."""
+        """Observation after the last action; None if it was not kept."""
         return self.states[-1] if len(self.states) == len(self.actions) + 1 else None
 
     @property

@@ -35,12 +35,12 @@ class BrokenCall(ValueError):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that a model wrote; whether there is such a tool is for the registry to say."""
+    """A tool call that a model wrote. The tool may not exist."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     text: str | None = None
-    """Input that came without names, as ReAct allows; it is meant for the only parameter."""
+    """Input without a parameter's name, as ReAct allows; it is for the only parameter."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ class Parsed(NamedTuple):
     """The part of a reply without calls that is meant for the environment or the user."""
     thought: str = ""
     problem: str = ""
-    """Why nothing can be done with the reply, for the model."""
+    """Why the reply cannot be used, in words for the model."""
 
 
 class ActionParser(ABC):
@@ -316,7 +316,7 @@ class ActionParser(ABC):
     """The right form of a call, for a model that wrote a broken one."""
 
     def parse(self, text: str) -> Parsed:
-        """Return what ``text`` says in its own turn. Reasoning is not looked at."""
+        """Return the calls, the answer or the problem in ``text``. Reasoning is ignored."""
         if len(text) > MAX_CHARS:
             return Parsed(problem=f"Your reply is longer than {MAX_CHARS} characters.")
         try:

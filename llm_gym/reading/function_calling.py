@@ -216,7 +216,7 @@ STYLES = {
 
 
 class FunctionCallingParser(ActionParser):
-    """Reads function calls as every family of models writes them, and writes them as one does.
+    """Reads function calls of any model family, and writes those of one.
 
     Args:
         style: ``openai`` (a message of the chat API as JSON), ``hermes`` or ``qwen`` (JSON in

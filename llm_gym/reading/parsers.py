@@ -33,7 +33,7 @@ __all__ = [
 class JSONActionParser(ActionParser):
     r"""Reads ``{"tool": ..., "args": {...}}``; several calls are several objects or a list.
 
-    The usual other names for the two keys are read as well. ``{"answer": ...}`` is an answer, and
+    Common other names of the two keys are read, too. ``{"answer": ...}`` is an answer, and
     a reply without either is one as a whole.
 
     >>> parser = JSONActionParser()
@@ -92,7 +92,7 @@ _NOTHING = (
 
 
 class ReActActionParser(ActionParser):
-    r"""Reads the first action of a reply; what the model made up after it is not looked at.
+    r"""Reads the first action of a reply; text after it is ignored.
 
     The input is a JSON object, or text for a tool with one parameter (also in the form
     ``Action: search[Rome]``). A reply that has a final answer before any action is an answer.

@@ -275,7 +275,7 @@ NEEDS = {row.id: row.needs for row in DOORS if row.needs}
 
 
 def register_envs() -> None:
-    """Add the rows of ``ENVS`` and ``DOORS`` to Gymnasium's registry. Safe to call twice."""
+    """Register the environments and bridges with Gymnasium. Safe to call twice."""
     for row in (*ENVS, *DOORS):
         if row.id not in gym.registry:
             gym.register(

@@ -95,7 +95,7 @@ class EnvServer:
             self._thread.join(0.005)
         if not self._server.started:
             self._socket.close()
-            raise ConfigError(f"the server at {self.url} ended before it began; see above why")
+            raise ConfigError(f"the server at {self.url} did not start; see the error above")
         return self
 
     def __exit__(self, *args: object) -> None:

@@ -18,7 +18,7 @@ NO_CALLS_LEFT = "You have no tool calls left; answer without one."
 
 @dataclass(frozen=True)
 class ToolResult:
-    """A call and what came of it."""
+    """A tool call and its result."""
 
     name: str
     """Empty where the reply could not be read."""

@@ -45,14 +45,14 @@ class Tool(ABC):
     """Seconds a call may take. It then runs in a thread, which is left behind when time is up.
     None for a tool that keeps its own time (or never waits): it runs in the caller's thread."""
     final: bool = False
-    """Whether a call is the last one: its result is the answer, not something to go on from."""
+    """Whether a call ends the use of tools; its result is then the answer."""
 
     @abstractmethod
     def execute(self, /, **params: Any) -> object:
         """Run the tool; ``params`` fit the definition.
 
-        The result becomes text: a string as it is, anything else as JSON where it can. What is
-        raised is answered as text too; ``ToolError`` in its own words.
+        The result becomes text: a string as it is, anything else as JSON where it can. An exception
+        becomes text, too; of a ``ToolError`` the message alone.
         """
 
     def reset(self) -> None:
@@ -72,7 +72,7 @@ class Tool(ABC):
 
 
 class FunctionTool(Tool):
-    """A function as a tool; ``tool`` makes it. It can still be called as the function."""
+    """A tool that ``tool`` made of a function. It can still be called like the function."""
 
     def __init__(self, function: Callable[..., object], timeout: float | None = TIMEOUT) -> None:
         self.function, self.timeout = function, check_timeout(timeout)

@@ -95,7 +95,7 @@ MOVE = "environment_step"
 
 @dataclass
 class ToolTurn:
-    """One reply and what came of it."""
+    """One reply of the model, and what it led to."""
 
     number: int
     """From 0 on."""
@@ -184,7 +184,7 @@ class MultiTurnManager:
     def step(
         self, model_output: str, observation: str | tuple[str, dict[str, Any]] = ""
     ) -> ToolTurn:
-        """Deal with a reply to ``observation``, which may be what ``env.reset()`` returned."""
+        """Process a reply; ``observation`` may be the pair that ``env.reset()`` returned."""
         if self.done:
             raise ConfigError("the episode is over; call reset() before the next step")
         read = observation[0] if isinstance(observation, tuple) else observation

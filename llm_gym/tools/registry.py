@@ -28,7 +28,7 @@ class ToolCounts:
     calls: int = 0
     errors: int = 0
     timeouts: int = 0
-    """Of the errors, those that ran out of time."""
+    """Errors that were timeouts."""
 
 
 class ToolRegistry:
@@ -59,9 +59,9 @@ class ToolRegistry:
             raise ConfigError(f"max_result_chars must be at least 100, got {max_result_chars}")
         self.max_result_chars = max_result_chars
         self.counts: dict[str, ToolCounts] = {}
-        """Of this registry since it was made, by tool."""
+        """Calls of each tool since the registry was made."""
         self.tools: dict[str, Tool] = {}
-        """By name, in the order in which they were registered."""
+        """Tools by name, in order of registration."""
         for one in tools:
             self.register(one)
 
@@ -120,7 +120,7 @@ class ToolRegistry:
             tool.close()
 
     def unknown(self, name: object) -> str:
-        """Return what a model is told that calls a tool which is not there."""
+        """Return the answer to a call of a tool that does not exist."""
         known = ", ".join(self.tools) or "none"
         shown = str(name)[:64]
         meant = closest(shown, self.tools)

@@ -29,7 +29,7 @@ def thinks_first(text: str) -> bool:
 
 
 class FormatReward(TextWrapper):
-    """Take something from the reward for every reply that is not in the right format.
+    """Subtract a penalty for every reply that is not in the requested format.
 
     A bonus for each good reply could be farmed by playing on; a price for each bad one cannot:
     the best a player gets from it is 0. It is listed in ``info["reward_terms"]`` as ``format``.

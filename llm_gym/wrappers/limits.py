@@ -18,8 +18,8 @@ _NOTE_CHARS = 100  # what is added to an observation
 class EpisodeLimits(TextWrapper):
     """Truncate an episode after some turns, and say so in ``info["stop_reason"]``.
 
-    ``gymnasium.wrappers.TimeLimit`` cuts without a word. A step that ended the episode by itself
-    passes through untouched.
+    ``gymnasium.wrappers.TimeLimit`` does not say so. A step that ends the episode by itself is
+    passed on unchanged.
 
     Args:
         env: Text environment to wrap.
@@ -62,7 +62,7 @@ class MaxInvalid(TextWrapper):
         env: Text environment to wrap; its ``info`` says whether an action was usable in
             ``valid_action``.
         max_invalid: Unusable replies that end the episode.
-        in_a_row: Whether a usable reply makes up for those before it.
+        in_a_row: Whether a usable reply resets the count.
 
     Example:
         >>> import llm_gym

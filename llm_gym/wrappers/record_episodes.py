@@ -23,7 +23,7 @@ class RecordEpisodes(TextWrapper):
     Args:
         env: Text environment to wrap.
         path: A ``.jsonl`` or ``.jsonl.gz`` file. Give every environment a file of its own.
-        policy: Goes into the records: who plays.
+        policy: Name of the player, for the records.
 
     Example:
         >>> import llm_gym, tempfile

@@ -83,7 +83,7 @@ class ChatObservation(TextWrapper):
 
     Args:
         env: Text environment to wrap.
-        system_prompt: Said before the environment's own.
+        system_prompt: Put before the environment's system prompt.
         max_turns: Turns to keep beside the system prompt and the first observation.
         render: Makes a string of the messages, such as ``lambda messages:
             tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)``.

@@ -1,10 +1,13 @@
 """The episode record: what it holds, and that writing and reading lose nothing."""
 
+import ast
 import enum
+import inspect
 import json
 import math
 import re
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -150,20 +153,31 @@ def test_a_trajectory_that_does_not_fit_together_is_not_written(
 # --- the documentation -------------------------------------------------------------------
 
 
-def documented(heading: str) -> list[str]:
-    section = DOCS.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+def documented(kind: type) -> list[str]:
+    """Return the fields of a class that have a docstring."""
+    body = ast.parse(inspect.getsource(kind)).body[0].body  # type: ignore[attr-defined]
+    return [
+        field.target.id
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    ]
 
 
-def test_the_page_lists_exactly_the_fields_token_arrays_and_stop_reasons() -> None:
-    assert documented("The record") == list(json.loads(Trajectory().to_json()))
-    public = {field.name for field in fields(Trajectory) if not field.name.startswith("_")}
-    assert set(documented("The record")) == public | {"schema", *DERIVED}
-    assert set(FIELDS) == public
-    assert documented("Tokens") == list(Tokens().to_dict()) == list(TOKEN_FIELDS)
-    assert documented("Tokens") == [field.name for field in fields(Tokens)]
-    row = next(line for line in DOCS.read_text().splitlines() if line.startswith("| `stop_reason`"))
-    assert set(re.findall(r"`(\w+)`", row)) - {"stop_reason"} == set(StopReason)
+def test_every_field_and_token_array_has_a_docstring() -> None:
+    public = [field.name for field in fields(Trajectory) if not field.name.startswith("_")]
+    assert documented(Trajectory) == public == list(FIELDS)
+    assert documented(Tokens) == list(Tokens().to_dict()) == list(TOKEN_FIELDS)
+    assert documented(Tokens) == [field.name for field in fields(Tokens)]
+
+
+def test_the_page_names_exactly_the_fields_token_arrays_and_stop_reasons() -> None:
+    section = DOCS.read_text().split("\n## The record\n")[1].split("\n## ")[0]
+    table, arrays = section.split("A list that was not recorded")
+    written = {*json.loads(Trajectory().to_json()), "total_reward"}
+    named = re.findall(r"`(\w+)`", table.partition("| --- |")[2])
+    assert set(named) == written | set(StopReason)
+    assert set(FIELDS) | {"schema", *DERIVED, "total_reward"} == written
+    assert set(re.findall(r"`(\w+)`", arrays.partition("holds arrays")[2])) == set(TOKEN_FIELDS)
 
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")

@@ -149,6 +149,7 @@ class Registry(Generic[SpecT]):
 
 
 ADVANTAGES: Registry[AdvantageSpec] = Registry("an advantage estimator", AdvantageSpec)
+"""Advantage estimators by name."""
 
 EstimatorT = TypeVar("EstimatorT", bound=Callable[..., Advantages])
 

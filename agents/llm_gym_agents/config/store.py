@@ -29,7 +29,7 @@ from llm_gym_agents.run.files import write_atomically
 
 
 class ConfigStore(Settings):
-    """The settings of a run, by section. ``check`` it before use: each alone is always right."""
+    """Settings of a run, by section. Each is checked on assignment, all by ``check``."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         section = SECTIONS.get(name)

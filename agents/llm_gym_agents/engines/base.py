@@ -163,7 +163,7 @@ class Engine(ABC):
         self.update_weights(held, version)
 
     def need_idle(self) -> None:
-        """Raise ``EngineError`` if something is running that new weights would change under."""
+        """Raise ``EngineError`` if requests are running: new weights would change their replies."""
         if self.running:
             raise EngineError(
                 f"weights cannot change while {self.running} replies are running; take them with "

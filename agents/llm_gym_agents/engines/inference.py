@@ -106,7 +106,7 @@ class BaseInferenceEngine:
         """
         if len(prompts) != len(responses):
             raise ConfigError(
-                f"prompts and responses must be as many, got {len(prompts)} and {len(responses)}"
+                f"there must be a response for each prompt, got {len(prompts)} and {len(responses)}"
             )
         before = [self._encode(prompt) for prompt in prompts]
         after = [

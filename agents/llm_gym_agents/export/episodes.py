@@ -127,7 +127,7 @@ def episode_rows(
     with EpisodeChat(env_id, **kwargs) as chat:
         if not chat.env.has_wrapper_attr(f"{player}_action"):
             raise ConfigError(
-                f"{env_id} brings no {player} along; give its class a {player}_action() that "
+                f"{env_id} has no {player}; give its class a {player}_action() that "
                 "returns a move, or choose another player"
             )
         act = chat.env.get_wrapper_attr(f"{player}_action")

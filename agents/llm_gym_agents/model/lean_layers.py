@@ -114,7 +114,7 @@ def _lean_norm(module: Any) -> Forward | None:
             narrow = trial.weight.detach().bfloat16()[None].requires_grad_()
             _norm(trial, eps, narrow).sum().backward()
     except (AttributeError, NotImplementedError, RuntimeError, TypeError) as error:
-        _log.warning("norms are as transformers has them, torch's fused one fails: %s", error)
+        _log.warning("the norms of transformers are used: torch's fused norm fails: %s", error)
         return None
     return functools.partial(_norm, module, eps) if logits_agree else None
 

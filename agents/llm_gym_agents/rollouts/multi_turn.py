@@ -150,8 +150,8 @@ class MultiTurnInferenceEngine:
             initial_prompt: Said before the first observation.
             max_turns: Most turns; None for those of this object.
             max_tokens: Most tokens of a reply.
-            temperature: Of the sampling.
-            top_p: Of the sampling.
+            temperature: Sampling temperature.
+            top_p: Probability of nucleus sampling.
             seed: Of the environment; None draws one.
         """
         played = _made_env(environment, self.system_prompt, initial_prompt, self._tools)
@@ -185,10 +185,10 @@ class MultiTurnChatHarness:
         engine: From ``create_inference_engine``.
         environment: An environment, a class, an id, a spec or a function that makes one.
         max_turns: Most turns of an episode; one that reaches them is truncated.
-        system_prompt: Said before the environment's own.
+        system_prompt: Put before the environment's system prompt.
         max_tokens: Most tokens of a reply.
-        temperature: Of the sampling.
-        top_p: Of the sampling.
+        temperature: Sampling temperature.
+        top_p: Probability of nucleus sampling.
         seed: Episode ``i`` of a batch has the seed ``seed + i``; None draws one each time.
     """
 

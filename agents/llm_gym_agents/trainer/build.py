@@ -163,7 +163,7 @@ def training_env(
         raise ConfigError("pass an environment or a dataset, got both")
     if settings.mix:
         if environment is not None or dataset is not None:
-            raise ConfigError("environment.mix says what is played, so pass no other, got one")
+            raise ConfigError("environment.mix is set, so pass neither environment nor dataset")
         kwargs = {env_id: settings.kwargs_of(env_id) for env_id in settings.mix}
         try:
             for env_id in kwargs:
@@ -255,7 +255,7 @@ def check_model(settings: ModelConfig, model: Any, tokenizer: Any) -> None:
     ):
         raise ConfigError(
             f"model must have a weight that can be trained, got a {name} that is frozen; "
-            "model.requires_grad_(True) lets all of them be, or set config.model.lora_rank"
+            "model.requires_grad_(True) unfreezes them, or set config.model.lora_rank"
         )
     if tokenizer is None:
         raise ConfigError("a model that is passed in needs its tokenizer as well")

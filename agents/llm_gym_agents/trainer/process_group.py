@@ -164,9 +164,9 @@ class ProcessGroup(SingleProcess):
             if not lost:
                 raise
             raise LostRankError(
-                f"a process that learns with process {self.rank} of {self.world} is gone, "
-                "and nothing of this iteration was kept; torchrun --max-restarts begins "
-                "again from the last checkpoint, and so does llm-gym resume"
+                f"process {self.rank} of {self.world} has lost another process of its group; this "
+                "iteration is lost. torchrun --max-restarts restarts from the last checkpoint, "
+                "and so does llm-gym resume"
             ) from error
 
 

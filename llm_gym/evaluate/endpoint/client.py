@@ -32,10 +32,10 @@ from llm_gym.evaluate.result import Evaluation
 
 
 class Usage(NamedTuple):
-    """What was asked of a server until now."""
+    """Requests to a server, and their tokens."""
 
     requests: int = 0
-    """Answered ones."""
+    """Answered requests."""
     retries: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
@@ -48,7 +48,7 @@ class ServedEvaluation(Evaluation):
     """How a served model played."""
 
     usage: Usage
-    """Of every request, those of episodes that did not end included."""
+    """Tokens of all requests, including episodes that did not end."""
     planned: int
     """Episodes that were to be played."""
 
@@ -74,17 +74,17 @@ class ServedEvaluation(Evaluation):
 
 
 class EndpointError(LLMGymError, ConnectionError):
-    """A server of models refuses what it is asked, or gives no answer."""
+    """A model server refused a request or did not answer."""
 
     result: ServedEvaluation | None = None
-    """What had been played until then, if anything had."""
+    """Results of the episodes that ended before, if any."""
 
 
 class Interrupted(KeyboardInterrupt):
     """Somebody pressed Ctrl-C while episodes were being played."""
 
     result: ServedEvaluation | None = None
-    """What had been played until then, if anything had."""
+    """Results of the episodes that ended before, if any."""
 
 
 class ContextFullError(Exception):
@@ -120,7 +120,7 @@ class Reply(NamedTuple):
     tokens_out: int | None
     finish: str
     thinks: bool = False
-    """Whether there is a thought before it."""
+    """Whether the model wrote a thought before it."""
 
 
 class ChatClient:
@@ -129,15 +129,15 @@ class ChatClient:
     Args:
         url: Of the API, such as ``http://127.0.0.1:8000/v1``; a bare server gets the ``/v1``.
         model: The name it is served under.
-        max_tokens: Most tokens of a reply. None is 64, and 1,024 from the first reply on that is
-            cut in a thought, which is asked for again.
+        max_tokens: Most tokens of a reply. None is 64; if a reply is cut inside a thought, it is
+            asked for again and the limit becomes 1,024.
         temperature: 0 is greedy.
         top_p: Of nucleus sampling.
         body: More fields of a request, such as ``{"reasoning_effort": "low"}``; None takes a
             field out: ``{"max_tokens": None, "max_completion_tokens": 500}``.
         key_env: The environment variable with the API key, instead of ``LLM_GYM_API_KEY``.
         timeout: Seconds until a reply must be there.
-        backoff: When to ask again.
+        backoff: When to retry.
     """
 
     def __init__(

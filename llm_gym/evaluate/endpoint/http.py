@@ -254,8 +254,8 @@ def find_key(url: str, name: str | None = None) -> Key | None:
 class Backoff:
     """Waits that double.
 
-    Each takes between half and the whole of its length, so that many who failed together do not
-    come back together.
+    Each is cut at random by up to a half, so that clients that failed together do not retry
+    together.
 
     >>> backoff = Backoff(first_s=1.0, longest_s=5.0)
     >>> [backoff.wait(failures, jitter=1.0) for failures in (1, 2, 3, 4)]

@@ -30,7 +30,7 @@ _GRACE = 5.0  # seconds for a killed process to be gone; more means that the wor
 
 
 class SandboxError(LLMGymError, RuntimeError):
-    """The sandbox itself cannot be had or has failed; never the fault of the code in it."""
+    """The sandbox is unavailable or has failed. Code inside it never causes this."""
 
 
 class SandboxFullError(SandboxError):
@@ -39,7 +39,7 @@ class SandboxFullError(SandboxError):
 
 @dataclass(frozen=True)
 class SandboxResult:
-    r"""What came of running some code.
+    r"""The result of running code.
 
     >>> SandboxResult(stdout="4\n").text()
     '4'

@@ -116,12 +116,12 @@ class Sandbox:
 
     @property
     def mechanism(self) -> str:
-        """What holds the code: the isolation in use. Starts the worker if need be."""
+        """The isolation in use. Starts the worker if needed."""
         return self._started().isolation
 
     @property
     def landlock(self) -> int:
-        """Version of Landlock that is used besides, 0 for none."""
+        """Version of Landlock in use, 0 for none."""
         worker = self._started()
         return 0 if worker.isolation == "none" else worker.landlock
 
@@ -196,9 +196,9 @@ class Sandbox:
 
 
 class SandboxSession:
-    """Code that goes on where the last run ended; made by ``Sandbox.session``.
+    """A process that keeps its variables between runs; made by ``Sandbox.session``.
 
-    A run that takes too long or dies takes the variables with it; the next one begins anew.
+    If a run takes too long or dies, the variables are lost, and the next run starts a new process.
     Between runs the process is stopped: its threads do nothing.
     """
 
@@ -253,7 +253,7 @@ def _shared(process: int, settings: tuple[tuple[str, Any], ...]) -> Sandbox:
 
 
 def shared(**settings: Any) -> Sandbox:
-    """Return the sandbox with these settings that everything in this process shares.
+    """Return the sandbox with these settings that this process shares.
 
     It closes when the process ends.
     """

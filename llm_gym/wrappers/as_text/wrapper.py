@@ -68,7 +68,7 @@ class AsText(TextWrapper):
         phrasebook: The words, instead of those registered for the environment: a subclass of
             ``Phrasebook`` or its name, ``module:Class``. ``Phrasebook`` itself uses only spaces,
             spec and docstring.
-        system_prompt: Told instead of the rules, word for word.
+        system_prompt: System prompt instead of the rules.
         describe: From observation and info to what the player sees.
         parse: From the text of a move to the action. None, or any exception, means that the text
             cannot be used; the player is told the exception's message.
@@ -76,8 +76,8 @@ class AsText(TextWrapper):
             of ``terminated``, of the last reward and of ``info``, or its name,
             ``module:function``.
         action_format: How a move is written: plain, tag, boxed, json, react or raw.
-        strict: Whether only a move written just as the format asks counts. By default the one
-            move that a reply plainly names is that move.
+        strict: Accept only a move in the exact format. By default, a reply that names exactly one
+            legal move plays that move.
         rules: Where the rules go: into the first observation, or into ``system_prompt``, which
             is the default where a ``system_prompt`` is given.
         invalid: What an unusable text does: ``fallback`` says why and plays the fallback,
@@ -85,9 +85,8 @@ class AsText(TextWrapper):
         fallback: The move that is played for an unusable text, instead of the phrasebook's.
         penalty: Taken from the reward at every unusable text, at least 0.
         retries: Unusable texts per turn that do not count.
-        max_invalid: Unusable texts that count, after which the episode is truncated; None, for
-            fallbacks where the environment has a limit of its own, leaves it to that, and is 20
-            otherwise.
+        max_invalid: Unusable texts after which the episode is truncated. None: 20, or no limit if
+            fallbacks are played and the environment has a step limit.
         masked: What an action does that ``info["action_mask"]`` excludes: ``play`` passes it on,
             ``refuse`` makes it an unusable one.
         max_observation_chars: Longer descriptions are cut.

@@ -25,7 +25,9 @@ Aggregation = Literal[
     "seq-mean-token-mean",
     "seq-mean-token-sum-norm",
 ]
+"""How the losses of tokens become one loss; see ``token_weights``."""
 AGGREGATIONS: tuple[str, ...] = get_args(Aggregation)
+"""The modes of ``Aggregation``."""
 
 
 @dataclass(frozen=True, kw_only=True)

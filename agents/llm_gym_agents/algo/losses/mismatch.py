@@ -35,7 +35,7 @@ def importance_weights(
         old_log_prob_T: From the trainer's own no-grad pass before the update.
         sampler_log_prob_T: Recorded by the engine when it sampled.
         cap: The largest weight.
-        checked: The sampler's are known to be numbers; looking would make a GPU wait.
+        checked: Skip the search for NaN in the sampler's log-probs, which makes a GPU wait.
 
     >>> importance_weights(torch.tensor([-1.0, -1.0]), torch.tensor([-1.0, -9.0]))
     tensor([1., 2.])

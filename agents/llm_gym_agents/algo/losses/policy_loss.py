@@ -100,6 +100,7 @@ class PolicyLossSpec(Spec):
 
 
 POLICY_LOSSES: Registry[PolicyLossSpec] = Registry("a policy loss", PolicyLossSpec)
+"""Policy losses by name."""
 
 LossT = TypeVar("LossT", bound=Callable[..., TokenLoss])
 

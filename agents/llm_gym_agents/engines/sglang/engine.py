@@ -129,7 +129,7 @@ class SGLangEngine(Engine):
     def cancel(self) -> list[Completion]:
         """Drop whatever is running. What was sampled so far stays with the server.
 
-        One that does not let go of it is given up: nobody could tell what it works on.
+        A server that does not drop them is given up.
         """
         dropped, self._requests = self._requests, {}
         self._calls.drop()
@@ -152,7 +152,7 @@ class SGLangEngine(Engine):
         sampling = request.sampling
         room = check_prompt(request.prompt, self.context_length, int(self._config.vocab_size))
         if sampling.stop_strings:
-            raise ConfigError("SGLang is asked with token ids and knows no stop_strings")
+            raise ConfigError("SGLang gets token ids here and supports no stop_strings")
         if sampling.pattern is not None and not self._patterns:
             raise ConfigError("a pattern needs an engine that was started with patterns=True")
         parameters = {

@@ -110,7 +110,7 @@ class TransformersEngine(Engine):
         rows = []
         for request in requests:
             if request.sampling.pattern is not None:
-                raise ConfigError("replies held to a pattern need backend='vllm' or 'sglang'")
+                raise ConfigError("constrained replies need backend='vllm' or 'sglang'")
             rows.append(Row.of(request, self, self._causal.vocabulary))
         self._waiting.extend(rows)
 
