@@ -8,7 +8,8 @@ its ``-raw`` one, the fastest form of each (TextArena's default wrapper never fo
 episode and gets slower with every step). Steps include the resets that occur in play.
 
 Then 64 environments in one vector environment, beside GEM's with and without threads; then every
-id of ours alone, playing random usable moves that are chosen while the clock stands still.
+id of ours alone, playing random usable moves that are chosen while the clock stands still; then
+every game with short replies that it refuses, beside itself with ``strict=True``.
 
     python -m benchmarks.envs.throughput
     python -m benchmarks.envs.throughput --only Lake --peers textarena --repeats 15
@@ -29,11 +30,14 @@ from collections.abc import Sequence
 from operator import truediv
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
+from benchmarks.envs.replies import families
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
 from benchmarks.lib.workers import Worker
 from benchmarks.peers.games import GAMES, OURS, PEERS, VECTORS, Game, Side, moves_of
+from llm_gym.core.errors import ConfigError
 from llm_gym.registry.suite import ENVS
 
 RESULT = RESULTS / "env_throughput.json"
@@ -49,8 +53,14 @@ HEADER = ("game", "suite", "steps/s", "spread", "turns", "reset µs", "p99")
 LINE = "{:<44}{:<13}{:>10}{:>8}{:>8}{:>10}{:>10}"
 ACTIONS = {OURS: "{}", "gem": r"\boxed{{{}}}", "textarena": "[{}]"}
 """How each suite wants a move to be written."""
+SHORT = 40  # characters of a short reply
+ENDLESS = 100_000  # turns, so that hardly anything but steps is timed
 ALONE = 3  # slices of an id that is compared with nobody
 RESETS = 500  # most resets timed in one slice
+
+
+STRICT = f"{OURS} strict"
+SAID = ("I do not know.", "xyzzy", "pass", "Yes.", "42 17 99 3")  # beside the moves of all games
 
 
 class Suite(Worker):
@@ -159,6 +169,42 @@ def ratios(sides: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def refused_replies() -> list[Game]:
+    """Return every game with moves of its own that it refuses, and with those of other games."""
+    drawn = {name: random_moves(name) for name in families()}
+    others = [move for moves in drawn.values() for move in moves[:3] if len(move) <= SHORT]
+    games = []
+    for name, own in drawn.items():
+        kwargs = {"max_turns": ENDLESS}
+        try:
+            env = gym.make(name, **kwargs)
+        except (ConfigError, TypeError):  # it has a limit of its own
+            env, kwargs = gym.make(name), {}
+        for what, moves in (("its own moves", own), ("other replies", [*others, *SAID])):
+            refused = [move for move in moves if is_refused(env, move)]
+            sides = {OURS: Side(name, kwargs), STRICT: Side(name, {**kwargs, "strict": True})}
+            if refused:
+                games.append(Game(f"{name}, {what}", refused, sides))
+    return games
+
+
+def random_moves(name: str) -> list[str]:
+    """Return the moves of a random player over some episodes."""
+    env, moves = gym.make(name), list[str]()
+    for seed in range(5):
+        env.reset(seed=seed)
+        ended = False
+        while not ended and len(moves) < 40 * (seed + 1):
+            moves.append(env.unwrapped.random_action())  # type: ignore[attr-defined]
+            ended = env.step(moves[-1])[2]
+    return list(dict.fromkeys(moves))
+
+
+def is_refused(env: gym.Env[str, str], move: str) -> bool:
+    env.reset(seed=0)
+    return not env.step(move)[4]["valid_action"]
+
+
 def import_seconds(repeats: int) -> dict[str, float]:
     """Return the median time of importing Gymnasium, and of llm_gym after it."""
     times = []
@@ -197,7 +243,12 @@ def main() -> None:
     alone = [Game(row.id, [], {OURS: Side(row.id, moves=[])}) for row in ENVS]
     tables = {
         name: [game for game in games if args.only in game.name]
-        for name, games in (("rows", GAMES), ("vector", VECTORS), ("alone", alone))
+        for name, games in (
+            ("rows", GAMES),
+            ("vector", VECTORS),
+            ("alone", alone),
+            ("refused", refused_replies()),
+        )
     }
     if not any(tables.values()):
         parser.error(f"no game has {args.only!r} in its name")
@@ -205,11 +256,11 @@ def main() -> None:
     about, imports = provenance(__file__), import_seconds(args.repeats)
     suites = Suites([OURS, *args.peers])
     result: dict[str, Any] = {**about, "import": imports}
-    result |= {name: [] for name in ("rows", "unmatched", "vector", "alone")}
+    result |= {name: [] for name in ("rows", "unmatched", "vector", "alone", "refused")}
     for name, games in tables.items():
         print(LINE.format(*HEADER))
         for game in games:
-            repeats = min(ALONE, args.repeats) if name == "alone" else args.repeats
+            repeats = min(ALONE, args.repeats) if name in ("alone", "refused") else args.repeats
             row = suites.compare(game, repeats, args.seconds)
             unmatched = name == "rows" and "steps_ratio" not in row
             result["unmatched" if unmatched else name].append(row)

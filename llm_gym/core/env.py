@@ -22,7 +22,7 @@ from llm_gym.core.outcome import Outcome, StopReason, refuse_step, reject
 from llm_gym.core.settings import TypedSettings, check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import shown
-from llm_gym.reading.answer import is_settled, readings
+from llm_gym.reading.answer import has_one_reading, is_settled, readings
 from llm_gym.reading.formats import drop_thinking
 from llm_gym.reading.markup import visible
 
@@ -164,7 +164,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             raise refuse_step(type(self).__name__, action, self._base_stop)
         said = str(action)
         move: str | None = said
-        if not (self._base_bare and _WORDS.fullmatch(action)):  # more than words, or blanks around
+        # Looking for more than words, or blanks around them, costs more than asking for one word.
+        is_word = action.isalnum() and action[:8] != "analysis"
+        if not (self._base_bare and (is_word or _WORDS.fullmatch(action))):
             said = drop_thinking(action) if self.strict else visible(action)
             move = self._base_first_reading(action, said)
         if move is None or len(move) > self.max_move_chars:
@@ -298,15 +300,17 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     def _base_read_on(self, said: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
         """Look closer at a reply whose first reading cannot be played."""
-        refused: tuple[str | None, Outcome] = move, reject(text)
-        if move is not None and self.is_understood(move):
+        refused: tuple[str | None, Outcome] = move, (text, False, _PLAYING, 0.0)
+        if move is not None and (self.is_understood(move) or self._base_is_all(said, move)):
             return refused
-        told = (self._base_rules(), self._base_observations[-1])
+        told = (self._base_rules_cache or "", self._base_observations[-1])
         for found in readings(said, self, told):
+            if found.move == move and move:
+                continue
             if found.move is None:
                 self._base_reader = found.how
                 return None, reject(found.problem)
-            if len(found.move) > self.max_move_chars or (found.move == move and move):
+            if len(found.move) > self.max_move_chars:
                 continue
             outcome = self.apply(found.move)
             if outcome[1] or found.is_final:
@@ -318,6 +322,11 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         if refused[0] is None:
             self._base_reader = "nothing"
         return refused
+
+    def _base_is_all(self, said: str, move: str) -> bool:
+        """Return whether nothing but ``move`` can be read in a reply, whatever the game shows."""
+        find = None if said != move or self.free_text else self.finder()
+        return find is not None and has_one_reading(move, find)
 
     def _base_unreadable(self, move: str | None) -> Outcome:
         if move is None:

@@ -18,7 +18,7 @@ import numpy as np
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome
 from llm_gym.core.settings import check_range, check_types, plain
-from llm_gym.reading.moves import Named, find_pattern, find_phrases
+from llm_gym.reading.moves import Find, Named, find_pattern, find_phrases, find_with
 
 
 class Game(ABC):
@@ -40,7 +40,7 @@ class Game(ABC):
     """True if a statement that names one move plays that move: "Paris is the capital"."""
     find_moves: Callable[[str], Iterator[Named]] | None = None
     """A ``staticmethod`` that finds the moves in a sentence, if a word-for-word search for the
-    legal moves is not enough."""
+    legal moves is not enough; see ``finder``."""
     has_splits: bool = True
     """False for a game with too few instances (under 100) or answers to hold some out, and always
     for a game without ``instance``."""
@@ -123,18 +123,28 @@ class Game(ABC):
 
     # --- optional: reading ---------------------------------------------------------------
 
-    def named_moves(self, text: str) -> Iterator[Named]:
+    def named_moves(self, text: str) -> Iterable[Named]:
         """Return start, end and move of every move that a sentence of a reply names.
 
         Called only if the reply is more than a move. The default uses ``find_moves``, else looks
         for the moves of ``legal_moves`` word for word, else for ``move_pattern``.
         """
+        find = self.finder()
+        return find(text) if find else iter(())
+
+    def finder(self) -> Find | None:
+        """Return what finds moves in a sentence; None if more than the sentence decides.
+
+        What it finds in a short reply is remembered, so it must be a pure function.
+        """
+        if type(self).named_moves is not Game.named_moves:
+            return None
         if self.find_moves is not None:
-            return self.find_moves(text)
+            return self.find_moves
         if (moves := self.legal_moves()) is not None:
-            return find_phrases(text, moves)
+            return find_with(find_phrases, tuple(moves))
         pattern = None if self.free_text else self.move_pattern()
-        return find_pattern(text, pattern) if pattern else iter(())
+        return find_with(find_pattern, pattern) if pattern else None
 
     def marked_move(self, label: str, text: str) -> str:
         """Return the move in ``text``, which a reply marks as its action or answer.

@@ -14,11 +14,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from llm_gym.reading.formats import ActionFormat, parse_plain
 from llm_gym.reading.markup import BULLET, MARKS, STRONG, Marker, find_markers, plain_text, undress
-from llm_gym.reading.moves import DENIED_AFTER, SENTENCES, WINDOW, Named, Reading, is_open, judge
+from llm_gym.reading.moves import (
+    DENIED_AFTER,
+    SENTENCES,
+    WINDOW,
+    Find,
+    Named,
+    Reading,
+    is_open,
+    judge,
+)
 
 _HALT = "(?:no|actually|wait|hold on|hang on)"
 # Two such words take back what was said, and so do some phrases; one may only be a second look.
@@ -31,6 +40,7 @@ _RETRACTION = re.compile(
 _LOOKS = 8  # second thoughts looked at, from the end
 _SHORT = 160  # characters of a reply that is answered at a glance
 _PLAIN = re.compile(r"[A-Za-z0-9][\w ,'-]*[.!]*", re.ASCII)
+_SEVERAL = re.compile(rf"[?~]|{SENTENCES.pattern.removeprefix('(?i)')}", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?", re.IGNORECASE)
 _TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", is_final=True)
 _TAKEN_BACK = Reading(
@@ -41,10 +51,18 @@ _TAKEN_BACK = Reading(
 class Speaker(Protocol):
     """What the reader has to know of a game."""
 
-    free_text: bool
-    mention_is_answer: bool
+    @property
+    def free_text(self) -> bool:
+        """Whether a move may be any text."""
 
-    def named_moves(self, text: str) -> Iterator[Named]:
+    @property
+    def mention_is_answer(self) -> bool:
+        """Whether a statement that names one move plays it."""
+
+    def finder(self) -> Find | None:
+        """Return what finds the moves in a sentence, if the sentence alone decides."""
+
+    def named_moves(self, text: str) -> Iterable[Named]:
         """Yield the moves that a sentence names."""
 
     def marked_move(self, label: str, text: str) -> str:
@@ -73,17 +91,69 @@ def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]
         told: What the model has read; quoting it says nothing.
     """
     text = said.strip()
-    is_plain = not game.free_text and len(text) <= _SHORT and _PLAIN.fullmatch(text)
-    if is_plain and not any(game.named_moves(text)):  # most replies that cannot be used end here
-        return (Reading(text.rstrip(".! "), "last line"),)
-    return _search(said, game, told)
+    if len(text) > _SHORT or "\n" in text:
+        return _search(said, game, told)
+    find = None if game.free_text else game.finder()
+    found = _glance(text, find, game.mention_is_answer) if find else _at_once(text, game)
+    if found is None:
+        return _search(said, game, told)
+    is_clear = len(found) < 2 or all(one.move == text for one in found)
+    if not is_clear and any(_is_quote(one, told, 3) for one in SENTENCES.split(text)):
+        return _search(said, game, told)
+    return found
+
+
+def _at_once(text: str, game: Speaker) -> tuple[Reading, ...] | None:
+    """Return the readings of a sentence that names no move, or is one and no more; else None."""
+    is_plain = _PLAIN.fullmatch(text)
+    if not (is_plain or (text.isascii() and not _SEVERAL.search(text) and not find_markers(text))):
+        return None
+    bare, found = text.rstrip(".! ") if is_plain else undress(text), [*game.named_moves(text)]
+    if not found:  # most replies that cannot be used end here
+        move = game.marked_move("", bare)
+        return (Reading(move, "last line"),) if move else ()
+    is_whole = len(found) == 1 and found[0][:2] == (0, len(bare))
+    return (Reading(found[0][2], is_final=True),) if is_whole and is_plain else None
+
+
+@lru_cache(maxsize=4096)  # players repeat themselves, above all where they are refused
+def has_one_reading(text: str, find: Find) -> bool:
+    """Return whether a short reply can mean nothing but itself."""
+    found = None
+    if len(text) <= _SHORT and "\n" not in text:
+        found = _at_once(text, _Short(find, False))
+    return found is not None and all(one.move == text for one in found)
+
+
+@lru_cache(maxsize=4096)
+def _glance(text: str, find: Find, mention_is_answer: bool) -> tuple[Reading, ...]:
+    """Return the readings of a short reply in a game where the sentence alone names its moves."""
+    game = _Short(find, mention_is_answer)
+    found = _at_once(text, game)
+    return (*_search(text, game, ()),) if found is None else found
+
+
+class _Short(NamedTuple):
+    find: Find
+    mention_is_answer: bool
+    free_text: bool = False
+
+    def finder(self) -> Find:
+        return self.find
+
+    def named_moves(self, text: str) -> Iterable[Named]:
+        return self.find(text)
+
+    def marked_move(self, label: str, text: str) -> str:
+        return text
 
 
 def _search(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading]:
-    known = frozenset[str]().union(*map(_told, told if len(said) <= WINDOW else ()))
+    if len(said) > WINDOW:
+        told = ()
     text = said[-WINDOW:].strip()
     lines = (text if game.free_text else plain_text(text)).split("\n")
-    text = "\n".join(one for one in lines if " " not in one.strip() or _squeeze(one) not in known)
+    text = "\n".join(one for one in lines if not _is_quote(one, told))
     start = _retracted(text, game)
     text = text[start:]
     yield from _from_markers(text, game)
@@ -91,7 +161,7 @@ def _search(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading]:
     if (game.free_text or not is_open(last)) and (bare := game.marked_move("", undress(last))):
         yield Reading(bare, "last line")
     verdict = judge(
-        text, game.named_moves, lambda one: _is_quote(one, known), game.mention_is_answer
+        text, game.named_moves, lambda one: _is_quote(one, told, 3), game.mention_is_answer
     )
     if verdict.is_final:
         yield verdict
@@ -166,11 +236,25 @@ def _squeeze(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _told(text: str) -> frozenset[str]:
+def _flat(text: str) -> str:
+    return " ".join(text[-20_000:].casefold().split())
+
+
+@lru_cache(maxsize=64)
+def _sentences(text: str) -> frozenset[str]:
     parts = [*SENTENCES.split(text[-20_000:]), *text[-20_000:].split("\n")]
     return frozenset(map(_squeeze, parts))
 
 
-def _is_quote(sentence: str, known: frozenset[str]) -> bool:
-    said = _squeeze(sentence)
-    return said in known or (said.count(" ") > 2 and any(one.startswith(said) for one in known))
+def _is_quote(said: str, told: Sequence[str], begins: int = 1000) -> bool:
+    """Return whether ``said`` is a line or sentence of ``told``; or begins one with many words."""
+    if not told or " " not in said.strip():
+        return False
+    said = _squeeze(said)
+    for text in told:
+        if said in _flat(text) and (  # it is far cheaper to ask this first
+            said in (known := _sentences(text))
+            or (said.count(" ") >= begins and any(one.startswith(said) for one in known))
+        ):
+            return True
+    return False

@@ -214,8 +214,11 @@ def find_markers(text: str) -> list[Marker]:
     """
     if MARKS.search(text) is None:
         return []
-    kinds = (("tag", _TAG), ("boxed", _BOX), ("label", _LABEL), ("fence", _FENCE))
-    found = [_marker(kind, one) for kind, at in kinds for one in [*at.finditer(text)][-2:]]
+    kinds = (("tag", "<", _TAG), ("boxed", "\\", _BOX), ("fence", "`", _FENCE))
+    some = [(kind, pattern) for kind, sign, pattern in kinds if sign in text]
+    if ":" in text or "=" in text:
+        some.append(("label", _LABEL))
+    found = [_marker(kind, one) for kind, at in some for one in [*at.finditer(text)][-2:]]
     last = text.rfind("{")
     for start in {last, text.rfind("{", 0, max(last, 0))} - {-1}:
         found += _object(text, start)

@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 Named = tuple[int, int, str]
 """Start, end and the move in the game's own words."""
 Find = Callable[[str], Iterable[Named]]
+S = TypeVar("S")
 WINDOW = 8000
 """Characters of a reply, from its end, in which a move is looked for."""
 _MOST_SENTENCES, _MOST_MOVES, _LONGEST, _NEAR = 80, 9, 600, 160
@@ -152,6 +153,16 @@ def find_pattern(text: str, pattern: str) -> Iterator[Named]:
     before, after = r"(?<![\w.-])(?<!\d[ ,])(?<!\d, )", r"(?![\w-]|\.\d|[ ,]{1,2}[-.]?\d)"
     for one in re.finditer(f"{before}(?:{pattern}){after}", text):
         yield one.start(), one.end(), one[0]
+
+
+@lru_cache(maxsize=4096)
+def find_with(find: Callable[[str, S], Iterable[Named]], setting: S) -> Find:
+    """Return a finder with its setting, the same one for the same setting.
+
+    >>> list(find_with(find_phrases, ("hit", "stand"))("I hit."))
+    [(2, 5, 'hit')]
+    """
+    return lambda text: find(text, setting)
 
 
 # --- what a sentence does with a move ------------------------------------------------------------

@@ -103,6 +103,9 @@ def test_a_game_whose_move_is_to_wait_is_played():
     class Waiting:
         free_text = mention_is_answer = False
 
+        def finder(self):
+            return None
+
         def named_moves(self, text):
             at = text.lower().find("wait")
             return iter([(at, at + 4, "wait")] if at >= 0 else [])

@@ -15,6 +15,7 @@ import numpy as np
 from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
 from llm_gym.core.settings import setting
+from llm_gym.envs.shared.memo import Memo
 from llm_gym.reading.moves import find_numbers
 
 Beginner = Literal["player", "opponent", "random"]
@@ -35,10 +36,11 @@ def parse_number(move: str) -> int | None:
     >>> parse_number("5 or 6"), parse_number("not 5"), parse_number("-5")
     (None, None, None)
     """
-    if len(move) == 1 and move in "123456789":  # what players mostly write
-        return int(move)
     found = _NUMBER.fullmatch(move)
     return int(found[1]) if found else None
+
+
+_READ = Memo(parse_number)
 
 
 def read_position(observations: Sequence[str]) -> tuple[str, str, int, float]:
@@ -121,7 +123,7 @@ class TwoPlayerEnv(TextEnv):
         return f"{self._board.decode()}\n{self._label}{self.max_turns - self._base_turn}."
 
     def apply(self, move: str) -> Outcome:
-        number = parse_number(move)
+        number = _READ[move]
         if number is None or not 1 <= number <= self.places:
             return reject(f"Your move must be the number of a {self.place}, 1 to {self.places}.")
         bit = self.landing(number - 1)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
 
@@ -12,7 +12,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.envs.shared.word_list import LENGTHS, find_words, parse_word, words_of
-from llm_gym.reading.moves import Named
+from llm_gym.reading.moves import Find, find_with
 
 _WORD = re.compile(r"^Word: ([a-z_ ]+)$", re.MULTILINE)
 _WRONG = re.compile(r"^Wrong: ([a-z, ]+)\.$", re.MULTILINE)
@@ -139,8 +139,8 @@ class HangmanEnv(TextEnv):
         letters = [letter for letter in ascii_lowercase if letter not in self._tried]
         return letters[int(rng.random() * len(letters))]  # with all letters tried, it is won
 
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_words(text, (1, self.word_length))
+    def finder(self) -> Find:
+        return find_with(find_words, (1, self.word_length))
 
     def move_pattern(self) -> str | None:
         return rf"[a-z]|[a-z]{{{self.word_length}}}"

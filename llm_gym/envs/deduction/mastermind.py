@@ -12,7 +12,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.envs.shared.memo import Memo
-from llm_gym.reading.moves import Named
+from llm_gym.reading.moves import Find, Named, find_with
 
 Code = tuple[int, ...]
 Answer = tuple[Code, int, int]
@@ -294,8 +294,8 @@ class MastermindEnv(TextEnv):
     def random_move(self, rng: np.random.Generator) -> str:
         return _written(self._draw_code(rng))
 
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_codes(text, self.code_length)
+    def finder(self) -> Find:
+        return find_with(find_codes, self.code_length)
 
     def move_pattern(self) -> str | None:
         number = "|".join(map(str, range(self.numbers, 0, -1)))

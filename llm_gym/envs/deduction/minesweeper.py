@@ -18,6 +18,7 @@ from llm_gym.envs.deduction.minesweeper_solver import (
     neighbours,
     number_cells,
 )
+from llm_gym.envs.shared.memo import Memo
 from llm_gym.reading.moves import Named
 
 HIDDEN, FLAG, ZERO = ord("."), ord("F"), ord("0")
@@ -63,6 +64,9 @@ def parse_dig(move: str) -> tuple[bool, int, int] | None:
         return None
     verb, row, col = found.groups()
     return verb is not None and verb.lower() == "flag", int(row), int(col)
+
+
+_READ = Memo(parse_dig)
 
 
 class MinesweeperEnv(TextEnv):
@@ -142,7 +146,8 @@ class MinesweeperEnv(TextEnv):
     def _mines_after(self, first: int) -> list[int]:
         """Return where the mines are when ``first`` is the first cell to be revealed."""
         around = neighbours(self.rows, self.cols)
-        free = [cell for cell in self._order if cell != first and cell not in around[first]]
+        near = {first, *around[first]}
+        free = [cell for cell in self._order if cell not in near]
         mines = free[: self.mines]
         if self.no_guess:
             rng = np.random.default_rng(self._order)  # the instance still decides everything
@@ -175,7 +180,7 @@ class MinesweeperEnv(TextEnv):
         return f"{self._text.decode()}\nTurns left: {self.max_turns - self._base_turn}."
 
     def apply(self, move: str) -> Outcome:
-        dig = parse_dig(move)
+        dig = _READ[move]
         if dig is None:
             return reject("Your move must be reveal or flag with a row and a column.")
         flag, row, col = dig
@@ -211,6 +216,8 @@ class MinesweeperEnv(TextEnv):
         return go_on(f"You reveal row {cell // self.cols}, column {cell % self.cols}.")
 
     def _opened(self, numbers: Sequence[int], cell: int) -> list[int]:
+        if numbers[cell]:
+            return [cell]
         around, queue, seen = neighbours(self.rows, self.cols), [cell], {cell}
         for at in queue:  # grows while it is read
             if numbers[at] == 0:
@@ -232,7 +239,8 @@ class MinesweeperEnv(TextEnv):
         return cells
 
     def reveal(self) -> str:
-        mines = [self._name(cell) for cell, n in enumerate(self._numbers) if n == MINE]
+        cols = self.cols
+        mines = [f"{at // cols} {at % cols}" for at, n in enumerate(self._numbers) if n == MINE]
         return f"The mines were at {', '.join(mines)}." if mines else ""
 
     def _name(self, cell: int) -> str:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from llm_gym.envs.shared.word_list import (
     word_set,
     words_of,
 )
-from llm_gym.reading.moves import Named
+from llm_gym.reading.moves import Find, find_with
 
 _LIST = re.compile(r"one of (\d+) common English words of (\d+) letters")
 _ROW = re.compile(r"^([A-Z ]+): ([GYX ]+)$", re.MULTILINE)
@@ -162,8 +162,8 @@ class WordleEnv(TextEnv):
         words = self._words()
         return words[int(rng.random() * len(words))]
 
-    def named_moves(self, text: str) -> Iterator[Named]:
-        return find_words(text, (self.word_length,))
+    def finder(self) -> Find:
+        return find_with(find_words, (self.word_length,))
 
     def move_pattern(self) -> str | None:
         return "|".join(self._words()) if self.only_words else f"[a-z]{{{self.word_length}}}"

@@ -15,7 +15,7 @@ from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.envs.shared.word_list import find_words, parse_word, words_of
-from llm_gym.reading.moves import Named
+from llm_gym.reading.moves import Find, Named, find_with
 
 FARTHEST = {3: 6, 4: 9, 5: 16}
 """Steps that, by word length, every word of the graph is away from some other one.
@@ -130,6 +130,15 @@ def step_towards(word: str, target: str) -> str:
 _STATE = re.compile(r"Word: ([a-z]+)\. Target: ([a-z]+)\.")
 
 
+def find_other_words(text: str, word: str) -> Iterator[Named]:
+    """Yield the words in ``text`` that are as long as ``word``.
+
+    >>> [move for *_, move in find_other_words("blob -> blot", "blob")]
+    ['blot']
+    """
+    return (one for one in find_words(text, (len(word),)) if one[2] != word)
+
+
 class WordLadderEnv(TextEnv):
     """Change one word into another, one letter at a time.
 
@@ -236,9 +245,8 @@ class WordLadderEnv(TextEnv):
     def instance(self) -> object:
         return (self._start, self._target)
 
-    def named_moves(self, text: str) -> Iterator[Named]:
-        words = find_words(text, (self.word_length,))
-        return (one for one in words if one[2] != self._word)
+    def finder(self) -> Find:
+        return find_with(find_other_words, self._word)
 
     def legal_moves(self) -> Sequence[str]:
         return word_graph(self.word_length).steps[self._word]

@@ -22,7 +22,7 @@ from llm_gym.envs.questions.countdown_arithmetic import (
     search,
     write,
 )
-from llm_gym.reading.moves import Named
+from llm_gym.reading.moves import Find, Named, find_with
 
 LARGE = (25, 50, 75, 100)
 _DRAWS = 2000
@@ -46,6 +46,18 @@ def draw_tree(numbers: Sequence[int], most: int, draws: list[float]) -> tuple[in
         value, sign, swap = options[int(draws.pop() * len(options))]
         table.append((value, (sign, right, left) if swap else (sign, left, right)))
     return table[0]
+
+
+def find_answers(text: str, numbers: int) -> Iterator[Named]:
+    """Yield the expressions in ``text``; one with a result must have all ``numbers``, unless 0.
+
+    >>> [move for *_, move in find_answers("With 86 - 54 = 32: 86 - 54 - 2", 3)]
+    ['86 - 54 - 2']
+    """
+    for start, end, move in find_expressions(text):
+        is_step = numbers and text[end:].lstrip().startswith("=")
+        if not is_step or len(re.findall("[0-9]+", move)) == numbers:
+            yield start, end, move
 
 
 class CountdownEnv(TextEnv):
@@ -200,12 +212,8 @@ class CountdownEnv(TextEnv):
     def instance(self) -> object:
         return (sorted(self._given), self._target)
 
-    def named_moves(self, text: str) -> Iterator[Named]:
-        for start, end, move in find_expressions(text):
-            # "86 - 54 = 32" shows a step on the way to an answer of all numbers.
-            shown = text[end:].lstrip().startswith("=") and self.use_all and not self.stepwise
-            if not shown or len(re.findall("[0-9]+", move)) == self.numbers:
-                yield start, end, move
+    def finder(self) -> Find:
+        return find_with(find_answers, self.numbers if self.use_all and not self.stepwise else 0)
 
     def legal_moves(self) -> Sequence[str] | None:
         if not self.stepwise:

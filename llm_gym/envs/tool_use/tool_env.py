@@ -8,7 +8,7 @@ trained to write in another way are moves too (``find_call``): ``search("x")``,
 
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Unpack
 
@@ -39,6 +39,7 @@ _ANSWER_IS = re.compile(
 )
 
 
+@lru_cache(maxsize=256)  # a refused move is asked about again
 def parse_call(move: str) -> tuple[str, str]:
     """Return the name before the colon, in small letters, and the input after it.
 
@@ -158,7 +159,12 @@ class ToolEnv(TextEnv):
 
     # --- reading -------------------------------------------------------------------------
 
-    def named_moves(self, text: str) -> Iterator[Named]:
+    def named_moves(self, text: str) -> Iterable[Named]:
+        said = text.lower()
+        is_call = ":" in text or "search" in said or "answer" in said
+        return self._named(text) if is_call else ()
+
+    def _named(self, text: str) -> Iterator[Named]:
         calls = [*self._call.finditer(text)]
         for one in calls:
             given = one[2][: closed_at(text[: one.start()], one[2])]
@@ -172,7 +178,8 @@ class ToolEnv(TextEnv):
                 yield said.start(), said.end(), f"{name}: {undress(_TAIL.sub('', said[1]))}"
 
     def is_understood(self, move: str) -> bool:
-        return parse_call(move)[0] in (*self._inputs, "answer")
+        name = parse_call(move)[0]
+        return name in self._inputs or name == "answer"
 
     def marked_move(self, label: str, text: str) -> str:
         if self._is_sentence(text):
@@ -225,7 +232,7 @@ class ToolEnv(TextEnv):
         # Code says what it likes, and what is too long is refused whatever it says.
         if move[:6].lower() == "python" or len(move) > self.max_move_chars:
             return False
-        return bool(_TAIL.search(move) or self._another.search(move))
+        return " " in move and bool(_TAIL.search(move) or self._another.search(move))
 
 
 # --- calls in other words: pure, bounded, and an empty text where there is none ------------
@@ -242,25 +249,26 @@ _PARSERS = ("react", "json", "auto")
 _SIGNS = re.compile(r"[({<\[]|action input|quer(?:y|ies)|search|look", re.IGNORECASE)
 
 
-def find_call(text: str, names: Collection[str]) -> str:
+@lru_cache(maxsize=128)
+def find_call(text: str, names: tuple[str, ...]) -> str:
     r"""Return the one call of a tool in ``text`` as a move; empty where there is none.
 
-    >>> find_call('I will look.\nsearch("Mila Farrow")', ["search"])
+    >>> find_call('I will look.\nsearch("Mila Farrow")', ("search",))
     'search: Mila Farrow'
-    >>> find_call('{"name": "search", "arguments": {"query": "Mila"}}', ["search"])
+    >>> find_call('{"name": "search", "arguments": {"query": "Mila"}}', ("search",))
     'search: Mila'
-    >>> find_call("Action: search\nAction Input: Mila", ["search"])
+    >>> find_call("Action: search\nAction Input: Mila", ("search",))
     'search: Mila'
-    >>> find_call("I search", ["search"])
+    >>> find_call("I search", ("search",))
     ''
     """
     if len(text) > _LONGEST or _SIGNS.search(text) is None:
         return ""
     last = text.strip().rpartition("\n")[2].strip(" *`.")
-    written = (pattern.fullmatch(last) for pattern in _written(tuple(names)))
+    written = (pattern.fullmatch(last) for pattern in _written(names))
     if found := next(filter(None, written), None):
         return _call(found[1], found[2].strip().strip(_QUOTES), names)
-    if tags := list(_tags(tuple(names)).finditer(text)):
+    if tags := list(_tags(names).finditer(text)):
         return _call(tags[-1][1], tags[-1][2], names) if len(tags) == 1 else ""
     return _parsed(text, names)
 

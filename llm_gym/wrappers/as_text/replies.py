@@ -126,6 +126,9 @@ class BookSpeaker:
         elif self.pattern:
             yield from find_pattern(text, self.pattern)
 
+    def finder(self) -> None:
+        return None
+
     def marked_move(self, label: str, text: str) -> str:
         return "" if self.free_text and label == "fence" else text
 

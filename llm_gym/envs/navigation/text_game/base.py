@@ -14,9 +14,16 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.game import progress
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.splits import DRAWS
-from llm_gym.envs.navigation.text_game.commands import VERBS, find_commands, read, settle
+from llm_gym.envs.navigation.text_game.commands import VERBS, WAY, find_commands, read, settle
 from llm_gym.envs.navigation.text_game.view import View, look, prose, terse
-from llm_gym.envs.navigation.text_game.world import Command, Goal, World, distance, next_command
+from llm_gym.envs.navigation.text_game.world import (
+    DIRECTIONS,
+    Command,
+    Goal,
+    World,
+    distance,
+    next_command,
+)
 from llm_gym.reading.moves import Named
 
 Style = Literal["prose", "terse"]
@@ -107,6 +114,16 @@ class WorldEnv(TextEnv):
 
     def named_moves(self, text: str) -> Iterator[Named]:
         return find_commands(text, self.verbs, self.understand)
+
+    def is_understood(self, move: str) -> bool:
+        verb, _, thing = move.lower().partition(" ")
+        thing = thing.partition(" in ")[0].partition(" with ")[0]
+        if verb not in self.verbs:
+            return False
+        if " " not in thing:
+            return thing in DIRECTIONS or WAY.match(thing) is None
+        world = self._world
+        return any(thing in known for known in (world.place, world.containers, world.doors))
 
     def legal_moves(self) -> Sequence[str]:
         return [str(command) for command in self._world.usable()]

@@ -197,7 +197,7 @@ _STOP = re.compile(
     r"\s+(?:and|then|because|so|since|but|or|if|as|before|while|which|that|when|first|next|now)\b",
     re.IGNORECASE,
 )
-_WAY = re.compile(
+WAY = re.compile(
     rf"(?:(?:to|the|towards?|through)\s+)*({'|'.join(DIRECTIONS)})(?:ern)?\b(\s+(?:exit|door))?",
     re.IGNORECASE,
 )
@@ -225,6 +225,8 @@ def find_commands(
 ) -> Iterator[Named]:
     """Yield the usable commands that a sentence names, and every "go" with a direction."""
     pattern, forms = _commands(tuple(verbs))
+    if forms.keys().isdisjoint(_WORD.findall(text.lower())):
+        return
     done = 0
     for one in pattern.finditer(text):
         if one.start() < done:
@@ -239,7 +241,7 @@ def find_commands(
                 yield one.start(), done, str(command)
                 break
         else:
-            way = _WAY.search(rest)
+            way = WAY.search(rest)
             is_way = way and (way[2] or verb not in ("take", "drop", "put"))
             if way and is_way and not rest[: way.start()].strip():
                 done = one.end() + way.end()
