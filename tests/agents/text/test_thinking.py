@@ -12,74 +12,6 @@ from llm_gym.core.errors import ConfigError
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 from tests.agents.text.chat_templates import FAMILIES, Family, build_tokenizer
 
-# Drops the thoughts before the last user turn, and has a switch.
-QWEN_3 = """
-{%- set last = namespace(user=0) -%}
-{%- for message in messages -%}
-{%- if message.role == 'user' -%}{%- set last.user = loop.index0 -%}{%- endif -%}
-{%- endfor -%}
-{%- for message in messages -%}
-{%- set content = message.content -%}
-{%- if message.role == 'assistant' -%}
-{%- set thought = '' -%}
-{%- if '</think>' in content -%}
-{%- set thought = content.split('</think>')[0].split('<think>')[-1].strip('\\n') -%}
-{%- set content = content.split('</think>')[-1].lstrip('\\n') -%}
-{%- endif -%}
-{{- '<|im_start|>assistant\\n' -}}
-{%- if loop.index0 > last.user -%}{{- '<think>\\n' + thought + '\\n</think>\\n\\n' -}}{%- endif -%}
-{{- content + '<|im_end|>\\n' -}}
-{%- else -%}
-{{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' -}}
-{%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<|im_start|>assistant\\n' -}}
-{%- if enable_thinking is defined and enable_thinking is false -%}
-{{- '<think>\\n\\n</think>\\n\\n' -}}
-{%- endif -%}
-{%- endif -%}
-"""
-# Keeps thoughts, writes the date, and thinks or not by a switch that is on.
-SMOL_3 = """
-{%- set mode = '/think' if enable_thinking is not defined or enable_thinking else '/no_think' -%}
-{%- set rules = '' -%}
-{%- if messages[0].role == 'system' -%}
-{%- set rules = messages[0].content -%}
-{%- set messages = messages[1:] -%}
-{%- endif -%}
-{{- '<|im_start|>system\\n## Metadata\\n\\nToday: ' + strftime_now('%d %B %Y %f') + '\\n' -}}
-{{- 'Reasoning Mode: ' + mode + '\\n\\n' + rules + '<|im_end|>\\n' -}}
-{%- for message in messages -%}
-{{- '<|im_start|>' + message.role + '\\n' -}}
-{%- if message.role == 'assistant' and mode == '/no_think' -%}
-{{- '<think>\\n\\n</think>\\n' -}}
-{%- endif -%}
-{{- message.content.lstrip('\\n') + '<|im_end|>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<|im_start|>assistant\\n' -}}
-{%- if mode == '/no_think' -%}{{- '<think>\\n\\n</think>\\n' -}}{%- endif -%}
-{%- endif -%}
-"""
-# Has no system role: the rules go before the first user message.
-GEMMA_3 = """
-{{- bos_token -}}
-{%- set rules = '' -%}
-{%- if messages[0].role == 'system' -%}
-{%- set rules = messages[0].content + '\\n\\n' -%}
-{%- set messages = messages[1:] -%}
-{%- endif -%}
-{%- for message in messages -%}
-{%- if (message.role == 'user') != (loop.index0 % 2 == 0) -%}
-{{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') -}}
-{%- endif -%}
-{%- set role = 'model' if message.role == 'assistant' else message.role -%}
-{{- '<start_of_turn>' + role + '\\n' + (rules if loop.first else '') -}}
-{{- message.content | trim + '<end_of_turn>\\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<start_of_turn>model\\n' -}}{%- endif -%}
-"""
 CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>?", "</think>?")
 THOUGHT = "<think>\nIs it north? Or east.\n</think>\n\n"
 
@@ -99,10 +31,10 @@ class Case(NamedTuple):
     """What the prompt has opened, and the text of a reply shows."""
 
 
-QWEN = Family("qwen-3", QWEN_3, CHATML, "<|im_end|>", "<|im_end|>")
-SMOL = Family("smollm-3", SMOL_3, CHATML, "<|im_end|>", "<|im_end|>")
-GEMMA = FAMILIES["gemma"].__class__(
-    "gemma-3", GEMMA_3, FAMILIES["gemma"].tokens, "<end_of_turn>", "<eos>", "<bos>", adds_bos=True
+QWEN = Family("qwen-3", CHATML, "<|im_end|>", "<|im_end|>")
+SMOL = Family("smollm-3", CHATML, "<|im_end|>", "<|im_end|>")
+GEMMA = Family(
+    "gemma-3", FAMILIES["gemma"].tokens, "<end_of_turn>", "<eos>", "<bos>", adds_bos=True
 )
 OFF = {"enable_thinking": False}
 ANALYSIS = "<|channel|>analysis<|message|>Is it north?<|end|><|start|>assistant"
@@ -229,7 +161,7 @@ def test_a_format_with_a_rewritten_history_can_be_sent_elsewhere():
 def test_a_template_that_leaves_earlier_replies_out_names_the_remedy():
     tokenizer = build_tokenizer(QWEN)
     shown = "{%- if loop.index0 + 3 > messages | length or message.role != 'assistant' -%}"
-    tokenizer.chat_template = QWEN_3.replace(
+    tokenizer.chat_template = QWEN.template.replace(
         "{%- set content = message.content -%}", "{%- set content = message.content -%}" + shown
     ).replace("{%- endfor -%}\n{%- if add_gen", "{%- endif -%}{%- endfor -%}\n{%- if add_gen")
     chat = ChatFormat.from_tokenizer(tokenizer)
