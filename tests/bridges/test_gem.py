@@ -31,14 +31,11 @@ def test_a_game_is_won_and_lost_at_its_own_limit():
     assert 0.0 < reward < 1.0
 
 
-def test_a_reply_in_no_format_is_unusable():
+def test_what_is_in_no_format_or_cannot_be_made_is_told():
     env = make("game:GuessTheNumber-v0-easy")
     env.reset(seed=2)
     *_, info = env.step("seven")
     assert not info["valid_action"]
-
-
-def test_what_cannot_be_made_is_told():
     with pytest.raises(ConfigError, match="such as game:"):
         make("game:GuessTheNumber")
     with pytest.raises(ConfigError, match="FifteenPuzzle-v0-random"):

@@ -115,13 +115,10 @@ def test_a_random_opponent_needs_a_list_of_legal_moves():
         assert info["stop_reason"] in (StopReason.WON, StopReason.LOST, StopReason.DRAWN)
 
 
-def test_giving_up_against_others_is_a_loss():
+def test_giving_up_is_a_loss_and_random_moves_are_no_placeholders():
     env = make("TicTacToe-v0", action_format="tag", max_invalid=2)
     env.reset(seed=0)
     assert [env.step("no tag")[1] for _ in range(2)] == [0.0, -1.0]
-
-
-def test_random_moves_are_no_placeholders():
     rng = np.random.default_rng(0)
     for text in ("[Raise N]", "[idx]", "[Offer: $X]", "'[row col]' or '[Bet amount]'"):
         assert random_reply(f"Write {text}.", rng)[1:-1].isdecimal()

@@ -36,7 +36,14 @@ def test_list_shows_every_environment_with_its_scores(capsys):
     assert "oracle" in out
 
 
-def test_list_can_be_filtered_measured_and_read_by_programs(capsys):
+def test_list_finds_games_by_what_they_are_and_is_read_by_programs(capsys):
+    assert main(["list", "sliding puzzle"]) == 0
+    told = capsys.readouterr().out
+    assert "Bring the tiles of a sliding puzzle into order." in told
+    assert "llm_gym/FifteenPuzzle-v0" in told
+    assert "Sudoku" not in told
+    assert main(["list", "--json", "Echo"]) == 0
+    assert "Repeat the word" in json.loads(capsys.readouterr().out)[ECHO]["about"]
     assert main(["list", "guessthenumbereasy", "--measure", "5", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert rows["llm_gym/GuessTheNumberEasy-v0"]["oracle"]["success"] == 1.0
@@ -88,14 +95,11 @@ def test_quitting_and_the_end_of_input_are_no_errors(monkeypatch, capsys):
         assert "Goodbye." in capsys.readouterr().out
 
 
-def test_one_can_watch_a_player(capsys):
+def test_one_can_watch_a_player_and_read_the_rules(capsys):
     assert main(["play", "llm_gym/TextGame-v0", "--seed", "1", "--player", "oracle"]) == 0
     out = capsys.readouterr().out
     assert "Your quest is done." in out
     assert "[won after" in out
-
-
-def test_rules_in_the_system_prompt_are_shown_to_a_person(capsys):
     args = ["--set", "rules=system", "--player", "oracle", "--seed", "1"]
     assert main(["play", "llm_gym/GuessTheNumber-v0", *args]) == 0
     assert "whole number from 1 to 20" in capsys.readouterr().out
@@ -160,14 +164,11 @@ def test_an_environment_that_needs_another_package_is_one_sentence(monkeypatch, 
     assert capsys.readouterr().err == wanted
 
 
-def test_an_unknown_command_is_answered_with_all_there_are(capsys):
+def test_an_unknown_command_and_none_are_answered_with_all_there_are(capsys):
     assert main(["improve"]) == 2
     said = capsys.readouterr().err
     for name in ("list", "play", "check", "eval", "train"):
         assert f" {name}" in said
-
-
-def test_help_is_what_one_gets_without_a_command(capsys):
     with pytest.raises(SystemExit) as left:
         main([])
     assert left.value.code == 0
@@ -359,16 +360,6 @@ def test_a_question_mark_tells_what_is_known_of_the_moves(monkeypatch, capsys, t
     told = capsys.readouterr().out
     assert "for example: heads  tails" in told
     assert "[won after 1 turn, return 1]" in told
-
-
-def test_list_says_what_a_game_is_and_finds_it_by_that(capsys):
-    assert main(["list", "sliding puzzle"]) == 0
-    told = capsys.readouterr().out
-    assert "Bring the tiles of a sliding puzzle into order." in told
-    assert "llm_gym/FifteenPuzzle-v0" in told
-    assert "Sudoku" not in told
-    assert main(["list", "--json", "Echo"]) == 0
-    assert "Repeat the word" in json.loads(capsys.readouterr().out)[ECHO]["about"]
 
 
 @pytest.mark.parametrize(

@@ -130,14 +130,11 @@ def test_unusable_moves_cost_turns_but_for_the_retries(settings, moves, turns, s
         env.reset()
 
 
-def test_an_unusable_move_says_why_and_costs_a_turn():
+def test_an_unusable_move_says_why_and_costs_a_turn_and_the_penalty():
     obs, reward, terminated, _, info = make().step("jump")
     assert obs == "Say in, out or wait.\nProgress 0."
     assert (reward, terminated) == (0.0, False)
     assert (info["valid_action"], info["turn"], info["invalid_actions"]) == (False, 1, 1)
-
-
-def test_penalty_is_taken_and_listed():
     env = make(penalty=0.25)
     _, reward, *_, info = env.step("jump")
     assert reward == -0.25
@@ -160,12 +157,9 @@ def test_the_move_is_a_plain_string_whatever_kind_of_string_was_played():
         assert (type(move), move) == (str, "wait")
 
 
-def test_a_reply_without_a_move_is_told_how_to_answer():
+def test_a_reply_without_a_move_or_beyond_the_limit_is_told():
     obs, *_ = make(action_format="tag").step("Hm.")
     assert "<action>wait</action>" in obs
-
-
-def test_a_move_beyond_the_limit_is_not_given_to_the_game():
     assert make().step("x" * 1001)[0].startswith("A move has at most 1000 characters.")
 
 
@@ -198,34 +192,25 @@ def test_a_game_that_names_no_instance_has_no_splits():
         env.reset(seed=0, options={"split": "test"})
 
 
-def test_stepping_before_reset_or_after_the_end_is_refused():
+def test_stepping_out_of_order_or_with_token_ids_is_refused():
     with pytest.raises(ResetNeeded, match="has not begun"):
         Door().step("in")
     env = make()
     env.step("in")
     with pytest.raises(ResetNeeded, match="is over"):
         env.step("in")
-
-
-def test_token_ids_are_refused_with_the_fix():
     with pytest.raises(ActionTypeError, match="decode"):
         make().step([1, 2, 3])
 
 
-def test_ansi_rendering_shows_the_last_exchange():
+def test_rendering_shows_the_last_exchange_prints_it_or_warns(capsys):
     env = make(render_mode="ansi")
     env.step("wait")
     assert env.render() == "> wait\nTick.\nProgress 1."
-
-
-def test_human_rendering_prints_as_it_plays_even_what_no_terminal_can_show(capsys):
     env = make(render_mode="human")
     env.step("\ud800")
     assert env.render() is None
     assert "Progress 0." in capsys.readouterr().out
-
-
-def test_rendering_without_a_mode_warns():
     with pytest.warns(UserWarning, match="render_mode"):
         make().render()
 

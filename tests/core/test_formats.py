@@ -61,9 +61,11 @@ def test_the_pattern_matches_exactly_the_listed_moves(moves):
         assert not re.fullmatch(pattern, form.render("".join(moves) + "?")), form.name
 
 
-def test_a_pattern_may_be_given_as_a_regex():
+def test_a_pattern_may_be_a_regex_and_an_unknown_format_is_named():
     assert re.fullmatch(get_format("tag").pattern("[0-9]+"), "<action>42</action>")
     assert not re.fullmatch(get_format("tag").pattern("[0-9]+"), "<action>x</action>")
+    with pytest.raises(ConfigError, match="xml"):
+        get_format("xml")
 
 
 def test_deeply_nested_text_is_read_in_bounded_work():
@@ -78,8 +80,3 @@ def test_deeply_nested_text_is_read_in_bounded_work():
 def test_one_word_is_a_plain_move_as_it_stands(word):
     # ``TextEnv.step`` relies on it and does not ask the parser.
     assert FORMATS["plain"].parse(drop_thinking(word)) == word
-
-
-def test_unknown_format_is_named_with_the_choices():
-    with pytest.raises(ConfigError, match="xml"):
-        get_format("xml")

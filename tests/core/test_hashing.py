@@ -5,13 +5,10 @@ from llm_gym.evaluate.endpoint.http import jitter
 from llm_gym.evaluate.endpoint.play import reply_seed
 
 
-def test_every_user_of_the_hash_has_the_numbers_it_always_had():
+def test_hashes_are_what_they_always_were_and_odd_text_has_one():
     assert stable_hash("episode 0/3") == 3910902201237229323
     assert stable_hash("0/1/2/0") == 453923624483662167
     assert reply_seed(0, 1, 2) == 1721969440
     assert digest("X") == "ff914fd1c552e395"
     assert jitter(1, 2) == 0.9438541695773658
-
-
-def test_text_that_cannot_be_encoded_has_a_hash_too():
     assert stable_hash("\ud800") != stable_hash("\ud801")

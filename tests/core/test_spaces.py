@@ -40,24 +40,18 @@ def test_equality_is_length_and_survives_pickling():
     assert pickle.loads(pickle.dumps(AnyText(5))) == AnyText(5)
 
 
-def test_samples_are_seeded_and_inside():
+def test_samples_are_seeded_inside_and_of_the_examples():
     one, two = AnyText(30, seed=4), AnyText(30, seed=4)
     samples = [one.sample() for _ in range(50)]
     assert samples == [two.sample() for _ in range(50)]
     assert all(text in one for text in samples)
     assert len(set(samples)) > 10
-
-
-def test_samples_come_from_the_examples_when_there_are_some():
     assert {AnyText(9, examples=("a", "b"), seed=s).sample() for s in range(20)} == {"a", "b"}
 
 
-def test_sampling_with_a_mask_is_refused():
+def test_a_mask_and_a_negative_length_are_refused():
     with pytest.raises(ConfigError, match="no mask"):
         AnyText(9).sample(mask=(1, None))
-
-
-def test_negative_length_is_refused():
     with pytest.raises(ConfigError, match="-1"):
         AnyText(-1)
 

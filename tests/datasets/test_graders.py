@@ -150,9 +150,14 @@ def test_an_answer_that_cannot_be_graded_says_why(name, answer):
 # --- functions ---------------------------------------------------------------------------------
 
 
-def test_a_function_grades_with_a_score():
+def test_a_function_grades_with_a_score_and_has_one_of_two_shapes():
     grader = get_grader(lambda reply, answer: len(reply) / answer)
     assert grader.score("ab", 4) == 0.5
+    with pytest.raises(ConfigError, match="reply"):
+        get_grader(lambda reply: 1.0)
+    assert get_grader(max) == FunctionGrader(max)
+    assert hash(get_grader(max)) == hash(FunctionGrader(max))
+    assert get_grader(max) != get_grader(min)
 
 
 @pytest.mark.parametrize("given", [None, "yes", float("nan"), 1.5, -0.1, [1]])
@@ -162,17 +167,6 @@ def test_a_function_that_returns_no_score_is_named(given):
 
     with pytest.raises(ConfigError, match="judge"):
         get_grader(judge).score("", "")
-
-
-def test_a_function_of_another_shape_is_refused_at_once():
-    with pytest.raises(ConfigError, match="reply"):
-        get_grader(lambda reply: 1.0)
-
-
-def test_equal_functions_make_equal_graders():
-    assert get_grader(max) == FunctionGrader(max)
-    assert hash(get_grader(max)) == hash(FunctionGrader(max))
-    assert get_grader(max) != get_grader(min)
 
 
 @pytest.mark.parametrize("name", ["Exact", "", 3, None])

@@ -19,19 +19,13 @@ def chat(*turns):
     return [{"role": role, "content": content} for role, content in turns]
 
 
-def test_a_conversation_is_written_out_with_its_speakers():
+def test_a_conversation_is_written_out_and_its_last_word_is_the_answer():
     prompt = chat(("user", "Hi."), ("assistant", "Hello."), ("user", "2 + 2?"))
     row = read_row({"prompt": prompt, "answer": 4}, ColumnNames())
     assert row.prompt == "User: Hi.\n\nAssistant: Hello.\n\nUser: 2 + 2?"
-
-
-def test_the_assistants_last_word_is_the_answer_where_there_is_no_column():
     prompt = chat(("system", "Be brief."), ("user", "2 + 2?"), ("assistant", "4"))
     row = read_row({"messages": prompt}, ColumnNames(prompt="messages"))
     assert (row.system, row.prompt, row.answers) == ("Be brief.", "2 + 2?", ("4",))
-
-
-def test_parts_of_a_message_are_joined():
     parts = [{"type": "text", "text": "2 + "}, {"type": "text", "text": "2?"}]
     assert (
         read_row({"prompt": chat(("user", parts)), "answer": 4}, ColumnNames()).prompt == "2 + 2?"
@@ -128,13 +122,10 @@ def test_a_pass_visits_every_row_once(size, turn, key):
     assert sorted(visited) == list(range(size))
 
 
-def test_passes_and_keys_differ_and_every_row_comes_first_now_and_then():
+def test_passes_and_keys_differ_without_a_list_of_rows():
     orders = {tuple(shuffled(turn * 20 + at, 20) for at in range(20)) for turn in range(30)}
     assert len(orders) == 30
     assert [shuffled(at, 20, 1) for at in range(20)] != [shuffled(at, 20, 2) for at in range(20)]
     first = [shuffled(5 * turn, 5) for turn in range(2000)]
     assert all(330 < first.count(row) < 470 for row in range(5))  # 400 expected, sigma 18
-
-
-def test_an_order_needs_no_list_of_rows():
     assert len({shuffled(at, 10**12) for at in range(100)}) == 100

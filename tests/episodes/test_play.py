@@ -96,19 +96,14 @@ def test_a_move_that_the_environment_reports_is_recorded() -> None:
     assert reread(episode) == episode
 
 
-def test_observations_that_are_not_text_are_refused() -> None:
+def test_what_is_no_text_is_refused_and_what_a_policy_raises_is_passed_on() -> None:
     env = Parrot()
     env.observation = np.zeros(2)
     with pytest.raises(ContractError, match="ndarray"):
         play_episode(env, lambda observation: "x")
-
-
-def test_a_policy_that_returns_token_ids_is_refused() -> None:
     with pytest.raises(ActionTypeError, match="list"):
         play_episode(Parrot(), lambda observation: [1, 2])  # type: ignore[arg-type,return-value]
 
-
-def test_what_a_policy_raises_is_passed_on() -> None:
     def broken(observation: str) -> str:
         raise KeyError("no model")
 

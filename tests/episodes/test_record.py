@@ -43,7 +43,7 @@ def test_an_empty_trajectory_can_be_made_and_filled_as_in_the_examples() -> None
     assert Trajectory().actions == [], "lists are not shared"
 
 
-def test_an_empty_record_is_still_playing_and_unsuccessful() -> None:
+def test_an_empty_record_is_playing_and_takes_no_unknown_stop_reason() -> None:
     empty = reread(Trajectory())
     assert (empty.stop_reason, empty.success, empty.total_reward, empty.num_turns) == (
         StopReason.PLAYING,
@@ -51,6 +51,8 @@ def test_an_empty_record_is_still_playing_and_unsuccessful() -> None:
         0.0,
         0,
     )
+    with pytest.raises(ValueError, match="bored"):
+        Trajectory().stop_reason = "bored"
 
 
 def test_stop_reason_and_success_follow_from_the_last_turn() -> None:
@@ -73,11 +75,6 @@ def test_a_cut_from_outside_is_assigned_and_kept_even_without_a_turn() -> None:
     assert again.success is True
     assert again == episode
     assert again != Trajectory(states=["a prompt that does not fit"])
-
-
-def test_an_unknown_stop_reason_cannot_be_assigned() -> None:
-    with pytest.raises(ValueError, match="bored"):
-        Trajectory().stop_reason = "bored"
 
 
 # --- what is refused ---------------------------------------------------------------------

@@ -164,14 +164,11 @@ def test_an_environment_that_hangs_loses_its_own_session_and_no_other():
     Hanging.let_go.set()
 
 
-def test_only_games_of_the_suite_without_tools_are_played_in_the_loop():
+def test_light_games_are_played_in_the_loop_and_solvers_in_a_thread():
     assert is_light(gym.make("llm_gym/Sokoban-v0"))
     for heavy in ("llm_gym/MathPython-v0", "llm_gym/TextToSQL-v0", "llm_gym/Dataset-v0"):
         assert not is_light(gym.make(heavy)), heavy
     assert not is_light(Hanging())
-
-
-def test_a_solver_is_asked_in_a_thread_and_a_step_is_not():
     work = SessionRunner(Sessions(Hanging, ServerLimits()), in_loop=True, threads=1)
     assert not work.in_loop("call")
     assert work.in_loop("step")

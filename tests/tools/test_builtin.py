@@ -96,14 +96,11 @@ def test_scores_are_those_of_the_formula():
         assert found == pytest.approx({at: s for at, s in enumerate(expected) if s > 0})
 
 
-def test_best_first_ties_in_order_and_nothing_without_a_common_word():
+def test_the_best_come_first_and_common_words_never_count_against_one():
     assert [at for at, _ in BM25(["x y", "x y", "z"]).search("x", 5)] == [0, 1]
     assert BM25([]).search("x", 5) == []
     assert BM25(["", ""]).search("x", 5) == []
     assert BM25(["a b"]).search("", 5) == []
-
-
-def test_common_words_never_count_against_a_document():
     rng = np.random.default_rng(0)
     documents = [" ".join(rng.choice(list("abcdef"), 6)) for _ in range(50)]
     assert all(score > 0 for _, score in BM25(documents).search("a b c d e f", 50))

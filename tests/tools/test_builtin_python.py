@@ -87,9 +87,11 @@ def test_memory_is_a_setting(python):
     assert python(memory_mb=300).execute(code="x = bytearray(150 * 2**20)\nlen(x)") == "157286400"
 
 
-def test_a_sandbox_of_ones_own_is_used():
+def test_a_sandbox_of_ones_own_is_used_and_tools_have_names():
     with Sandbox(isolation="none", output_chars=5) as sandbox:
         assert PythonTool(sandbox=sandbox).execute(code="print('x' * 9)").startswith("xxxxx\n")
+    assert get_tool("python", stateful=True).stateful
+    assert get_tool("calculator").execute(expression="1 + 1") == "2"
 
 
 def test_without_isolation_the_model_is_told_why(monkeypatch):
@@ -140,8 +142,3 @@ def test_arithmetic_is_exactly_what_python_prints(expression):
 )  # fmt: skip
 def test_what_is_not_plain_arithmetic_is_left_to_python(code):
     assert arithmetic(code) is None
-
-
-def test_it_has_a_name_for_a_spec():
-    assert get_tool("python", stateful=True).stateful
-    assert get_tool("calculator").execute(expression="1 + 1") == "2"

@@ -41,13 +41,10 @@ def registry():
     registry.close()
 
 
-def test_every_page_of_tools_is_listed(registry):
+def test_every_page_of_tools_is_listed_and_called_like_any_other(registry):
     assert list(registry.tools) == ["shout", "fail", "sleep", "finish"]
     shout = registry.tools["shout"].definition
     assert (shout.description, shout.required) == ("Say it loudly.", ("text",))
-
-
-def test_they_are_called_like_any_other(registry):
     success, text = registry.execute_tool("shout", text="hello")
     assert success
     assert text.startswith("HELLO\n[image")

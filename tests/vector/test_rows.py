@@ -172,13 +172,18 @@ def test_a_row_that_raises_is_named_and_the_others_have_moved(mode):
     assert envs.step_rows({1: "back"})[1][0] == "back"
 
 
-def test_a_reset_that_raises_gives_the_resets_of_the_others():
+def test_a_failed_reset_or_call_leaves_the_other_rows_alone():
     envs = make_vec([Odd, GUESS], autoreset_mode="Disabled")
     with pytest.raises(RowsError, match="row 1 raised ConfigError") as caught:
         envs.reset(seed=0, options={"bogus": 1})
     observation, info = caught.value.results[0]
     assert observation.startswith("begin")
     assert info["left"] == 3
+    envs = make_vec(Odd, 2)
+    envs.reset(seed=0)
+    with pytest.raises(RowsError, match="rows 0, 1 raised AttributeError"):
+        envs.call("no_such_thing")
+    assert envs.step(["a", "b"])[0] == ["a", "b"]
 
 
 def test_many_failures_are_told_shortly():
@@ -209,14 +214,6 @@ def test_call_get_and_set_reach_every_environment():
     assert envs.render_mode == "ansi"
     assert envs.step(list(envs.call("oracle_action")))[1].tolist() == [1.0, 1.0]
     assert [env.unwrapped.high for env in envs.envs] == [20, 20]
-
-
-def test_a_failed_call_leaves_the_episodes_alone():
-    envs = make_vec(Odd, 2)
-    envs.reset(seed=0)
-    with pytest.raises(RowsError, match="rows 0, 1 raised AttributeError"):
-        envs.call("no_such_thing")
-    assert envs.step(["a", "b"])[0] == ["a", "b"]
 
 
 def test_close_closes_every_environment_once_even_if_one_raises():

@@ -36,16 +36,13 @@ def test_turns_are_limited_in_every_episode_anew(max_turns: int) -> None:
         assert steps_until_cut(env) == (max_turns, StopReason.MAX_STEPS)
 
 
-def test_a_step_that_ended_the_game_is_never_truncated() -> None:
+def test_an_end_or_a_cut_from_inside_keeps_its_reason() -> None:
     env = EpisodeLimits(gym.make(GAME), max_turns=1)
     env.reset(seed=0)
     action = env.get_wrapper_attr("oracle_action")()
     _, reward, terminated, truncated, info = env.step(action)
     assert (reward, terminated, truncated) == (1.0, True, False)
     assert info["stop_reason"] is StopReason.WON
-
-
-def test_a_cut_from_inside_keeps_its_reason() -> None:
     inner = TimeLimit(guessing(), max_episode_steps=1)
     env = EpisodeLimits(inner, max_turns=1)
     env.reset(seed=0)
@@ -54,15 +51,12 @@ def test_a_cut_from_inside_keeps_its_reason() -> None:
     assert info["stop_reason"] is StopReason.PLAYING, "TimeLimit says nothing, and we add nothing"
 
 
-def test_the_rest_of_a_step_passes_through() -> None:
+def test_steps_and_reset_options_pass_through() -> None:
     plain, limited = guessing(), EpisodeLimits(guessing(), max_turns=1)
     assert plain.reset(seed=3) == limited.reset(seed=3)
     expected, got = plain.step("500"), limited.step("500")
     assert got[:3] == expected[:3]
     assert got[4] == {**expected[4], "stop_reason": StopReason.MAX_STEPS}
-
-
-def test_reset_options_pass_through() -> None:
     env = EpisodeLimits(gym.make(GAME), max_turns=5)
     env.reset(seed=0, options={"difficulty": 1.0})
     assert env.get_wrapper_attr("high") == 1024

@@ -156,14 +156,11 @@ def test_a_difference_is_reported_with_its_turn(path, capsys, field, said):
     assert out.endswith("0 the same, 1 different, 0 not played\n")
 
 
-def test_a_cut_from_outside_is_no_difference():
+def test_a_cut_from_outside_is_no_difference_and_a_win_was_not_cut():
     env = gym.make(GAME)
     episode = play_episode(EpisodeLimits(gym.make(GAME), max_turns=2), lambda _: "1", seed=3)
     assert episode.stop_reason is StopReason.MAX_STEPS
     assert replay(env, episode) == ""
-
-
-def test_a_game_that_was_won_was_not_cut_as_well():
     env = gym.make(GAME)
     episode = play_episode(env, lambda _: env.unwrapped.oracle_action(), seed=3)
     assert episode.stop_reason is StopReason.WON

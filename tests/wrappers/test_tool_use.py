@@ -122,12 +122,15 @@ def test_tools_are_for_an_episode_that_is_under_way():
         env.step(3)
 
 
-def test_without_a_budget_calls_never_end():
+def test_calls_never_end_without_a_budget_and_a_spec_can_be_pickled():
     env = using(max_calls=None)
     assert "You may make" not in env.reset(seed=0)[0]
     for _ in range(50):
         *_, info = env.step(call("double", number=1))
     assert info["tool_calls_left"] is None
+    env = using()
+    spec = pickle.loads(pickle.dumps(env.spec))
+    assert gym.make(spec).reset(seed=3) == env.reset(seed=3)
 
 
 def test_costs_are_listed_and_stated_in_the_rules():
@@ -183,12 +186,6 @@ def test_tools_go_where_the_rules_go():
     observation, _ = env.reset(seed=0)
     assert "double" not in observation
     assert env.tool_schemas[0]["function"]["name"] == "double"
-
-
-def test_a_spec_with_functions_can_be_pickled():
-    env = using()
-    spec = pickle.loads(pickle.dumps(env.spec))
-    assert gym.make(spec).reset(seed=3) == env.reset(seed=3)
 
 
 def test_tools_work_in_a_vector_environment():

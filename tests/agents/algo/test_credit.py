@@ -51,13 +51,10 @@ def test_bias_is_the_shift_in_standard_deviations():
     assert shifted["sign"][0] == 1.0
 
 
-def test_an_estimate_of_zero_is_half_right_and_has_no_correlation():
+def test_signs_are_compared_where_the_truth_has_one_and_zero_is_half_right():
     found = compare(np.zeros(40), exact(np.tile([1.0, -1.0], 20)), GROUPS)
     assert found["sign"][0] == 0.5
     assert found["correlation"] == [None] * 3
-
-
-def test_signs_are_compared_only_where_the_truth_has_one():
     true = Truth(np.tile([1.0, 0.1], 20), np.full(40, 0.01))
     estimate = np.tile([1.0, -1.0], 20)
     assert compare(estimate, true, GROUPS)["sign"][0] == 1.0

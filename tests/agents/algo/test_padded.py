@@ -185,14 +185,11 @@ def test_wrong_masks_and_shapes_are_refused() -> None:
         compute_gae_advantage_return(torch.zeros(4, 5), torch.zeros(4, 6), MASK, 1.0, 1.0)
 
 
-def test_equal_entries_whiten_to_exactly_zero() -> None:
+def test_equal_entries_whiten_to_zero_and_bfloat16_is_summed_wide() -> None:
     # In float32 the mean of these is off by 6e-8, which 1 / sqrt(1e-8) would blow up.
     assert standardize(torch.full((3,), 0.9)).tolist() == [0.0, 0.0, 0.0]
     assert standardize(torch.tensor([5.0])).tolist() == [0.0]
     assert standardize(torch.empty(0)).shape == (0,)
-
-
-def test_bfloat16_is_summed_wide_and_given_back_as_float32() -> None:
     found = mean(torch.full((3001,), 0.1, dtype=torch.bfloat16))
     assert found.dtype == torch.float32
     assert found.item() == pytest.approx(torch.tensor(0.1, dtype=torch.bfloat16).item(), abs=1e-9)

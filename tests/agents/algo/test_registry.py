@@ -32,7 +32,7 @@ def _own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(POLICY_LOSSES, "_specs", dict(POLICY_LOSSES._specs))
 
 
-def test_every_promised_estimator_says_what_it_needs() -> None:
+def test_every_promised_estimator_and_policy_loss_is_there() -> None:
     states = {"gigpo", "state_td", "vine"}
     groups = {"grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline", "gigpo", "state_td"}
     specs = {name: get_advantage(name) for name in built_in(ADVANTAGES)}
@@ -40,9 +40,6 @@ def test_every_promised_estimator_says_what_it_needs() -> None:
     assert {name for name, spec in specs.items() if spec.needs_groups} == groups
     assert {name for name, spec in specs.items() if spec.needs_states} == states
     assert specs.keys() - groups == {"gae", "gae_turn", "reinforce_plus_plus", "vine"}
-
-
-def test_every_promised_policy_loss_is_there() -> None:
     assert set(POLICY_LOSSES.names()) >= {"ppo", "gspo", "cispo"}
     assert get_policy_loss("gspo").needs_whole_episodes
     assert get_policy_loss("gspo").aggregation == "seq-mean-token-mean"

@@ -83,12 +83,9 @@ def test_an_environment_without_an_end_is_cut_where_a_run_cut_it(tmp_path):
     assert [episode.num_turns for episode in played.episodes] == [3, 3]
 
 
-def test_a_person_watches_move_by_move(echo_run, capsys):
+def test_a_person_watches_move_by_move_where_there_is_a_checkpoint(echo_run, capsys, tmp_path):
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(echo_run)]) == 0
     assert capsys.readouterr().out.count("\n> ") == 4
-
-
-def test_a_run_without_a_checkpoint_cannot_be_watched(tmp_path, capsys):
     ConfigStore().save(tmp_path / "config.json")
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(tmp_path)]) == 2
     assert "checkpoint" in capsys.readouterr().err

@@ -170,15 +170,12 @@ def test_a_lock_with_a_second_name_is_refused(run, tmp_path):
     assert (tmp_path / "key").read_text() == "my only key"
 
 
-def test_links_that_stay_inside_and_a_folder_that_is_a_link_are_fine(run, tmp_path):
+def test_what_a_run_writes_is_listed_and_links_that_stay_inside_are_fine(run, tmp_path):
+    assert {path.name.lstrip(".").split(".")[0] for path in run.iterdir()} <= WRITTEN
     (run / "wandb").mkdir()
     (run / "wandb/latest-run").symlink_to("run-1")
     (tmp_path / "link").symlink_to(run)
     check_links(tmp_path / "link")
-
-
-def test_the_list_of_what_a_run_writes_is_complete(run):
-    assert {path.name.lstrip(".").split(".")[0] for path in run.iterdir()} <= WRITTEN
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(run, capsys):

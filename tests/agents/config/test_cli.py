@@ -33,19 +33,16 @@ def test_every_setting_can_be_typed():
     assert parse_args(typed) == config
 
 
-def test_what_is_not_typed_comes_from_the_base_which_stays_as_it_is():
+def test_none_can_be_typed_and_what_is_not_typed_comes_from_the_base():
+    base = everything_changed()
+    assert parse_args(["--training.importance-cap", "None"], base).training.importance_cap is None
+    assert parse_args(["--training.loss-agg", "None"], base).training.loss_agg is None
     base = everything_changed()
     config = parse_args(["--training.learning-rate", "3e-4"], base)
     assert base == everything_changed()
     assert config.diff(base) == {"training": {"learning_rate": 3e-4}}
     config.environment.env_kwargs["rooms"] = 99
     assert base == everything_changed()
-
-
-def test_none_can_be_typed():
-    base = everything_changed()
-    assert parse_args(["--training.importance-cap", "None"], base).training.importance_cap is None
-    assert parse_args(["--training.loss-agg", "None"], base).training.loss_agg is None
 
 
 @pytest.mark.parametrize(

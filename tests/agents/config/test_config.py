@@ -165,15 +165,12 @@ def test_configs_copy_pickle_compare_and_share_nothing():
     assert config.environment.env_kwargs == {"rooms": [1]}
 
 
-def test_dictionaries_are_json_and_come_back():
+def test_dictionaries_come_back_and_updates_leave_other_settings_alone():
     config = everything_changed()
     assert ConfigStore.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     config.to_dict()["training"]["gamma"] = 0
     config.to_dict()["environment"]["env_kwargs"]["rooms"] = 0
     assert config == everything_changed(), "the dictionary is a copy"
-
-
-def test_differences_and_updates_leave_the_other_settings_alone():
     base, config = everything_changed(), everything_changed()
     assert config.diff(base) == {}
     config.update({"training": {"gamma": 0.125}})

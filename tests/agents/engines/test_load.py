@@ -75,25 +75,22 @@ def test_remote_code_runs_only_where_it_is_trusted(path, monkeypatch):
     assert asked == [True, False]
 
 
-def test_unknown_settings_and_backends_are_refused_with_a_hint(path):
+def test_unknown_settings_backends_and_folders_are_refused(path, tmp_path):
     with pytest.raises(ConfigError, match="max_model_len"):
         load_engine(path, config={"max_modellen": 3})
     with pytest.raises(ConfigError, match="'zzz'"):
         load_engine(path, "vllm", {"zzz": 3})
     with pytest.raises(ConfigError, match="backend"):
         load_engine(path, "tgi")
+    with pytest.raises(ConfigError, match="no model") as found:
+        load_engine(str(tmp_path))
+    assert "\n" not in str(found.value)
 
 
 @pytest.mark.parametrize("where", ["/no/such/model", "./no_such", "~/no_such", "a/b/c"])
 def test_a_folder_that_is_not_there_is_one_sentence(where):
     with pytest.raises(ConfigError, match=f"no model folder '{where}'"):
         load_engine(where)
-
-
-def test_a_folder_without_a_model_is_one_sentence(tmp_path):
-    with pytest.raises(ConfigError, match="no model") as found:
-        load_engine(str(tmp_path))
-    assert "\n" not in str(found.value)
 
 
 SERVED = {"vllm": VLLMEngine, "sglang": SGLangEngine}

@@ -224,9 +224,12 @@ def visited(says, *, context="observation", env=None):
     return list(label_episode(env or Forward(), episode, turns, CHAT, 0))
 
 
-def test_each_state_that_the_model_reached_has_the_reply_of_the_solver():
+def test_each_state_that_was_reached_is_labelled_where_it_can_be_repeated():
     talks = visited(["down", "up", "nonsense", "up"])
     assert [[CHAT.text_of(turn.learned_ids) for turn in talk] for talk in talks] == [["up"]] * 4
+    other = Forward()
+    other.start = 2
+    assert visited(["down", "up"], env=other) == []
 
 
 def test_in_one_conversation_what_was_said_is_read_and_the_label_learned():
@@ -236,12 +239,6 @@ def test_in_one_conversation_what_was_said_is_read_and_the_label_learned():
     assert first.learned_ids == CHAT.reply("up")[:1]
     assert second.learned_ids == second.reply_ids == CHAT.reply("up")
     assert last == Example(last.prompt_ids, CHAT.reply("up"))
-
-
-def test_nothing_is_labelled_where_an_episode_cannot_be_repeated():
-    other = Forward()
-    other.start = 2
-    assert visited(["down", "up"], env=other) == []
 
 
 CHAT = ChatFormat.from_tokenizer(tiny_tokenizer())

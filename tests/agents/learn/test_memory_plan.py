@@ -77,16 +77,13 @@ def test_what_cannot_fit_is_refused_in_a_sentence_with_the_numbers():
     ).check(H200)
 
 
-def test_an_engine_beside_the_trainer_counts_where_it_is_awake():
+def test_an_engine_counts_where_it_is_awake_and_vllm_is_told_its_share():
     asleep = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
     awake = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000, engine_sleeps=False)
     cache = 1000 * 28 * 2 * 512 * 2
     assert asleep.engine == 2 * SEVEN.parameters + cache
     assert awake.learning - asleep.learning == asleep.engine
     assert asleep.playing == asleep.resident + asleep.engine + OVERHEAD + ENGINE_OVERHEAD
-
-
-def test_vllm_is_told_a_share_that_counts_what_is_there_already():
     made = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
     wanted = 30 * GIB + made.engine + ENGINE_OVERHEAD
     assert made.engine_share(used=30 * GIB, total=H200) == round(wanted / H200, 3)

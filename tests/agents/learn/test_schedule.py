@@ -94,7 +94,11 @@ def test_a_run_that_is_made_longer_does_not_jump_back_to_a_high_rate(kind):
     assert rates[2:] == sorted(rates[2:], reverse=True)
 
 
-def test_nothing_is_played_ahead_of_the_last_iteration():
+def test_what_is_due_comes_at_its_interval_and_nothing_ahead_of_the_end():
+    assert due("evaluates_after", eval_interval=4) == [4, 8, 9]
+    assert due("evaluates_after", eval_interval=0) == []
+    assert due("saves_after", save_interval=2) == [6, 9]
+    assert due("saves_after", save_interval=0) == [9]
     config = ConfigStore()
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, 2
     schedule = Schedule(config, has_splits=False)
@@ -111,13 +115,6 @@ def due(is_due, **settings):
         setattr(section, name, value)
     schedule = Schedule(config, has_splits=False)
     return [done for done in range(1, 10) if getattr(schedule, is_due)(done)]
-
-
-def test_evaluations_and_checkpoints_come_at_their_interval_and_at_the_end():
-    assert due("evaluates_after", eval_interval=4) == [4, 8, 9]
-    assert due("evaluates_after", eval_interval=0) == []
-    assert due("saves_after", save_interval=2) == [6, 9]
-    assert due("saves_after", save_interval=0) == [9]
 
 
 def won(wins, episodes=100):
@@ -164,15 +161,12 @@ def test_a_run_ends_at_the_success_that_is_asked_for_or_after_three_falls(result
     assert ends_after(results, **settings) == end
 
 
-def test_metrics_have_the_interval():
+def test_metrics_have_the_interval_and_one_win_then_none_is_no_fall():
     stop = EarlyStop(CheckpointConfig(), EnvConfig())
     row = stop.update(won(90))
     assert row["eval/success_low"] == pytest.approx(0.826, abs=1e-3)
     assert row["eval/success_high"] == pytest.approx(0.945, abs=1e-3)
     assert [stop.update(won(wins))["eval/falls"] for wins in (89, 70, 71)] == [0, 1, 2]
-
-
-def test_one_win_and_then_none_is_no_fall():
     stop = EarlyStop(CheckpointConfig(), EnvConfig())
     assert [stop.update(won(wins))["eval/falls"] for wins in (2, 0, 0)] == [0, 0, 0]
     assert [stop.update(won(wins))["eval/falls"] for wins in (20, 0)] == [0, 1]

@@ -155,20 +155,17 @@ def test_autocast_keeps_no_copies_of_the_weights_of_a_trunk():
     assert torch.is_autocast_cache_enabled()
 
 
-def test_in_float32_nothing_is_touched():
+def test_nothing_is_touched_in_float32_nor_left_behind_by_an_error():
     trunk = tiny_model().base_model
     with lean_layers(trunk):
         assert not any("forward" in each.__dict__ for each in trunk.modules())
-
-
-def test_modules_are_themselves_again_also_after_an_error():
     trunk = tiny_model().base_model
     with pytest.raises(RuntimeError), torch.autocast("cpu", torch.bfloat16), lean_layers(trunk):
         raise RuntimeError
     assert not any("forward" in each.__dict__ for each in trunk.modules())
 
 
-def test_a_forward_that_somebody_put_there_stays():
+def test_a_forward_or_a_module_of_somebody_elses_is_left_alone():
     lm = tiny_model()
     calls, norm = [], lm.model.norm
     own = norm.forward
@@ -176,6 +173,12 @@ def test_a_forward_that_somebody_put_there_stays():
     narrow(lm)(*batch())
     assert len(calls) == 1
     assert "forward" in norm.__dict__
+    lm = tiny_model()
+    lm.model.norm = OtherRMSNorm()
+    lm.model.layers[0].mlp.act_fn = nn.PReLU()  # trained, so its gradient must not get lost
+    assert found(lm.base_model) == (4, 1)
+    narrow(lm)(*batch()).log_prob_T.sum().backward()
+    assert lm.model.layers[0].mlp.act_fn.weight.grad is not None
 
 
 class OtherRMSNorm(nn.Module):
@@ -185,15 +188,6 @@ class OtherRMSNorm(nn.Module):
 
     def forward(self, x):
         return 2 * nn.functional.rms_norm(x, [32], self.weight.to(x.dtype), self.eps)
-
-
-def test_a_module_that_only_looks_like_one_is_left_alone():
-    lm = tiny_model()
-    lm.model.norm = OtherRMSNorm()
-    lm.model.layers[0].mlp.act_fn = nn.PReLU()  # trained, so its gradient must not get lost
-    assert found(lm.base_model) == (4, 1)
-    narrow(lm)(*batch()).log_prob_T.sum().backward()
-    assert lm.model.layers[0].mlp.act_fn.weight.grad is not None
 
 
 def test_adapters_are_trained_through_lean_layers():

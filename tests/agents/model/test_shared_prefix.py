@@ -100,14 +100,11 @@ def test_what_some_of_the_sequences_cost_grows_with_them(seed):
         before = cost
 
 
-def test_a_prefix_of_all_is_cut_into_rows_as_long_as_the_others():
+def test_a_prefix_of_all_is_cut_into_rows_and_shared_only_where_it_pays():
     rows = [[*range(20), 20 + at, 7, 8, 9] for at in range(16)]
     packing = share_prefixes(*packed(rows), CPU).packing
     assert packing.longest == 4
     assert packing.rows == 15 + 6  # 24 ids of the first in rows of four
-
-
-def test_nothing_is_shared_where_it_would_not_pay():
     assert share_prefixes(*packed([[1, 2, 3], [1, 5, 6], [7, 8, 9]]), CPU) is None
     assert share_prefixes(*packed([[1, 2, 3]]), CPU) is None
 

@@ -18,19 +18,16 @@ def two_threads(monkeypatch):
     torch.set_num_threads(before)
 
 
-def test_a_small_model_gets_one_thread():
+def test_a_small_model_gets_one_thread_and_a_larger_one_keeps_its_own():
     limit_threads(tiny_llama(byte_tokenizer()))
     assert torch.get_num_threads() == 1
+    limit_threads(torch.nn.Linear(1_000, 1_000))
+    assert torch.get_num_threads() == 2
 
 
 def test_what_the_user_says_stays(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     limit_threads(tiny_llama(byte_tokenizer()))
-    assert torch.get_num_threads() == 2
-
-
-def test_a_larger_model_keeps_its_threads():
-    limit_threads(torch.nn.Linear(1_000, 1_000))
     assert torch.get_num_threads() == 2
 
 

@@ -50,13 +50,10 @@ def test_each_has_its_share_of_the_groups(seed):
     assert len(set(map(tuple, draws))) > 1, "in another order each time"
 
 
-def test_a_share_that_is_no_whole_number_is_right_on_average():
+def test_a_share_is_right_on_average_and_a_weight_counts_beside_the_others():
     draws = [Counter(draw_envs({"a": 1, "b": 2}, 0, at, 4)) for at in range(600)]
     assert {each["a"] for each in draws} == {1, 2}
     assert sum(each["a"] for each in draws) == pytest.approx(600 * 4 / 3, rel=0.04)
-
-
-def test_a_weight_counts_beside_the_others_only():
     one, other = ({"a": 1, "b": 3}, {"a": 0.25, "b": 0.75})
     assert draw_envs(one, 5, 7, 16) == draw_envs(other, 5, 7, 16)
 
@@ -134,15 +131,12 @@ def test_an_episode_is_that_of_the_environment_alone(env_id):
         assert found.env_spec["kwargs"]["high"] == 3
 
 
-def test_one_that_is_not_named_is_drawn_from_the_seed():
+def test_one_that_is_not_named_is_drawn_and_one_not_in_the_mix_is_refused():
     env = mixed()
     drawn = [env.reset(seed=seed) and env.episode_env["env_id"] for seed in range(20)]
     assert set(drawn) == {ECHO, NUMBER, LAKE}
     again = mixed()
     assert drawn == [again.reset(seed=at) and again.episode_env["env_id"] for at in range(20)]
-
-
-def test_an_environment_that_is_not_in_the_mix_is_refused():
     with pytest.raises(ConfigError, match="env"):
         mixed().reset(options={ENV: "llm_gym/Memory-v0"})
 

@@ -93,13 +93,10 @@ def test_an_episode_that_outgrows_the_context_is_cut_not_shortened():
     assert packed.terminated_E.tolist() == [True], "the model filled it: nothing is to come"
 
 
-def test_a_first_prompt_that_does_not_fit_is_reported_as_unplayed():
+def test_a_prompt_that_does_not_fit_is_unplayed_and_odd_tasks_are_refused():
     rollout_ = make(rows=2, length=30).collect(tasks([0, 1]))
     assert rollout_.episodes == []
     assert [episode.stop_reason for episode in rollout_.unplayed] == [StopReason.CONTEXT] * 2
-
-
-def test_a_context_of_another_kind_and_two_episodes_of_one_id_are_refused():
     with pytest.raises(ConfigError, match="context"):
         make(context="all")
     with pytest.raises(ConfigError, match="id"):

@@ -246,10 +246,14 @@ def test_the_terms_are_those_of_the_formula(made):
     assert manager.compute_trajectory_reward(made(PLAYED)) == pytest.approx(6.45)
 
 
-def test_every_term_has_its_setting():
+def test_every_term_has_its_setting_and_efficiency_needs_a_limit():
     manager = RewardManager(None, 1.0, 2.0, 0.0)
     assert manager(PLAYED) == {"sum": 1.25, "success_bonus": 1.0, "invalid_penalty": -2.0}
     assert RewardManager(None, 0, 0, 1.0, max_steps=5).compute_trajectory_reward(PLAYED) == 3.25
+    with pytest.raises(ConfigError, match="efficiency_bonus"):
+        RewardManager()(PLAYED)
+    with pytest.raises(ConfigError, match="max_steps"):
+        RewardManager(max_steps=0)
 
 
 def test_a_batch_is_a_tensor_and_its_terms_are_metrics():
@@ -294,13 +298,6 @@ def test_the_limit_of_steps_is_found_in_every_kind_of_environment(environment, l
     expected = pytest.approx(0.1 * (limit - 1))
     assert RewardManager(environment).compute_trajectory_reward(lost) == expected
     assert sum(RewardManager()(lost, environment).values()) == expected
-
-
-def test_an_efficiency_bonus_without_a_limit_of_steps_is_refused():
-    with pytest.raises(ConfigError, match="efficiency_bonus"):
-        RewardManager()(PLAYED)
-    with pytest.raises(ConfigError, match="max_steps"):
-        RewardManager(max_steps=0)
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])

@@ -22,20 +22,14 @@ def trained(run, iterations=40, batch_size=64, group_size=4):
     return tasks + [task for attempt in (1, 2, 3) for task in resample_tasks(tasks, run, attempt)]
 
 
-def test_no_run_trains_on_a_seed_that_is_held_out():
+def test_no_two_episodes_share_an_id_groups_share_a_start_and_none_is_held_out():
     held_out = {task.seed for task in held_out_tasks(range(2000), None)}
     assert len(held_out) == 2000
     for run in (0, 1, 2, 7, 2**63):
         assert held_out.isdisjoint(task.seed for task in trained(run)), run
-
-
-def test_an_id_decides_what_is_sampled_so_no_two_episodes_share_one():
     tasks = trained(0)
     everything = [*tasks, *held_out_tasks(range(2000), None)]
     assert len({task.id for task in everything}) == len(everything)
-
-
-def test_a_group_is_one_start_and_groups_of_two_runs_are_others():
     one, other = trained(0), trained(1)
     seeds = {}
     for task in one:
@@ -90,10 +84,15 @@ def replaced(reward, again, tries=3):
     return rollout, row, calls
 
 
-def test_a_batch_with_spread_everywhere_is_left_alone():
+def test_a_batch_with_spread_is_left_alone_and_tries_are_bounded():
     rollout, row, calls = replaced(first_of_group, None)
     assert [each.episode_id for each in rollout.episodes] == list(range(8))
     assert (calls, row["group/replaced"], row["group/flat_at_first"]) == ([], 0.0, 0.0)
+    rollout, row, calls = replaced(lambda task: 1.0, lambda task: 1.0, tries=3)
+    assert [each.episode_id for each in rollout.episodes] == list(range(8))
+    assert [len(call) for call in calls] == [8, 8, 8]
+    assert len({id for call in calls for id in call}) == 24, "no episode is played twice"
+    assert row["group/replaced"] == 0.0
 
 
 def test_groups_without_spread_give_way_to_new_ones():
@@ -114,14 +113,6 @@ def test_groups_without_spread_give_way_to_new_ones():
         rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=True
     ):
         assert [each.episode_id] == turns == [closing], "turns stay with their episode"
-
-
-def test_tries_are_bounded_and_the_batch_keeps_its_size():
-    rollout, row, calls = replaced(lambda task: 1.0, lambda task: 1.0, tries=3)
-    assert [each.episode_id for each in rollout.episodes] == list(range(8))
-    assert [len(call) for call in calls] == [8, 8, 8]
-    assert len({id for call in calls for id in call}) == 24, "no episode is played twice"
-    assert row["group/replaced"] == 0.0
 
 
 def test_only_what_is_still_flat_is_tried_again():

@@ -77,14 +77,11 @@ def test_a_symptom_that_does_not_hold_is_noise(name):
     assert diagnostics.metrics == {}
 
 
-def test_a_symptom_that_comes_back_is_not_reported_again():
+def test_a_symptom_is_reported_once_also_by_a_resumed_run():
     bad = WELL | PLANTED["invalid_replies"][0]
     found, diagnostics = diagnosed([bad] * PATIENCE + [WELL] + [bad] * PATIENCE)
     assert [name for name, _ in found] == ["invalid_replies"]
     assert diagnostics.metrics == {"advice/invalid_replies": 1.0}
-
-
-def test_a_resumed_run_does_not_repeat_itself():
     bad = WELL | PLANTED["invalid_replies"][0]
     diagnostics = RunDiagnostics(100)
     diagnostics.catch_up([bad] * 5)

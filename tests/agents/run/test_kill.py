@@ -20,19 +20,13 @@ def found(tmp_path_factory):
     return run_apart(checkpoint_run, tmp_path_factory.mktemp("runs"), *modes)
 
 
-def test_killed_at_any_touch_of_the_disk_during_a_save(found):
+def test_killed_during_a_save_a_replacement_or_at_any_time(found):
     # Every touch: ``python tests/agents/run/checkpoint_run.py FOLDER kill_everywhere=1``.
     assert isinstance(found["kill_everywhere"], dict), found["kill_everywhere"]
     assert found["kill_everywhere"]["kills"] >= 9
-
-
-def test_killed_while_one_checkpoint_replaces_another(found):
     assert isinstance(found["kill_replacing"], dict), found["kill_replacing"]
     assert found["kill_replacing"]["kills"] >= 9
     assert found["kill_replacing"]["seen"] == [1, 2]
-
-
-def test_killed_at_any_time_again_and_again(found):
     assert isinstance(found["kill_any_time"], dict), found["kill_any_time"]
     assert found["kill_any_time"]["kills"] >= 5
 

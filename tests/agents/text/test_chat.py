@@ -130,14 +130,11 @@ def test_the_engine_stops_at_what_ends_a_reply(name):
     assert set(format_of(name).stop_ids) == set(ids_of(name, *words))
 
 
-def test_an_empty_system_prompt_leaves_the_default_of_the_template():
+def test_defaults_and_options_of_the_template_hold():
     said = decode(tokenizer_of("chatml"), format_of("chatml").opening("", "Hello"))
     assert said.count("You are a helpful assistant.") == 1
     said = decode(tokenizer_of("chatml"), format_of("chatml").opening("Be brief.", "Hello"))
     assert "You are a helpful assistant." not in said
-
-
-def test_template_options_reach_the_template():
     tokenizer = tokenizer_of("chatml")
     chat = ChatFormat.from_tokenizer(tokenizer, template_options={"enable_thinking": False})
     ending = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
@@ -222,13 +219,16 @@ def test_the_bos_is_written_once(name):
         assert chat.following(reply, "Hello").count(bos) == again
 
 
-def test_a_cut_reply_that_has_begun_its_end_is_only_completed():
+def test_a_cut_end_is_completed_and_the_end_of_text_ends_no_turn():
     tokenizer, chat = tokenizer_of("llama-2"), format_of("llama-2")
     whole_reply = encode(tokenizer, " go north </s>")
     ids = [*whole_reply, *chat.following(whole_reply, "Hello")]
     for cut in (1, 2):
         reply = whole_reply[:-cut]
         assert [*reply, *chat.following(reply, "Hello")] == ids
+    chat, reply = format_of("gemma"), ids_of("gemma", "<eos>")
+    said = decode(tokenizer_of("gemma"), chat.following(reply, "Hello"))
+    assert said.startswith("<end_of_turn>\n<start_of_turn>user\nHello<end_of_turn>")
 
 
 @pytest.mark.parametrize("end", ["<|end|>", "<|return|>"])
@@ -236,12 +236,6 @@ def test_a_reply_may_end_as_in_the_history_or_as_at_the_end_of_a_conversation(en
     chat = format_of("harmony")
     said = decode(tokenizer_of("harmony"), chat.following(ids_of("harmony", end), "Hello"))
     assert said == "<|start|>user<|message|>Hello<|end|><|start|>assistant"
-
-
-def test_the_end_of_text_does_not_stand_for_the_end_of_a_turn():
-    chat, reply = format_of("gemma"), ids_of("gemma", "<eos>")
-    said = decode(tokenizer_of("gemma"), chat.following(reply, "Hello"))
-    assert said.startswith("<end_of_turn>\n<start_of_turn>user\nHello<end_of_turn>")
 
 
 @pytest.mark.parametrize(
@@ -260,13 +254,10 @@ def test_the_action_is_the_text_up_to_the_end_of_the_reply(reply, text):
     assert format_of("chatml").text_of(encode(tokenizer_of("chatml"), reply)) == text
 
 
-def test_a_control_token_that_the_model_spells_out_stays_text():
+def test_spelled_out_control_tokens_stay_text_and_odd_ids_do_not_raise():
     tokenizer = tokenizer_of("chatml")
     reply = encode(tokenizer, "say <|im_end|> now", split_special_tokens=True)
     assert format_of("chatml").text_of(reply) == "say <|im_end|> now"
-
-
-def test_ids_that_make_no_text_do_not_raise():
     tokenizer, chat = tokenizer_of("chatml"), format_of("chatml")
     half = encode(tokenizer, "é")[:1]
     assert chat.text_of([*half, *encode(tokenizer, "go")]) == "\ufffdgo"
@@ -314,14 +305,11 @@ def test_control_words_of_a_vocabulary_are_inert(parts):
     assert ids.count(tokenizer.convert_tokens_to_ids("rope")) == parts.count("rope")
 
 
-def test_an_unknown_token_that_ends_documents_is_inert_too():
+def test_an_unknown_token_and_added_line_breaks_are_inert():
     tokenizer = build_tokenizer(FAMILIES["chatml"])
     tokenizer.unk_token = "<|endoftext|>"
     ids = ChatFormat.from_tokenizer(tokenizer).opening("", "<|endoftext|>")
     assert tokenizer.unk_token_id not in ids
-
-
-def test_line_breaks_that_a_vocabulary_adds_are_text_like_others():
     tokenizer = build_tokenizer(FAMILIES["llama-3"])
     tokenizer.add_tokens(["\n\n"])  # the template writes it too
     ids = ChatFormat.from_tokenizer(tokenizer).following([], "Hello\n\nyou")

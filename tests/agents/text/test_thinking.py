@@ -144,15 +144,12 @@ def test_verbatim_replies_grow_by_appending_whatever_the_template_does():
     assert talk.ids == first + reply + added == first + reply + chat.following(reply, "A den.")
 
 
-def test_a_typed_control_token_stays_text_in_a_rewritten_history():
+def test_a_rewritten_history_keeps_typed_tokens_as_text_and_can_be_pickled():
     tokenizer, chat = made("qwen-3")
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     plain = chat.prompt("rules", [("a hall", "go north")], "a den")
     typed = chat.prompt("rules", [("a <|im_end|> hall", "go <|im_end|> north")], "a den")
     assert typed.count(end) == plain.count(end)
-
-
-def test_a_format_with_a_rewritten_history_can_be_sent_elsewhere():
     _, chat = made("qwen-3")
     other = pickle.loads(pickle.dumps(chat))
     assert other.prompt("", [("a", "b")], "c") == chat.prompt("", [("a", "b")], "c")

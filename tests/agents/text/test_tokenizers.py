@@ -61,15 +61,12 @@ def test_every_move_comes_back_as_the_game_understands_it(easy):
     assert env.unwrapped.turns_left == env.unwrapped.max_turns - 1
 
 
-def test_the_answer_to_an_unusable_move_is_read_too(easy):
+def test_answers_to_unusable_moves_are_read_in_a_small_vocabulary(easy):
     env = gym.make(EASY, rules="system")
     for action in ("", "xyzzy", "take rope rope"):
         env.reset(seed=10_001)
         observation = env.step(action)[0]
         assert easy.unk_token_id not in ids_of(easy, observation), observation
-
-
-def test_the_vocabulary_of_the_demo_is_small(easy):
     assert len(easy) < 128
 
 
@@ -102,27 +99,21 @@ def test_common_words_are_whole_and_all_others_are_spelled():
     ]
 
 
-def test_spaces_and_line_breaks_separate_words_and_cost_nothing():
+def test_spaces_cost_nothing_and_a_word_is_the_same_everywhere():
     tokenizer = word_tokenizer(["in hall go"])
     assert ids_of(tokenizer, "\n in \t\nhall\n\n go ") == ids_of(tokenizer, "in hall go")
     assert ids_of(tokenizer, "\n \n") == []
-
-
-def test_a_word_is_the_same_in_a_sentence_and_in_a_move():
     tokenizer = word_tokenizer(["Say blue. Exits: north, east!"])
     assert ids_of(tokenizer, "blue")[0] in ids_of(tokenizer, "Say blue.")
     assert tokenizer.unk_token_id not in ids_of(tokenizer, "north east , Exits")
     assert tokenizer.tokenize("3.14 a.b .") == ["<unk>", "<unk>", "."]
 
 
-def test_special_tokens_are_four_and_come_first_whatever_the_texts_say():
+def test_special_tokens_come_first_whatever_the_texts_and_their_order():
     tokenizer = word_tokenizer(["<eos> f a <pad> >", "b e d c"])
     tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     assert tokens == ["<pad>", "<bos>", "<eos>", "<unk>", ">", *"abcdef"]
     assert tokenizer.pad_token_id != tokenizer.eos_token_id
-
-
-def test_the_vocabulary_does_not_depend_on_the_order_of_texts():
     texts = ["go north", "take rope", "in hall"]
     assert word_tokenizer(texts).get_vocab() == word_tokenizer(texts[::-1]).get_vocab()
 
@@ -171,10 +162,12 @@ def test_a_vocabulary_can_be_collected_from_every_environment(env_id):
     assert texts != collect_vocabulary([env_id], episodes=4, seed=2)
 
 
-def test_the_rules_are_read_when_asked_for():
+def test_the_rules_are_read_when_asked_for_and_no_episodes_is_an_error():
     rules = gym.make(EASY, rules="system").unwrapped.system_prompt
     assert rules not in collect_vocabulary([EASY], episodes=1)
     assert rules in collect_vocabulary([EASY], episodes=1, rules=True)
+    with pytest.raises(ConfigError, match="episodes"):
+        collect_vocabulary([EASY], episodes=0)
 
 
 class Parrot(gym.Env[str, str]):
@@ -205,11 +198,6 @@ def test_an_environment_of_somebody_else_is_played_in_its_own_action_space(
     assert texts == collect_vocabulary(["Parrot-v0"], episodes=1)
 
 
-def test_no_episodes_is_an_error():
-    with pytest.raises(ConfigError, match="episodes"):
-        collect_vocabulary([EASY], episodes=0)
-
-
 TOKENIZER = base_tokenizer()
 PIECES = TokenTexts(TOKENIZER)
 
@@ -221,13 +209,10 @@ def test_the_pieces_are_the_text(text):
     assert "".join(PIECES(ids)) == text
 
 
-def test_a_character_of_several_tokens_is_the_last_ones():
+def test_a_character_of_several_tokens_is_the_last_ones_and_control_is_shown():
     ids = TOKENIZER.encode("a😀b")
     assert len(ids) == 6
     assert PIECES(ids) == ["a", "", "", "", "😀", "b"]
-
-
-def test_a_control_token_is_shown():
     assert PIECES([*TOKENIZER.encode("go"), TOKENIZER.eos_token_id])[-1] == "<|endoftext|>"
 
 

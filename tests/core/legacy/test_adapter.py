@@ -155,11 +155,18 @@ def test_a_class_may_give_its_own_reward_terms_and_validity() -> None:
     assert info["note"] == "hm"
 
 
-def test_flags_that_reset_forgets_are_cleared_before_it() -> None:
+def test_flags_that_reset_forgets_are_cleared_and_a_class_attribute_counts() -> None:
     env = as_gym(TextGame, {"max_steps": 2})
     assert play(env, "attack") == [(True, False, StopReason.FINISHED)]
     assert play(env, "wait", "wait") == [PLAYING, CUT]
     assert play(env, "wait", "attack")[-1] == (True, False, StopReason.FINISHED)
+
+    class Shadow(Scripted):
+        done = False
+
+    env = as_gym(Shadow(unsaid, ON))
+    assert play(env, "a") == [FINISHED]
+    assert play(env, "b") == [PLAYING]
 
 
 class OwnEnd(Scripted):
@@ -230,15 +237,6 @@ def test_a_class_that_never_calls_the_base_works_with_the_defaults() -> None:
     assert play(env, *["wait"] * 10)[-1] == CUT
 
 
-def test_a_class_attribute_called_done_still_counts() -> None:
-    class Shadow(Scripted):
-        done = False
-
-    env = as_gym(Shadow(unsaid, ON))
-    assert play(env, "a") == [FINISHED]
-    assert play(env, "b") == [PLAYING]
-
-
 # --- what is refused ---------------------------------------------------------------------
 
 
@@ -281,16 +279,13 @@ def test_numbers_of_other_kinds_and_a_missing_info_are_fine() -> None:
     assert type(terminated) is bool
 
 
-def test_step_needs_an_episode_that_is_not_over() -> None:
+def test_step_needs_text_and_an_episode_that_is_not_over() -> None:
     env = as_gym(TextGame)
     with pytest.raises(ResetNeeded, match="has not begun"):
         env.step("wait")
     play(env, "attack")
     with pytest.raises(ResetNeeded, match=r"is over \(finished\)"):
         env.step("wait")
-
-
-def test_an_action_that_is_not_text_is_refused() -> None:
     env = as_gym(TextGame)
     env.reset()
     with pytest.raises(ActionTypeError, match=r"TextGame.*list"):

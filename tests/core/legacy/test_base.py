@@ -122,14 +122,11 @@ def test_a_seed_method_is_called_and_a_seed_attribute_is_not() -> None:
     as_gym(Attribute).reset(seed=3)
 
 
-def test_a_random_source_of_another_kind_is_left_alone() -> None:
+def test_another_random_source_is_left_alone_and_unread_options_are_refused() -> None:
     game = TextGame()
     own = game.np_random = np.random.RandomState(0)  # type: ignore[assignment]
     as_gym(game).reset(seed=3)
     assert game.np_random is own  # type: ignore[comparison-overlap]
-
-
-def test_options_that_no_one_reads_are_refused() -> None:
     with pytest.raises(ConfigError, match="options"):
         as_gym(TextGame).reset(options={"split": "test"})
 
@@ -137,14 +134,11 @@ def test_options_that_no_one_reads_are_refused() -> None:
 # --- the rest of the adapter -------------------------------------------------------------
 
 
-def test_the_prompt_prefix_is_the_system_prompt() -> None:
+def test_the_prefix_is_the_system_prompt_and_rendering_describes_the_state() -> None:
     game = SimpleGameEnvironment()
     env = as_gym(game)
     assert env.get_wrapper_attr("system_prompt") == game.get_prompt_prefix() != ""
     assert env.reset()[1]["system_prompt"] == game.get_prompt_prefix()
-
-
-def test_rendering_describes_the_state() -> None:
     env = as_gym(SimpleGameEnvironment)
     observation, _ = env.reset(seed=0)
     assert env.render() == env.get_wrapper_attr("describe")() == observation

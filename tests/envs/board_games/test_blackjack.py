@@ -114,12 +114,14 @@ def test_hands_end_as_they_do_in_gymnasium(monkeypatch):
     assert ends == {"won", "drawn", "lost"}
 
 
-def test_the_dealers_odds_are_the_known_ones():
+def test_the_dealers_odds_are_known_and_move_with_the_rule():
     # For an endless deck; 28.16 % is the well-known chance of the dealer to go over.
     bust = sum(CHANCES[card] * dealer_ends(card, card == 1, False)[BUST] for card in CHANCES)
     assert bust == pytest.approx(0.2816, abs=1e-4)
     for card in CHANCES:
         assert sum(dealer_ends(card, card == 1, True).values()) == pytest.approx(1.0)
+    assert dealer_ends(1, True, True)[17] < dealer_ends(1, True, False)[17]
+    assert worth_of_standing(17, 1, True) < worth_of_standing(17, 1, False)
 
 
 def test_the_strategy_is_the_one_in_the_textbook():
@@ -154,11 +156,6 @@ def test_the_solver_earns_what_best_play_is_worth():
     assert np.mean(rewards) == pytest.approx(0.4767, abs=4 * 0.48 / 1500**0.5)
 
 
-def test_the_dealers_rule_moves_the_odds_that_the_solver_reads():
-    assert dealer_ends(1, True, True)[17] < dealer_ends(1, True, False)[17]
-    assert worth_of_standing(17, 1, True) < worth_of_standing(17, 1, False)
-
-
 def test_the_oracle_wins_exactly_the_hands_that_can_be_won():
     env = BlackjackEnv()
     for seed in range(60):
@@ -176,12 +173,9 @@ def test_the_oracle_wins_exactly_the_hands_that_can_be_won():
         assert (max(outcomes) == 1.0) == (value == 1.0)
 
 
-def test_a_draw_is_better_than_a_loss_to_the_oracle():
+def test_the_oracle_prefers_a_draw_and_there_are_always_enough_cards():
     env = on("K 6", "9 9", "2 K")
     assert final_info(env, "oracle")["stop_reason"] == "drawn"
-
-
-def test_there_are_always_enough_cards():
     env = on("A A", "A A", max_turns=20)
     env._cards = [0] * len(env._cards)
     for _ in range(19):

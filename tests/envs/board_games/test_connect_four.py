@@ -102,10 +102,12 @@ def test_bits_find_the_fours_and_the_completing_squares_that_a_plain_search_find
     assert fours > 3
 
 
-def test_the_opponent_completes_its_four_and_the_player_loses():
+def test_the_opponent_completes_its_four_and_a_forced_win_is_promised():
     text, reward, terminated, _, info = on("......O X.....O XX....O").step("4")
     assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
     assert text.startswith("You play 4. I play 7 and have four in a line: you lose.\n")
+    assert on("...OO ...XX").oracle_value() == 1.0
+    assert on("").oracle_value() < 1.0
 
 
 def test_a_full_board_is_a_draw_and_no_win():
@@ -193,8 +195,3 @@ def test_the_strength_is_how_often_a_good_move_is_played():
     assert shares[1.0] == 1.0
     assert shares[0.5] == pytest.approx(0.5 + 0.5 / 7, abs=0.08)
     assert shares[0.0] == pytest.approx(1 / 7, abs=0.06)
-
-
-def test_the_promise_is_certain_once_a_win_is_forced():
-    assert on("...OO ...XX").oracle_value() == 1.0
-    assert on("").oracle_value() < 1.0

@@ -51,13 +51,10 @@ def test_nothing_but_the_eight_lines_wins():
         assert WON[squares] == any(squares & line == line for line in lines)
 
 
-def test_the_opponent_completes_its_line_and_the_player_loses():
+def test_a_completed_line_loses_and_a_full_board_is_a_draw():
     text, reward, terminated, _, info = on("57", "12").step("9")
     assert (reward, terminated, info["stop_reason"], info["success"]) == (0.0, True, "lost", False)
     assert text == "You play 9. I play 3 and have three in a row: you lose.\nO O O\n4 X 6\nX 8 X"
-
-
-def test_a_full_board_is_a_draw_and_no_win():
     env = on("1267", "3459")
     text, reward, terminated, truncated, info = env.step("8")
     assert (reward, terminated, truncated) == (0.0, True, False)
@@ -128,7 +125,7 @@ def test_a_good_player_wins_now_rather_than_later():
     assert good_moves(bits("5"), bits("12")) == (2,)
 
 
-def test_known_chances():
+def test_chances_are_the_known_ones_and_fall_with_strength():
     # One square completes the line: certain, whatever the opponent is.
     assert win_chance(bits("12"), bits("45"), 5, 1.0) == 1.0
     # The corner is the best beginning against a random opponent: 191/192 by full counting.
@@ -136,9 +133,6 @@ def test_known_chances():
     # One turn left wins only where a line is open.
     assert win_chance(bits("12"), bits("45"), 1, 0.0) == 1.0
     assert win_chance(bits("1"), bits("5"), 1, 0.0) == 0.0
-
-
-def test_more_strength_leaves_less_chance():
     chances = [win_chance(0, 0, 9, strength) for strength in (0.0, 0.3, 0.9, 1.0)]
     assert chances == sorted(set(chances), reverse=True)
 

@@ -13,16 +13,13 @@ def make(secret="level", **kwargs):
     return env
 
 
-def test_a_wrong_word_costs_a_life_so_words_cannot_be_tried_for_nothing():
+def test_a_wrong_word_costs_a_life_and_the_last_one_loses():
     env = make(lives=2)
     obs, *_ = env.step("lever")
     assert (
         obs == "The word is not lever.\nWord: _ _ _ _ _\nWrong: lever.\nLives: 1. Turns left: 19."
     )
     assert env.step("lever")[4]["stop_reason"] == "lost"
-
-
-def test_the_last_life_loses_and_tells_the_word():
     obs, reward, terminated, truncated, info = make(lives=1).step("x")
     assert obs == "There is no x. No lives left: you lost. The word was level."
     assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")

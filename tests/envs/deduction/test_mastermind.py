@@ -70,20 +70,14 @@ def test_the_longest_game_fits_into_an_observation():
     assert env.observation_space.contains(env._base_rules() + env.step("nonsense")[0])
 
 
-def test_codes_have_duplicates_only_if_allowed():
+def test_every_code_can_be_drawn_with_duplicates_only_if_allowed():
     env = MastermindEnv(numbers=4)
     assert all(len(set(env.reset(seed=s) and env._code)) == 4 for s in range(50))
     env = MastermindEnv(numbers=4, duplicates=True)
     assert any(len(set(env.reset(seed=s) and env._code)) < 4 for s in range(50))
-
-
-def test_every_code_can_be_drawn():
     env = MastermindEnv(code_length=2, numbers=3)
     env.reset(seed=0)
     drawn = {env.reset() and env._code for _ in range(200)}
     assert drawn == {(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)}
-
-
-def test_a_handful_of_codes_is_not_split():
     assert not MastermindEnv(code_length=2).has_splits
     assert MastermindEnv().has_splits

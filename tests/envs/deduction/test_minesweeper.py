@@ -44,41 +44,29 @@ def field(observation):
     return [line.partition("|")[2].replace(" ", "") for line in lines if "|" in line]
 
 
-def test_around_a_zero_everything_is_revealed():
+def test_around_a_zero_everything_is_revealed_and_a_mine_loses():
     obs, *_ = on(CORNER).step("reveal 0 0")
     assert field(obs) == ["0000", "0011", "012.", "01.."]
-
-
-def test_flagging_every_mine_does_not_win():
-    env = on(CORNER)
-    env.step("flag 2 3")
-    _, reward, terminated, _, _ = env.step("flag 3 2")
-    assert (reward, terminated) == (0.0, False)
-
-
-def test_a_mine_loses_and_the_mines_are_told():
     obs, reward, terminated, _, info = on(CORNER).step("reveal 2 3")
     assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
     assert obs == "You reveal a mine at 2 3. The mines were at 2 3, 3 2."
 
 
-def test_a_flag_is_set_and_removed_and_each_costs_a_turn():
+def test_flags_cost_turns_protect_cells_and_do_not_win():
+    env = on(CORNER)
+    env.step("flag 2 3")
+    _, reward, terminated, _, _ = env.step("flag 3 2")
+    assert (reward, terminated) == (0.0, False)
     env = on(CORNER)
     assert field(env.step("flag 1 0")[0]) == ["....", "F...", "....", "...."]
     obs, _, _, _, info = env.step("flag 1 0")
     assert field(obs) == ["....", "....", "....", "...."]
     assert (info["turn"], info["valid_action"]) == (2, True)
-
-
-def test_a_flag_protects_its_cell_until_it_is_removed():
     env = on(CORNER)
     env.step("flag 2 3")
     obs, _, terminated, _, info = env.step("reveal 2 3")
     assert obs.startswith("The cell in row 2, column 3 is flagged; remove the flag first.")
     assert (terminated, info["valid_action"]) == (False, False)
-
-
-def test_a_wrong_flag_in_an_opening_is_revealed_with_it():
     env = on(CORNER)
     env.step("flag 1 1")
     assert field(env.step("reveal 0 0")[0]) == ["0000", "0011", "012.", "01.."]
@@ -171,14 +159,11 @@ def test_the_chances_are_the_shares_of_the_layouts_that_fit():
                     assert danger == pytest.approx(share)
 
 
-def test_a_field_with_too_many_layouts_is_still_answered():
+def test_the_solver_reveals_what_is_certain_and_always_answers():
     shown = "." * 90 + ".3" * 15 + "." * 150  # numbers in a row that hardly restrict each other
     _, constraints = read(9, 30, 60, shown)
     assert spread(constraints[1:]) is None
     assert shown[best_cell(9, 30, 60, shown)] == "."
-
-
-def test_the_solver_reveals_what_is_certain_before_it_guesses():
     assert best_cell(4, 4, 2, "00000011012.01..") == 15
     assert best_cell(4, 4, 2, "." * 16) == 10  # the middle first: most is opened there
 

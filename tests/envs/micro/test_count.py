@@ -22,17 +22,11 @@ def test_a_random_player_gets_the_geometric_sum(numbers, turns):
     assert success == pytest.approx(numbers**-turns)
 
 
-def test_after_the_last_number_comes_one():
+def test_after_the_last_number_comes_one_and_a_wrong_one_loses():
     assert make(5, numbers=5).step("1")[1] > 0
-
-
-def test_a_wrong_number_loses_at_once():
     obs, reward, terminated, truncated, info = make(3, numbers=9).step("5")
     assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
     assert obs == "No, 4 comes next."
-
-
-def test_the_number_reached_is_not_repeated():
     env = make(3, numbers=9)
     assert not any(character.isdigit() for character in env.step("4")[0])
 
@@ -45,14 +39,11 @@ def test_anything_else_costs_a_turn_and_counts_nothing(move):
     assert env.step("4")[4]["stop_reason"] == "lost"
 
 
-def test_the_solver_counts_on_after_an_unusable_reply():
+def test_players_count_on_after_an_unusable_reply_that_costs_the_win():
     env = make(3)
     env.step(env.solver_action())
     env.step("what?")
     assert env.solver_action() == env.oracle_action()
-
-
-def test_the_oracle_expects_success_only_while_no_turn_is_lost():
     env = make(3)
     assert env.oracle_value() == 1.0
     env.step("what?")

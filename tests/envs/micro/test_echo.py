@@ -47,9 +47,6 @@ def test_an_unknown_word_costs_a_turn_and_asks_again():
     assert (reward, info["valid_action"], info["turn"]) == (0.0, False, 1)
     assert obs.endswith(asked)
     assert env.step(env.oracle_action())[4]["stop_reason"] == "lost"
-
-
-def test_a_word_beyond_the_vocabulary_is_unknown():
     assert parse_word("blue", WORDS[:2]) == "blue"
     assert parse_word("green", WORDS[:2]) is None
 

@@ -43,13 +43,10 @@ def test_the_word_is_shown_once():
         assert all(env._word not in env.step("ok")[0] for _ in range(5))
 
 
-def test_replies_before_the_question_are_neither_judged_nor_paid():
+def test_replies_before_the_question_are_not_judged_and_do_not_put_it_off():
     env = make(delay=2)
     _, reward, terminated, _, info = env.step("an elephant, perhaps?")
     assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
-
-
-def test_an_empty_reply_before_the_question_does_not_put_it_off():
     env = make(delay=2)
     env.step("")
     obs, *_ = env.step("ok")
@@ -69,11 +66,14 @@ def test_the_right_word_wins_and_another_loses():
     assert env._word in obs
 
 
-def test_an_unknown_word_at_the_question_loses_the_last_turn():
+def test_at_the_question_moves_are_listed_and_an_unknown_word_loses():
     env, _ = at_the_question()
     _, _, terminated, truncated, info = env.step("elephant")
     assert (terminated, truncated) == (True, False)
     assert (info["valid_action"], info["stop_reason"]) == (False, "lost")
+    assert make().legal_actions() is None
+    env, _ = at_the_question(words=3)
+    assert env.legal_actions() == ["red", "blue", "green"]
 
 
 def test_saying_what_was_shown_last_never_wins():
@@ -91,9 +91,3 @@ def test_every_word_of_the_vocabulary_is_asked_for():
         env.reset(seed=seed)
         drawn.add(env._word)
     assert drawn == set(env.example_moves())
-
-
-def test_legal_moves_are_listed_only_at_the_question():
-    assert make().legal_actions() is None
-    env, _ = at_the_question(words=3)
-    assert env.legal_actions() == ["red", "blue", "green"]

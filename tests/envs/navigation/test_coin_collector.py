@@ -97,7 +97,7 @@ def test_in_random_houses_one_can_go_astray():
     assert deep > 25
 
 
-def test_the_order_of_exits_tells_nothing():
+def test_neither_order_nor_direction_of_exits_tells_anything():
     firsts = []
     for seed in range(400):
         world = draw_house(4, 1, "simple", np.random.default_rng(seed))
@@ -105,9 +105,6 @@ def test_the_order_of_exits_tells_nothing():
             next(iter(world.exits[world.here].values())) == world.way_to(world.place[COIN])[0][1]
         )
     assert np.mean(firsts) == pytest.approx(0.5, abs=0.1)
-
-
-def test_every_direction_is_as_likely():
     ways = [next(iter(draw_house(2, 0, "simple", np.random.default_rng(seed)).exits.values()))
             for seed in range(800)]  # fmt: skip
     counts = [sum(list(way) == [name] for way in ways) for name in OPPOSITE]

@@ -29,13 +29,10 @@ def shown(observation):
     return observation.split("\n\n")[-1].splitlines()
 
 
-def test_a_hole_loses():
+def test_a_hole_loses_and_the_edge_costs_a_turn():
     obs, reward, terminated, _, info = on(".H .G").step("right")
     assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
     assert obs == "You move right and fall into a hole."
-
-
-def test_the_edge_leaves_the_player_in_place_and_costs_a_turn():
     env = on(".. .G", max_turns=5)
     obs, _, terminated, _, info = env.step("up")
     assert shown(obs) == ["You move up, but the edge stops you.", "P .", ". G", "Turns left: 4."]
@@ -72,16 +69,13 @@ def test_every_lake_can_be_crossed_within_the_turns(settings):
         assert final_info(env, "oracle")["success"]
 
 
-def test_hole_probability_is_the_share_of_holes_on_lakes_with_room():
+def test_there_are_as_many_holes_as_was_asked_for():
     env = FrozenLakeEnv(size=20, hole_probability=0.1, max_turns=60)
     holes = []
     for seed in range(30):
         env.reset(seed=seed)
         holes.append(env._lake.count("H"))
     assert np.mean(holes) == pytest.approx(0.1 * 398, rel=0.1)
-
-
-def test_holes_gives_exactly_that_many():
     env = FrozenLakeEnv(size=4, holes=3)
     for seed in range(30):
         env.reset(seed=seed)

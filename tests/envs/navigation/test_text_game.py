@@ -116,12 +116,9 @@ def test_people_may_say_it_their_way(text, same_as):
     assert play(text)[1][:4] == play(same_as)[1][:4]
 
 
-def test_a_word_of_a_name_is_enough_where_it_is_clear():
+def test_a_word_of_a_name_is_enough_and_closed_containers_hide_what_they_hold():
     moves = ["e", "open chest", "take key from chest", "take axe", "w", "open door", "n"]
     assert "troll" in play(*moves)[1][0]
-
-
-def test_closed_containers_hide_what_they_hold():
     env, (obs, *_) = play("go east")
     assert "closed chest" in obs
     assert "brass key" not in obs
@@ -139,9 +136,10 @@ def test_hints_are_added_level_by_level():
     assert "came from the west" in play("go east", hints=2)[0].describe()
 
 
-def test_the_next_task_is_told_with_its_room():
+def test_the_next_task_is_told_and_a_final_observation_is_no_state():
     env, _ = play(hints=1)
     assert "Next: open chest in kitchen." in env.describe()
+    assert parse("Your quest is done.") is None
 
 
 def size_strategy():
@@ -197,10 +195,6 @@ def test_both_styles_can_be_read_back(size, seed, hints, turns):
     if hints:  # the terse style tells the task instead of the quest
         again.quest = view.quest
     assert again == view
-
-
-def test_a_final_observation_is_not_a_state():
-    assert parse("Your quest is done.") is None
 
 
 def test_names_are_in_one_list_only():

@@ -90,24 +90,18 @@ def test_no_tile_is_lost_and_none_made_but_by_merging():
         assert (grid(transpose(board)) == grid(board).T).all()
 
 
-def test_a_full_board_that_can_still_merge_goes_on():
+def test_a_full_board_goes_on_while_it_can_merge_and_only_moves_count():
     env = on("2 4 2 4\n4 2 4 8\n2 4 8 2\n4 2 8 8")
     env._draws = (0.5,) * 102  # a 2 into the only free cell, below another 2
     _, _, terminated, _, _ = env.step("left")
     assert not terminated
     assert len(tiles(env._board)) == 16
     assert set(env.legal_moves()) == {"up", "down"}
-
-
-def test_a_board_without_a_move_loses():
     env = on(". 8 16 8\n4 2 4 16\n2 4 2 4\n4 2 4 2")
     env._draws = (0.5,) * 102
     obs, reward, terminated, _, info = env.step("left")
     assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
     assert obs == "No move is possible any more: you lose."
-
-
-def test_a_direction_that_changes_nothing_is_unusable_and_brings_no_tile():
     env = on("2 . . .\n. . . .\n. . . .\n. . . .")
     obs, _, _, _, info = env.step("left")
     assert obs.startswith("Moving left changes nothing.")

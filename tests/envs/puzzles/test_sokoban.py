@@ -77,13 +77,10 @@ def test_walls_and_second_boxes_block_and_nothing_is_pulled(row, move, said):
     assert shown(obs)[1] == expected
 
 
-def test_a_player_on_a_goal_does_not_hide_it():
+def test_goals_show_under_players_and_boxes_pushed_off_count_as_off():
     env = on("######", "#PO.X#", "######", "######", "######", "######")
     assert shown(env.step("right")[0])[1] == "#.S.X#"
     assert shown(env.step("right")[0])[1] == "#.OPX#"
-
-
-def test_a_box_pushed_off_its_goal_counts_as_off():
     env = on("######", "#P*.O#", "#.XO.#", "######", "######", "######")
     assert shown(env.step("right")[0])[1] == "#.SXO#"
     _, _, terminated, *_ = env.step("right")

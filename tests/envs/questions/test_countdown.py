@@ -136,7 +136,7 @@ def test_partners_are_what_combine_makes_backwards():
                 assert evaluate([left, right, sign]) == target
 
 
-def test_the_target_wins_and_anything_else_is_told_its_value():
+def test_the_target_wins_exactly_and_anything_else_is_told_its_value():
     env = on([3, 8, 5, 2], 40)
     obs, reward, terminated, *_ = env.step("3 + 8 + 5 + 2")
     assert obs.splitlines()[0] == "That makes 18, not 40."
@@ -144,9 +144,6 @@ def test_the_target_wins_and_anything_else_is_told_its_value():
     obs, reward, terminated, truncated, info = env.step("8 * 5 * (3 - 2)")
     assert obs == "Yes, that makes 40."
     assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
-
-
-def test_a_near_miss_is_worth_nothing_and_fractions_are_exact():
     env = on([3, 3, 8, 8], 24)
     assert env.step("8 + 8 + 3 + 3")[1] == 0.0
     assert env.step("8 / (3 - 8 / 3)")[1] == 1.0
@@ -247,10 +244,14 @@ def test_the_solver_and_the_oracle_always_make_the_target(settings):
             assert info["success"], (player, seed)
 
 
-def test_the_solver_goes_on_where_the_target_is_out_of_reach():
+def test_steps_go_on_out_of_reach_and_to_the_largest_number():
     env = on([2, 3, 4, 5], 1000, stepwise=True)
     env.step("2 + 3")
     assert env.step(env.solver_action())[4]["valid_action"]
+    env = on([1000] * 6, 7, stepwise=True)
+    for _ in range(5):
+        assert env.step(max(env.legal_moves(), key=lambda move: value(move)))[4]["valid_action"]
+    assert env._table == [1000**6]
 
 
 def test_legal_moves_are_the_steps_that_are_allowed():
@@ -259,13 +260,6 @@ def test_legal_moves_are_the_steps_that_are_allowed():
         "3 + 3", "3 * 3", "3 / 3", "6 + 3", "6 * 3", "6 - 3", "6 / 3",
     }  # fmt: skip
     assert CountdownEnv().legal_moves() is None
-
-
-def test_the_largest_number_that_steps_can_make_can_be_used():
-    env = on([1000] * 6, 7, stepwise=True)
-    for _ in range(5):
-        assert env.step(max(env.legal_moves(), key=lambda move: value(move)))[4]["valid_action"]
-    assert env._table == [1000**6]
 
 
 def test_running_out_of_turns_tells_a_way():

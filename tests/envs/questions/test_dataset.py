@@ -145,12 +145,9 @@ def test_the_system_message_of_one_row_does_not_stay_for_the_next():
     assert "terse" not in env.reset(seed=1)[0]
 
 
-def test_chat_data_for_supervised_training_is_a_data_set():
+def test_chat_data_is_a_data_set_and_an_instruction_replaces_the_first_words():
     rows = [{"messages": [*CHAT, {"role": "assistant", "content": "7"}]}]
     assert make(rows, prompt="messages").step("7")[1] == 1.0
-
-
-def test_the_instruction_replaces_the_first_sentences():
     env = make(instruction="Obey.")
     assert env.reset(seed=0)[0].startswith("Obey. You have 1 ")
 
@@ -199,9 +196,11 @@ def test_an_answer_of_several_lines_works_where_the_format_can_write_it():
     assert env.step(env.oracle_action())[1] == 1.0
 
 
-def test_a_snapshot_holds_the_episode_and_not_the_data():
+def test_a_snapshot_holds_no_data_and_another_data_set_has_no_solver():
     env = make([{"prompt": f"{n} {'x' * 1000}", "answer": n} for n in range(500)])
     assert len(env.snapshot()) < 20_000
+    with pytest.raises(NotImplementedError, match="questions"):
+        make().solver_action()
 
 
 def test_copies_share_the_rows_and_pickles_read_the_file_again(tmp_path):
@@ -251,11 +250,6 @@ def test_the_solver_knows_the_answer_to_every_question_of_the_file():
 )
 def test_the_solver_computes_and_does_not_guess(question, answer):
     assert questions.answer(question) == answer
-
-
-def test_another_data_set_has_no_solver():
-    with pytest.raises(NotImplementedError, match="questions"):
-        make().solver_action()
 
 
 SUM = {"prompt": "What is 6 * 7?", "answer": "42"}

@@ -21,14 +21,11 @@ def test_as_many_seeds_as_rows_visit_each_row_once_and_then_again_in_another_ord
     assert first != second != sorted(first)
 
 
-def test_a_seed_shows_the_same_row_whatever_was_reset_before():
+def test_a_seed_shows_one_row_and_without_one_each_comes_once_per_pass():
     env, other = make(), make(seed=17)
     for _ in range(3):
         other.reset()
     assert numbers(env, [5, 900, 5]) == numbers(other, [5, 900, 5])
-
-
-def test_resets_without_a_seed_visit_each_row_once_per_pass():
     env = make()
     for _ in range(2):
         assert sorted(env.reset()[1]["row"] for _ in range(40)) == list(range(40))
@@ -57,13 +54,10 @@ def numbers_of(env, split):
     return sorted(set(numbers(env, range(200), {"split": split})))
 
 
-def test_another_shuffle_seed_is_another_order_and_none_is_the_order_of_the_file():
+def test_the_order_follows_the_shuffle_seed_and_limit_keeps_the_first_rows():
     orders = [numbers(make(shuffle_seed=key), range(40)) for key in (0, 1, None)]
     assert orders[0] != orders[1]
     assert orders[2] == list(range(40))
-
-
-def test_limit_keeps_the_first_rows():
     env = make(limit=3)
     assert env.num_rows == 3
     assert set(numbers(env, range(50))) == {0, 1, 2}
@@ -99,14 +93,11 @@ def test_a_question_that_is_there_twice_is_never_in_two_splits(texts):
     assert all(len(found) == 1 for found in splits.values())
 
 
-def test_a_split_column_decides_and_knows_other_names():
+def test_a_split_column_decides_by_any_name_or_is_ignored():
     names = ["train", "validation", "test", "Train", "val", "testing"]
     rows = [{**row, "split": name} for row, name in zip(ROWS, names, strict=False)]
     env = make(rows)
     assert [numbers_of(env, split) for split in SPLITS] == [[0, 3], [1, 4], [2, 5]]
-
-
-def test_a_split_column_may_have_another_name_or_be_ignored():
     rows = [{**row, "part": "test"} for row in ROWS]
     assert numbers_of(make(rows, split_column="part"), "test") == list(range(40))
     assert len(numbers_of(make(rows, split_column=None), "test")) < 20

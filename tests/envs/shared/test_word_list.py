@@ -13,15 +13,14 @@ def raw():
     return [word for line in text.splitlines() if line[:1] != "#" for word in line.split()]
 
 
-def test_every_word_is_lower_case_ascii_letters_of_a_length_we_promise():
+def test_the_words_are_clean_in_order_and_licensed():
     assert [w for w in raw() if not (w.isascii() and w.isalpha() and w.islower())] == []
     assert {len(word) for word in raw()} == set(LENGTHS)
-
-
-def test_no_word_is_listed_twice_and_the_order_is_kept():
     words = raw()
     assert len(set(words)) == len(words)
     assert words == sorted(words, key=lambda word: (len(word), word))
+    text = files("llm_gym.envs.shared").joinpath("word_list.txt").read_text("utf-8")
+    assert "Apache 2.0" in text.split("\n\n")[0]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +31,6 @@ def test_there_are_enough_words_of_every_length(length, least):
     assert all(len(word) == length for word in words_of(length))
 
 
-def test_the_list_names_its_licence():
-    text = files("llm_gym.envs.shared").joinpath("word_list.txt").read_text("utf-8")
-    assert "Apache 2.0" in text.split("\n\n")[0]
-
-
 @pytest.mark.parametrize("count", [1, 2, 7, 100])
 def test_some_words_are_different_words_of_the_list(count):
     some = some_words_of(4, count)
@@ -44,22 +38,16 @@ def test_some_words_are_different_words_of_the_list(count):
     assert set(some) <= set(words_of(4))
 
 
-def test_a_value_is_computed_once():
+def test_a_value_is_computed_once_and_few_are_remembered():
     asked = []
     memo = Memo(lambda text: asked.append(text) or len(text))
     assert [memo["four"], memo["four"], memo[""]] == [4, 4, 0]
     assert asked == ["four", ""]
-
-
-def test_none_is_a_value_like_any_other():
     asked = []
     memo = Memo(asked.append)
     assert memo["x"] is None
     assert memo["x"] is None
     assert asked == ["x"]
-
-
-def test_no_more_than_size_arguments_are_remembered():
     memo = Memo(str, size=3)
     for number in range(100):
         assert memo[number] == str(number)

@@ -127,13 +127,10 @@ def test_code_that_is_not_code_is_a_result(sandbox):
         assert isinstance(sandbox.run(code), SandboxResult)
 
 
-def test_nothing_is_left_for_the_next_call(sandbox):
+def test_nothing_is_left_for_the_next_call_which_depends_on_its_code_alone(sandbox):
     sandbox.run("import builtins\nbuiltins.print = None\nx = 1")
     result = sandbox.run("print('x' in globals())")
     assert result.stdout == "False\n"
-
-
-def test_a_call_is_a_function_of_its_code(sandbox):
     code = "import random\nprint(random.random(), hash('a'), {'b', 'c', 'd'})"
     assert sandbox.run(code).stdout == sandbox.run(code).stdout
 
@@ -238,14 +235,11 @@ def test_it_closes_and_opens_again():
     sandbox.close()
 
 
-def test_a_session_keeps_its_variables(sandbox):
+def test_a_session_keeps_its_variables_over_errors_and_exits(sandbox):
     with sandbox.session() as session, sandbox.session() as other:
         assert session.run("x = 20\ndef double(): return 2 * x").ok
         assert session.run("x += 1\ndouble()").stdout == "42\n"
         assert "NameError" in other.run("x").error
-
-
-def test_a_session_survives_errors_and_exits(sandbox):
     with sandbox.session() as session:
         session.run("x = 5")
         assert not session.run("1 / 0").ok

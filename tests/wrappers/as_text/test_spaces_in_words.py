@@ -197,16 +197,14 @@ def test_a_large_picture_is_summarised_with_its_bright_corner():
     )
 
 
-def test_a_long_row_is_summarised_with_its_beginning():
+def test_rows_compositions_and_unknown_spaces_are_told():
     text = told(spaces.Box(0, 999, (1000,)), np.arange(1000, dtype=np.float32))
     assert text == "1000 numbers, 0 to 999, mean 499.5; the first are 0 1 2 3 4 5 6 7"
-
-
-def test_other_compositions_are_told_too():
     row = spaces.Sequence(spaces.Discrete(3))
     assert told(row, (1, 2)) == "1: 1\n2: 2"
     assert told(row, ()) == "nothing"
     assert told(row, (1,) * 100).endswith("... 68 more")
+    assert told(Unknown(), (1, "x")) == "(1, 'x')"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +227,3 @@ def test_every_sampled_observation_is_told_within_its_bounds():
 class Unknown(gym.Space):
     def contains(self, x):
         return True
-
-
-def test_a_space_of_somebody_elses_is_told_as_python_writes_it():
-    assert told(Unknown(), (1, "x")) == "(1, 'x')"

@@ -56,12 +56,14 @@ def test_nonsense_earns_nothing_where_time_is_paid(env_id):
             done = terminated or truncated
 
 
-def test_without_a_fallback_nonsense_costs_what_the_worst_step_did():
+def test_without_a_fallback_nonsense_costs_the_worst_step_and_wins_nothing():
     env = started(gym.make("MountainCar-v0"), invalid="feedback")
     assert env.step(NONSENSE)[1] == 0.0, "no step has been seen yet"
     env.step("push left")
     assert env.step(NONSENSE)[1] == -1.0
     assert env.step(NONSENSE)[4]["reward_terms"] == {"invalid": -1.0}
+    env = started(gym.make("MountainCar-v0"), max_invalid=1)
+    assert env.step(NONSENSE)[4]["success"] is False  # a return of 0 is above its threshold
 
 
 @pytest.mark.parametrize(
@@ -125,11 +127,6 @@ def test_retries_are_given_anew_every_turn_and_do_not_count():
     assert env.step(NONSENSE)[3]
 
 
-def test_no_success_is_claimed_for_an_episode_that_nonsense_ended():
-    env = started(gym.make("MountainCar-v0"), max_invalid=1)
-    assert env.step(NONSENSE)[4]["success"] is False  # a return of 0 is above its threshold
-
-
 class Pit(gym.Env):
     """Idle costs 1 a step and a jump costs 50; nothing ever ends it."""
 
@@ -180,13 +177,10 @@ def test_giving_up_costs_the_same_whatever_was_played_before():
     assert paid[0] == paid[1]
 
 
-def test_giving_up_under_a_limit_of_unusable_replies_costs_the_rest():
+def test_giving_up_has_its_price_under_limits_and_author_functions():
     env = MaxInvalid(AsText(gym.make("MountainCar-v0"), invalid="feedback"), 2)
     env.reset(seed=0)
     assert total(env, lambda: "?!")[0] == -198.0  # 200 turns of which two were used up
-
-
-def test_an_author_function_does_not_keep_the_price_from_being_known():
     env = AsText(Pit(), parse=lambda move: None)
     env.reset(seed=0)
     assert total(env, lambda: "?!")[0] < -10_000.0

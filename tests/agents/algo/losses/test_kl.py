@@ -66,14 +66,11 @@ def test_settings_outside_their_range_are_refused(settings: dict[str, float]) ->
         KLController(**settings)
 
 
-def test_a_kl_that_is_no_number_does_not_reach_the_coefficient() -> None:
+def test_a_controller_stays_where_it_is_fixed_or_hears_no_number() -> None:
+    assert KLController(init_kl_coef=0.01, target_kl=0.01, adaptive=False).update(5.0, 1000) == 0.01
     controller = KLController(0.1, 1.0, True)
     with pytest.raises(ConfigError, match="current_kl"):
         controller.update(float("nan"), 10)
     with pytest.raises(ConfigError, match="n_steps"):
         controller.update(1.0, -1)
     assert controller.kl_coef == 0.1
-
-
-def test_a_fixed_controller_stays() -> None:
-    assert KLController(init_kl_coef=0.01, target_kl=0.01, adaptive=False).update(5.0, 1000) == 0.01

@@ -145,9 +145,15 @@ def test_bfloat16_log_probs_are_computed_in_float32() -> None:
         assert get_policy_loss(name)(narrow).loss_T.dtype == torch.float32
 
 
-def test_every_entry_must_be_one_per_token() -> None:
+def test_what_is_missing_not_one_per_token_or_capped_badly_is_refused() -> None:
     with pytest.raises(StreamError, match="advantages_T"):
         inputs_of(torch.zeros(2), torch.zeros(2), torch.zeros(3), torch.tensor([2]))
+    with pytest.raises(StreamError, match="1 of 2"):
+        importance_weights(torch.zeros(2), torch.tensor([0.0, float("nan")]))
+    with pytest.raises(StreamError, match="for"):
+        importance_weights(torch.zeros(2), torch.zeros(3))
+    with pytest.raises(ConfigError, match="cap"):
+        importance_weights(OLD, SAMPLER, cap=0.0)
 
 
 OLD = torch.tensor([-1.0, -2.0, -1.0, -0.5])
@@ -190,12 +196,3 @@ def test_a_token_the_sampler_called_impossible_has_the_largest_weight() -> None:
 def test_no_tokens_have_metrics_too() -> None:
     metrics = mismatch_metrics(torch.zeros(0), torch.zeros(0))
     assert all(value.item() == 0.0 for value in metrics.values())
-
-
-def test_missing_log_probs_and_bad_caps_are_refused() -> None:
-    with pytest.raises(StreamError, match="1 of 2"):
-        importance_weights(torch.zeros(2), torch.tensor([0.0, float("nan")]))
-    with pytest.raises(StreamError, match="for"):
-        importance_weights(torch.zeros(2), torch.zeros(3))
-    with pytest.raises(ConfigError, match="cap"):
-        importance_weights(OLD, SAMPLER, cap=0.0)

@@ -85,7 +85,7 @@ def test_summed_log_probs_of_texts(engine):
         engine.compute_log_probs(PROMPTS, ["one"])
 
 
-def test_seeds_decide(engine):
+def test_seeds_decide_and_no_prompts_give_no_replies(engine):
     def run(**settings):
         return engine.generate(PROMPTS, max_tokens=12, **settings).tokens.tolist()
 
@@ -93,6 +93,9 @@ def test_seeds_decide(engine):
     assert run(seed=3) != run(seed=4)
     assert run() != run()
     assert run(temperature=0) == run(temperature=0)
+    output = engine.generate([])
+    assert output.sequences == []
+    assert output.tokens.shape == (0, 0)
 
 
 def test_every_setting_of_generate_has_an_effect(engine):
@@ -116,12 +119,6 @@ def test_every_setting_of_generate_has_an_effect(engine):
 def test_prompts_that_cannot_be_answered_are_refused(engine, prompts, what):
     with pytest.raises(ConfigError, match=what):
         engine.generate(prompts)
-
-
-def test_no_prompts_give_no_replies(engine):
-    output = engine.generate([])
-    assert output.sequences == []
-    assert output.tokens.shape == (0, 0)
 
 
 @pytest.mark.parametrize("kind", [VLLMInferenceEngine, SGLangInferenceEngine])

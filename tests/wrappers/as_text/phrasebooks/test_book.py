@@ -57,15 +57,12 @@ def test_what_is_no_phrasebook_or_for_nothing_is_refused(env, book):
         register_phrasebook(env, book)
 
 
-def test_a_phrasebook_by_a_name_that_leads_nowhere_is_told_when_it_is_needed():
+def test_every_registered_phrasebook_can_be_imported_or_is_told():
+    for found in book._BOOKS.values():
+        assert issubclass(book.load_phrasebook(found), Phrasebook)
     register_phrasebook(Corridor, "words")
     with pytest.raises(ConfigError, match=r"phrasebook must be .* got 'words'"):
         find_phrasebook(Corridor())
-
-
-def test_every_registered_phrasebook_can_be_imported():
-    for found in book._BOOKS.values():
-        assert issubclass(book.load_phrasebook(found), Phrasebook)
 
 
 def test_names_that_are_not_all_there_or_not_different_are_not_used():
@@ -75,13 +72,10 @@ def test_names_that_are_not_all_there_or_not_different_are_not_used():
     assert numbered("- 0: left\n- 1: right\n\n- 0: other\n- 1: list", 2) == ["left", "right"]
 
 
-def test_headings_of_other_styles_are_found():
+def test_headings_of_other_styles_are_found_and_prose_is_plain():
     assert sections("Story.\n\nAction Space\n------------\n- 0: up") == {
         "": "Story.", "action space": "- 0: up",
     }  # fmt: skip
-
-
-def test_prose_is_plain_and_ends_with_a_sentence():
     text = "One <b>two</b> three. " * 40 + "\n\n```python\ncode\n```"
     told = prose(text, 100)
     assert told.startswith("One two three. One")
