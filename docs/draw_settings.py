@@ -25,7 +25,7 @@ On the command line a setting is `--section.setting VALUE` (`--training.learning
 A default marked \\* is that of a `ConfigStore` in Python; `llm-gym train` chooses it [by task](#defaults-by-task).
 "Used by" names the parts of `llm_gym_agents` that read the setting.
 
-Written by `docs/draw_settings.py`; a test compares.
+Written by `docs/draw_settings.py`.
 """
 DEFAULTS = """
 ## Defaults by task

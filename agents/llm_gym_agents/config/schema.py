@@ -113,17 +113,17 @@ class ModelConfig(Section):
     """Hugging Face id or folder; tiny builds a small Llama and its tokenizer for the
     environment."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of computation and of frozen weights; auto is bfloat16 on a GPU and float32 on a
-    CPU. Trained weights are kept in float32."""
+    """Precision of computation and frozen weights; auto: bfloat16 on a GPU, float32 on a CPU.
+    Trained weights are float32."""
     device: Device = "auto"
     """cpu, cuda, cuda:1 or mps; auto takes the best available."""
     trust_remote_code: bool = False
     """Run code that comes with the model."""
     critic: Literal["shared", "detached", "separate"] = "shared"
-    """Value head on the policy's trunk (shared), on the trunk without gradients into it (detached),
-    or on a copy of the trunk (separate)."""
+    """Value head on the policy's trunk (shared), on it without gradients into it (detached), or on
+    a trunk of its own (separate)."""
     lora_rank: NonNegativeInt = 0
-    """Rank of LoRA adapters; only the adapters are then trained. 0 trains every weight."""
+    """Rank of LoRA adapters, which alone are then trained; 0 trains every weight."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, but less memory."""
 
@@ -145,15 +145,15 @@ class InferenceConfig(Section):
     num_envs: PositiveInt = 32
     """Episodes that each engine plays in parallel."""
     isolated_batch_size: PositiveInt | None = None
-    """Episodes that are always batched together and never with others, so that results are
-    bit-equal for any number of actors; None batches all, or with actors an equal share of all."""
+    """Episodes that are batched together and never with others, so that results are bit-equal for
+    any number of actors; None batches all, or with actors an equal share."""
     max_tokens: PositiveInt = 256
     """Maximum tokens of a reply."""
     temperature: Annotated[float, Field(ge=1e-5)] = 1.0
-    """Sampling temperature. Greedy play (0) would leave nothing to learn from."""
+    """Sampling temperature."""
     context: Literal["history", "verbatim", "observation"] = "history"
-    """What the model reads: the episode so far in the chat template, which may drop earlier
-    reasoning (history); the episode with every reply verbatim; or only the current observation."""
+    """What the model reads: the episode in the chat template, which may drop earlier reasoning
+    (history), the episode with every reply verbatim, or only the current observation."""
     template_options: JSONDict = {}
     """Variables of the chat template, such as enable_thinking=false."""
     stop: list[Text] = []
@@ -163,8 +163,8 @@ class InferenceConfig(Section):
     max_turns: PositiveInt | None = None
     """Replies after which an episode ends; None leaves it to the environment."""
     bootstrap_at_turn_limit: bool = False
-    """True: max_turns truncates an episode and the critic estimates the rest. False: it
-    terminates."""
+    """Whether max_turns truncates an episode, so that the critic estimates the rest, instead of
+    terminating it."""
 
 
 class WarmStartConfig(Section):
@@ -173,17 +173,16 @@ class WarmStartConfig(Section):
     section = "warm_start"
 
     player: Literal["auto", "random", "solver", "file", "none"] = "none"
-    """Whose moves are imitated: a random legal player's, the solver's, or a file's. auto takes the
-    solver if there is one, else the random player. A given model that already writes usable moves
-    imitates only if the first quarter of the run gains less than 20 points of held-out success."""
+    """Whose moves are imitated: a random legal player's, the solver's, or a file's. auto: the
+    solver's if there is one, else random; a given model that writes usable moves imitates only if
+    the first quarter of the run gains less than 20 points of held-out success."""
     turns: PositiveInt = 4000
     """Moves collected for imitation."""
     steps: PositiveInt = 200
     """Optimizer steps."""
     rounds: PositiveInt = 1
-    """Maximum rounds of collecting and imitating. Another round follows while over 10 % of the
-    replies are unusable and the last round repaired a quarter of them; with a solver, until 90 % of
-    the episodes are won."""
+    """Maximum rounds. Another follows while over 10 % of the replies are unusable and the last
+    round repaired a quarter of them; with a solver, until 90 % of the episodes are won."""
     rate: PositiveFloat = 3e-3
     """Learning rate of AdamW."""
     file: Text | None = None
@@ -199,18 +198,18 @@ class TrainingConfig(Section):
     num_epochs: PositiveInt = 10
     """Epochs, each of num_iters_per_epoch iterations."""
     num_iters_per_epoch: PositiveInt = 10
-    """Iterations per epoch. Each plays a batch and learns from it."""
+    """Iterations per epoch; each plays a batch and learns from it."""
     batch_size: PositiveInt = 32
     """Episodes per iteration."""
     group_size: PositiveInt = 1
-    """Episodes that start from the same seed, for estimators that compare them."""
+    """Episodes of one seed, for estimators that compare them."""
     ppo_epochs: PositiveInt = 2
     """Passes over each batch."""
     mini_batch_size: PositiveInt = 8
     """Episodes per optimizer step."""
     micro_batch_tokens: PositiveInt = 16384
-    """Maximum tokens of one forward pass; a longer sequence (gspo: episode) gets a pass of its own.
-    It limits memory and does not change gradients."""
+    """Maximum tokens of a forward pass; a longer sequence (gspo: episode) gets its own. It limits
+    memory and does not change gradients."""
     seed: NonNegativeInt = 0
     """Seed of episodes, sampling and initial weights."""
 
@@ -219,10 +218,9 @@ class TrainingConfig(Section):
     """Advantage estimator: gae, gae_turn, grpo, dr_grpo, rloo, reinforce_plus_plus,
     reinforce_plus_plus_baseline, gigpo, state_td, vine; or module:function."""
     estimator_settings: JSONDict = {}
-    """More settings of the estimator. grpo, dr_grpo, rloo: credit=turn compares the return of each
-    turn instead of whole episodes. grpo: norm_by_std=false. gae: discount=token applies gamma and
-    gae_lambda per token instead of per turn; whiten=false. state_td, vine: branches=K plays K more
-    episodes from every state."""
+    """More settings of the estimator. grpo, dr_grpo, rloo: credit=turn compares turns instead of
+    whole episodes. grpo: norm_by_std=false. gae: discount=token applies gamma and gae_lambda per
+    token; whiten=false. state_td, vine: branches=K plays K more episodes from every state."""
     gamma: Fraction = 1.0
     """Discount per turn."""
     gae_lambda: Fraction = 0.95
@@ -234,11 +232,11 @@ class TrainingConfig(Section):
     policy_loss: Loss = "ppo"
     """Policy loss: ppo, gspo, cispo, or module:function."""
     loss_settings: JSONDict = {}
-    """More settings of the policy loss, such as dual_clip=2 for ppo, or clip_ratio=[0.2,0.28] for
-    different lower and upper clip ranges."""
+    """More settings of the policy loss, such as dual_clip=2 for ppo, or clip_ratio=[0.2,0.28] for a
+    lower and an upper range."""
     clip_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Clip range of the ratio of new to old policy around 1; None for the published value of the
-    loss, which is 0.2 for ppo."""
+    """Clip range of the policy ratio around 1; None for the published value of the loss (ppo:
+    0.2)."""
     loss_agg: Aggregation | None = None
     """How token losses are averaged; None for the published choice of the policy loss."""
     importance_cap: PositiveFloat | None = 2.0
@@ -257,8 +255,7 @@ class TrainingConfig(Section):
     """Leave episodes out of the loss if max_tokens truncated one of their replies."""
     max_learned_turns: PositiveInt | None = None
     """Maximum turns that are learned from each episode, drawn at random and weighted so that the
-    expected gradient is that of all turns; None for all. It makes updates on long episodes cheaper
-    and noisier, most of all with context=observation."""
+    expected gradient is that of all turns; None for all. Updates become cheaper and noisier."""
 
     # --- the distance to the model that training began with -------------------------------
     kl: Literal["none", "reward", "loss"] = "none"
@@ -266,9 +263,9 @@ class TrainingConfig(Section):
     kl_coef: PositiveFloat = 0.001
     """Weight of the KL penalty."""
     max_kl: PositiveFloat = 0.1
-    """Maximum KL between the policies before and after an update, a mean over sampled tokens, of
-    which at most 8 count in a reply. A larger update is scaled back and the learning rate falls;
-    after small updates it rises again."""
+    """Maximum KL between the policies before and after an update, a mean over sampled tokens, at
+    most 8 of each reply. A larger update is scaled back and the learning rate falls; after small
+    updates it rises again."""
 
     # --- the optimizer --------------------------------------------------------------------
     optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"
@@ -306,8 +303,8 @@ class CheckpointConfig(Section):
     keep_last_n: PositiveInt = 3
     """Newest checkpoints to keep; the best one is always kept."""
     end_with_best: bool = True
-    """Return to the best weights if held-out success falls below their interval, and end the run
-    with the best weights; a third fall ends the run. The weights after the warm start count too."""
+    """Return to the best weights, warm start included, if held-out success falls below their
+    interval, and end the run with them; a third fall ends the run."""
     record_every: NonNegativeInt = 10
     """Iterations between two records of training episodes; 0 for none."""
     resume: bool = False
@@ -326,18 +323,16 @@ class EnvConfig(Section):
     mix: Mix = {}
     """Several environments instead of env_id, each with a weight: its share of the episodes."""
     mix_by: Literal["weight", "signal"] = "weight"
-    """weight plays the mix by its weights. signal is a curriculum: it lowers the weight of an
-    environment, to a tenth at least, the further its success is from 50 %."""
+    """signal is a curriculum: the further success is from 50 %, the lower is the weight of an
+    environment, down to a tenth."""
     env_kwargs: JSONDict = {}
-    """Settings of the environment. With mix they apply to all; those under an id apply to that
-    one."""
+    """Settings of the environment; with mix, of all, and those under an id of that one."""
     max_steps: PositiveInt = 10
     """Steps after which an episode of a BaseEnvironment ends."""
     workers: NonNegativeInt = 0
     """Worker processes for slow environments; 0 steps them in the trainer's process."""
     timeout: PositiveFloat | None = None
-    """Seconds after which a step in a worker is given up, and its episode with it; None for no
-    limit."""
+    """Seconds after which a step in a worker, and its episode, is given up; None for no limit."""
     train_split: Split | None = "train"
     """Instances to train on; None for all."""
     eval_split: Split | None = "test"
@@ -347,8 +342,7 @@ class EnvConfig(Section):
     eval_episodes: PositiveInt = 64
     """Episodes of an evaluation."""
     stop_at_success: Fraction | None = None
-    """End the run once the lower end of an evaluation's 95 % interval reaches this success; None
-    for the full length."""
+    """End the run once the lower end of an evaluation's 95 % interval reaches this success."""
 
     @property
     def env_ids(self) -> list[str]:
@@ -391,8 +385,8 @@ class RayConfig(Section):
     staleness: NonNegativeInt = 0
     """Iterations that sampling may run ahead of learning; 0 is synchronous."""
     timeout: PositiveFloat | None = 1800.0
-    """Seconds after which an actor that has not delivered its episodes is replaced. The limit is at
-    least twice the longest time so far and doubles after each loss; None for no limit."""
+    """Seconds after which an actor without episodes is replaced; at least twice the longest time so
+    far, doubled after each loss. None for no limit."""
 
 
 class ParallelConfig(Section):
