@@ -160,6 +160,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         return state, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Play the move in ``action``, which may be any text."""
         if self._base_stop is not _PLAYING or not isinstance(action, str):
             raise refuse_step(type(self).__name__, action, self._base_stop)
         said = str(action)
@@ -255,6 +256,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     @property
     def turns_left(self) -> int:
+        """Turns until ``max_turns``."""
         return (self.max_turns or 0) - self._base_turn
 
     def instance_id(self) -> str:

@@ -176,14 +176,17 @@ class Trajectory:
 
     @property
     def num_turns(self) -> int:
+        """Number of actions."""
         return len(self.actions)
 
     @property
     def total_reward(self) -> float:
+        """Sum of the rewards."""
         return float(sum(self.rewards))
 
     @property
     def reward_terms(self) -> list[dict[str, float]]:
+        """The named parts of each reward."""
         return [reward_terms(info) for info in self.infos]
 
     @property
@@ -193,6 +196,7 @@ class Trajectory:
 
     @property
     def split(self) -> str | None:
+        """The split that the instance was drawn from."""
         return (self.options or {}).get("split")
 
     @property

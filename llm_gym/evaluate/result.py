@@ -98,6 +98,7 @@ class Evaluation:
         return said
 
     def summary(self) -> dict[str, Any]:
+        """Return the figures as JSON values."""
         low, high = self.interval
         return {
             "env": self.env_id,

@@ -163,6 +163,7 @@ class MultiTurnManager:
         self.registry, self.parser = registry, get_parser(parser)
         self.max_turns, self.max_calls = max_turns, max_calls
         self.history: list[ToolTurn] = []
+        """Turns of this episode."""
         self._own_env, self._spent = env, 0
         self._bind(env)
 
@@ -179,6 +180,7 @@ class MultiTurnManager:
 
     @property
     def done(self) -> bool:
+        """Whether the episode is over."""
         return bool(self.history) and self.history[-1].done
 
     def step(
@@ -213,6 +215,7 @@ class MultiTurnManager:
         return turn
 
     def episode_summary(self) -> dict[str, Any]:
+        """Return counts of turns and calls, the total reward, the answer and success."""
         calls = [call for turn in self.history for call in turn.tool_calls]
         steps = [turn.step for turn in self.history if turn.step is not None]
         return {

@@ -82,9 +82,11 @@ class ToolRegistry:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
+        """What the model is told about each tool."""
         return [tool.definition for tool in self.tools.values()]
 
     def schemas(self) -> list[dict[str, Any]]:
+        """Return the definitions for the ``tools=`` argument of a chat template."""
         return [definition.schema() for definition in self.definitions]
 
     def __contains__(self, name: object) -> bool:

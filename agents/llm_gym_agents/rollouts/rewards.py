@@ -323,6 +323,7 @@ class RewardManager:
         return terms
 
     def compute_trajectory_reward(self, trajectory: Trajectory | Mapping[str, Any]) -> float:
+        """Return the sum of all terms of an episode."""
         return float(sum(self(trajectory).values()))
 
     def compute_batch_rewards(

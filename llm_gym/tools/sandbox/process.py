@@ -61,6 +61,7 @@ class SandboxResult:
     seconds: float = 0.0
 
     def text(self) -> str:
+        """Return output and error as one text for a model."""
         parts = [self.stdout.rstrip(), self.stderr.rstrip()]
         # A traceback ends with the error, less the line, which stands above it.
         if self.error and self.error.partition(" (line ")[0] not in self.stderr:

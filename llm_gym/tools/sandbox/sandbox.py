@@ -209,6 +209,7 @@ class SandboxSession:
         """How often the variables were lost."""
 
     def run(self, code: str, timeout: float | None = None) -> SandboxResult:
+        """Run ``code`` with the variables of earlier runs."""
         seconds = check_timeout(timeout) or self._sandbox.timeout
         if problem := _unusable(code):
             return problem
