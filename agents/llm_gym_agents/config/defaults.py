@@ -81,6 +81,10 @@ def _foreign(profile: TaskProfile) -> bool:
     return _embedded(profile) and profile.env == "as_text"
 
 
+def _taught_game(profile: TaskProfile) -> bool:
+    return profile.env == "suite" and profile.taught and profile.is_markov
+
+
 def _endless(profile: TaskProfile) -> bool:
     return profile.env == "as_text" and (profile.turns is None or profile.turns > MOST_TURNS)
 
@@ -170,6 +174,10 @@ def _kwarg(name: str) -> str:
 
 
 RULES: tuple[Rule, ...] = (
+    # --- the model ------------------------------------------------------------------------
+    Rule("model.tiny_layers", 3, lambda s: _embedded(s) and _taught_game(s),
+         "embedded model, our games with a solver, one observation is the whole state",
+         "a deeper model copies a solver better; short texts leave the time for it"),
     # --- what is read and written ---------------------------------------------------------
     Rule("inference.context", "observation", lambda s: s.is_markov,
          "one observation is the whole state", "reading less is several times cheaper"),
@@ -197,6 +205,10 @@ RULES: tuple[Rule, ...] = (
     Rule(_kwarg("shaping"), True, lambda s: s.has_potential,
          "the game knows how near the goal is", "it sums to 0 and rewards every turn"),
     # --- the warm start -------------------------------------------------------------------
+    Rule("warm_start.player", "reflex",
+         lambda s: _embedded(s) and s.random_wins >= OFTEN and s.env == "suite",
+         "embedded model, a game that random moves often win",
+         "a small model learns more from a simple player there"),
     Rule("warm_start.player", "random", lambda s: _embedded(s) and s.random_wins >= OFTEN,
          "embedded model, random moves often win", "a small model learns less from a solver there"),
     Rule("warm_start.player", "auto", _always,

@@ -112,6 +112,8 @@ class ModelConfig(Section):
     model_name: Text = "tiny"
     """Hugging Face id or folder; tiny builds a small Llama and its tokenizer for the
     environment."""
+    tiny_layers: PositiveInt = 2
+    """Layers of the tiny model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of computation and frozen weights; auto: bfloat16 on a GPU, float32 on a CPU.
     Trained weights are float32."""
@@ -172,10 +174,12 @@ class WarmStartConfig(Section):
 
     section = "warm_start"
 
-    player: Literal["auto", "random", "solver", "file", "none"] = "none"
-    """Whose moves are imitated: a random legal player's, the solver's, or a file's. auto: the
-    solver's if there is one, else random; a given model that writes usable moves imitates only if
-    the first quarter of the run gains less than 20 points of held-out success."""
+    player: Literal["auto", "random", "reflex", "solver", "file", "none"] = "none"
+    """Whose moves are imitated: those of a random legal player, of the reflex player (a simple
+    policy), of the solver, or of a file. auto takes the solver if there is one, else the random
+    player. A given model that writes usable moves imitates only the solver: at once if it wins
+    fewer than 25 % of 16 episodes and does not think, else after a quarter of the run in which
+    held-out success rose by less than 20 points."""
     turns: PositiveInt = 4000
     """Moves collected for imitation."""
     steps: PositiveInt = 200

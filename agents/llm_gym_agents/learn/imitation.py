@@ -66,6 +66,7 @@ def imitate(
     batch_size: int = 128,
     batch_tokens: int | None = None,
     learning_rate: float = 3e-3,
+    weight_decay: float = 0.0,
     ramp: int = 10,
     decay: tuple[float, float] = (1.0, 1.0),
     seed: int = 0,
@@ -81,6 +82,7 @@ def imitate(
         batch_size: Turns of a step.
         batch_tokens: Most ids of a step, on average; fewer turns are drawn where these are long.
         learning_rate: Reached after ``ramp`` steps.
+        weight_decay: Of AdamW. It keeps a small model from learning few episodes by heart.
         ramp: Steps over which the rate rises.
         decay: Factors on the rate at the start and at the end; linear in between.
         seed: Of the order of examples.
@@ -95,7 +97,7 @@ def imitate(
         batch_size = min(batch_size, max(1, round(batch_tokens / mean_ids)))
     drawn = max(1, round(batch_size / mean_turns))
     weights = [weight for weight in model.lm.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=weight_decay)
     order = np.random.default_rng(seed)
     losses = []
     first, last = decay
@@ -160,7 +162,13 @@ def _inputs(batch: Sequence[Dialogue]) -> PackedInputs:
 
 # --- demonstrations -------------------------------------------------------------------
 
-_ACTIONS = {"random": ("random_action",), "solver": ("solver_action", "oracle_action")}
+_ACTIONS = {
+    "random": ("random_action",),
+    "reflex": ("reflex_action",),
+    "solver": ("solver_action", "oracle_action"),
+}
+TEACHERS = ("solver", "reflex")
+"""Players that try to win."""
 CALLS = 0.5
 """Share of a random player's replies that call a tool, if there are tools."""
 _MOST = 20
@@ -239,17 +247,18 @@ def play_demonstrations(
 
 def label_episode(
     env: gym.Env[str, str],
+    player: str,
     episode: Trajectory,
     turns: Sequence[Turn],
     chat: ChatFormat,
     seed: int,
     options: dict[str, Any] | None = None,
 ) -> Iterator[Dialogue]:
-    """Yield what a model played, with the solver's reply to each of its states as the label.
+    """Yield what a model played, with the reply of ``player`` to each of its states as the label.
 
     The episode is played again in ``env``, as far as it shows the same observations.
     """
-    act = find_player(env, "solver", seed)
+    act = find_player(env, player, seed)
     observation, _ = env.reset(seed=seed, options=options)
     talk: list[Example] = []
     for state, action, turn in zip(episode.states, episode.actions, turns, strict=False):
@@ -273,7 +282,7 @@ def _labelled(talk: Sequence[Example]) -> Dialogue:
 
 
 def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[[str], str]:
-    """Return the ``random`` or ``solver`` player of ``env``: a function from observation to reply.
+    """Return a player of ``env``, such as ``random``: a function from observation to reply.
 
     Without ``random_action`` the random player says example moves of the action space.
     """

@@ -26,6 +26,7 @@ from llm_gym_agents.config import TrainingConfig, WarmStartConfig
 from llm_gym_agents.config.profile import WARM_START_BATCH, WARM_START_TOKENS
 from llm_gym_agents.engines.base import FinishReason
 from llm_gym_agents.learn.imitation import (
+    TEACHERS,
     Dialogue,
     DialogueEncoder,
     find_player,
@@ -44,6 +45,8 @@ from llm_gym_agents.run.metrics import FROM_SOLVER
 
 ENOUGH_USABLE = 0.5
 """Share of usable replies below which ``auto`` warms a pretrained model up."""
+SELDOM = 0.25
+"""Share of probed episodes that are won below which ``auto`` imitates a solver, if there is one."""
 PROBE_IDS = 2**42
 """First episode id of the probe; ids seed the sampling."""
 VISIT_IDS = 2**43
@@ -56,6 +59,8 @@ PROBED_TURNS = 4
 """Turns of each that count: a model that cannot write moves shows it at once."""
 FEW, ROOMY = 4, 256
 """Episodes of a second probe, and the least of its ``max_tokens``, after replies that were cut."""
+EMBEDDED_DECAY = 0.3
+"""Weight decay of the embedded model in a warm start; a given model has none."""
 UNUSABLE = 0.1
 """Share of unusable replies above which another round may follow."""
 HELPED = 0.75
@@ -85,7 +90,7 @@ def another_round(
     Random play teaches legal moves only, so its rounds end when replies are usable. Imitating a
     solver should win: RL hardly finds what the model never does.
     """
-    if player == "solver":
+    if player in TEACHERS:
         won = f"{now.success:.0%} of the episodes are won, fewer than {MASTERED:.0%}"
         return won if now.success < MASTERED else None
     if now.invalid > UNUSABLE and (first or now.invalid <= HELPED * last.invalid):
@@ -94,12 +99,14 @@ def another_round(
 
 
 class ProbedReplies(NamedTuple):
-    """What became of the first replies of a model."""
+    """What became of the first replies of a model, and of its episodes."""
 
     usable: int
     replies: int
     cut: int
     """Unusable ones that ``max_tokens`` cut."""
+    won: int
+    episodes: int
 
     @property
     def is_enough(self) -> bool:
@@ -121,19 +128,19 @@ class Decision(NamedTuple):
 
     @property
     def solved(self) -> float:
-        """Share of the environments whose solver is imitated."""
+        """Share of the environments whose solver or reflex player is imitated."""
         played = list(self.players.values()) or [self.player]
-        return played.count("solver") / len(played)
+        return sum(player in TEACHERS for player in played) / len(played)
 
     @classmethod
     def of_mix(cls, each: Mapping[str, Decision], why: str) -> Decision:
         """Join the decisions for the environments of a mix."""
         players = {env_id: one.player for env_id, one in each.items()}
-        leading = [one for one in ("solver", "random") if one in players.values()]
+        leading = [one for one in (*TEACHERS, "random") if one in players.values()]
         return cls(next(iter(leading), "none"), why, players)
 
     def __str__(self) -> str:
-        whose = {"none": "none", "solver": "imitating the solver's moves"}
+        whose = {each: f"imitating the {each}'s moves" for each in TEACHERS} | {"none": "none"}
         what = whose.get(self.player, f"imitating {self.player} moves")
         many = Counter(self.players.values())
         told = ", ".join(f"{who} in {count}" for who, count in sorted(many.items()))
@@ -247,7 +254,7 @@ class WarmStart:
                 break
             self.say(f"warm start: {why}, once more")
             # On a solver's path a model never sees what its own unusable replies lead to.
-            visit = decision.player == "solver" and after.invalid > UNUSABLE
+            visit = decision.player in TEACHERS and after.invalid > UNUSABLE
             turns += self._teach(decision, at, visit=visit)
             last, after = after, self._measure()
         return turns, after
@@ -270,6 +277,7 @@ class WarmStart:
             batch_size=WARM_START_BATCH,
             batch_tokens=WARM_START_TOKENS if self.embedded else None,
             learning_rate=self.settings.rate,
+            weight_decay=EMBEDDED_DECAY if self.embedded else 0.0,
             decay=self.rate_decay(decision.player, at),
             seed=self.training.seed + at,
             micro_batch_tokens=self.training.micro_batch_tokens,
@@ -288,7 +296,7 @@ class WarmStart:
         enough to lose.
         """
         rounds = self.settings.rounds
-        if player != "solver" or rounds == 1:
+        if player not in TEACHERS or rounds == 1:
             return 1.0, 1.0
         return 1.0 - at / rounds, 1.0 - (at + 1) / rounds
 
@@ -328,6 +336,9 @@ class WarmStart:
         found = self.probe()
         if not found.replies:
             return Decision("none", "the environment does not say which replies it can use")
+        if found.is_enough and found.won < SELDOM * found.episodes and not self._thinks:
+            few = f"{found.won} of {found.episodes} probed episodes are won, fewer than"
+            return Decision("solver", f"only {few} {SELDOM:.0%}")
         if found.is_enough:
             return Decision("none", f"{found}, at least {ENOUGH_USABLE:.0%}")
         if 2 * found.cut > found.replies - found.usable and self._cut_by_us():
@@ -345,10 +356,15 @@ class WarmStart:
         split = self.train_split
         return {"split": split} if split and self.sampler.has_splits else None
 
+    @property
+    def _thinks(self) -> bool:
+        """Whether the model reasons before it replies: a solver's bare moves would undo that."""
+        return self.sampler.policy.chat.thinks
+
     def _cut_by_us(self) -> bool:
         """Whether cut replies would have been usable: the model thinks, or a larger limit helps."""
         policy = self.sampler.policy
-        if policy.chat.thinks or not isinstance(self.sampler, Sampler):
+        if self._thinks or not isinstance(self.sampler, Sampler):
             return True
         with policy.sampling_with(max_tokens=max(ROOMY, 4 * policy.sampling.max_tokens)):
             return self.probe(FEW).is_enough
@@ -367,7 +383,9 @@ class WarmStart:
             if (usable := flag(info, "valid_action")) is not None
         ]
         cut = sum(cut and not usable for usable, cut in known)
-        return ProbedReplies(sum(usable for usable, _ in known), len(known), cut)
+        won = sum(episode.success for episode in played.episodes)
+        count = sum(usable for usable, _ in known)
+        return ProbedReplies(count, len(known), cut, won, len(played.episodes))
 
     # --- the moves -----------------------------------------------------------------------
 
@@ -377,13 +395,14 @@ class WarmStart:
         if not visit:
             return self.collect(decision, at, turns)
         for env_id in self.make_envs:
-            if decision.players.get(env_id, decision.player) == "solver":
+            player = decision.players.get(env_id, decision.player)
+            if player in TEACHERS:
                 own = math.ceil(self._share(env_id) * turns / 2)
-                self.visited += self.label_visited(env_id, at, own)
+                self.visited += self.label_visited(env_id, player, at, own)
         return self.collect(decision, at, turns // 2) + self.visited
 
-    def label_visited(self, env_id: str, at: int, turns: int) -> list[Dialogue]:
-        """Return up to ``turns`` turns of the model's own play, labelled by the solver (DAgger)."""
+    def label_visited(self, env_id: str, player: str, at: int, turns: int) -> list[Dialogue]:
+        """Return up to ``turns`` turns of the model's own play, labelled by ``player`` (DAgger)."""
         options = self._train_options()
         asked = in_env(options, env_id) if self.mix else options
         env = EpisodeLimits(self.make_envs[env_id](), max_turns=turns)
@@ -401,7 +420,7 @@ class WarmStart:
                 for episode, own in zip(played.episodes, played.turns, strict=True):
                     seed = todo[episode_id(episode) - todo[0].id].seed
                     chat = self.sampler.policy.chat
-                    found += label_episode(env, episode, own, chat, seed, options)
+                    found += label_episode(env, player, episode, own, chat, seed, options)
                     count += len(own)
                     sampled += sum(len(turn.reply_ids) for turn in own)
         finally:

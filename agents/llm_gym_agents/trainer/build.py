@@ -212,7 +212,12 @@ def language_model(
             model.to(dtype=_kept_dtype(settings, settings.device))
     elif settings.is_embedded:
         tokenizer = tokenizer or _tiny_tokenizer(config.environment, env)
-        model = tiny_llama(tokenizer, spread=TINY_SPREAD, seed=config.training.seed)
+        model = tiny_llama(
+            tokenizer,
+            layers=settings.tiny_layers,
+            spread=TINY_SPREAD,
+            seed=config.training.seed,
+        )
         device = device_of(settings.device)
         model.to(device=device, dtype=_kept_dtype(settings, device))
     else:

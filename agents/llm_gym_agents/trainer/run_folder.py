@@ -188,8 +188,11 @@ def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str
     """Return whose moves were imitated in a run."""
     if not warm_start:
         return "nobody"
-    from_file = config.warm_start.player == "file"
-    others = "the episodes of a file" if from_file else "random legal moves"
+    named = {"file": "the episodes of a file", "reflex": "the reflex player of the environment"}
+    player = config.warm_start.player
+    if player in named:
+        return named[player]
+    others = "random legal moves"
     share = warm_start.get(FROM_SOLVER, 0.0)
     if 0.0 < share < 1.0:
         count = len(config.environment.mix)

@@ -28,6 +28,7 @@ from llm_gym.envs.puzzles.game_2048_planner import (
 from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 DIRECTIONS = ("up", "down", "left", "right")
+_PREFERRED = (1, 2, 3, 0)  # of a player who keeps large tiles in one corner
 _MOST_TURNS = 100_000  # tiles that are drawn beforehand
 parse_way = direction_parser(DIRECTIONS, verbs=("move", "slide"))
 _ROW = re.compile(r"^ *(?:\d+|\.)(?: +(?:\d+|\.)){3}$", re.MULTILINE)
@@ -170,10 +171,9 @@ class Game2048Env(TextEnv):
         return [DIRECTIONS[way] for way, _ in shifts(self._board)]
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Slide down or left, and only else right or up."""
-        legal = self.legal_moves()
-        first = [way for way in ("down", "left") if way in legal]
-        return first[int(rng.random() * len(first))] if first else legal[0]
+        """Leave the most cells free; among equals prefer down, left, right, up."""
+        free = {way: free_cells(board).bit_count() for way, board in shifts(self._board)}
+        return DIRECTIONS[max((way for way in _PREFERRED if way in free), key=free.__getitem__)]
 
     def oracle_move(self) -> str:
         for _ in range(2):

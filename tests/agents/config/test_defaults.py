@@ -253,8 +253,24 @@ def test_every_rule_is_in_the_docs_with_its_reason():
         assert f"| `{rule.setting}` | {rule.shown} | {rule.task} | {rule.reason} |" in page
 
 
-@pytest.mark.parametrize(("wins", "player"), [(0.7, "random"), (0.5, "auto")])
-def test_the_embedded_model_imitates_random_moves_where_they_often_win(wins, player):
+@pytest.mark.parametrize(
+    ("env", "wins", "player"),
+    [("suite", 0.7, "reflex"), ("suite", 0.5, "auto"), ("as_text", 0.7, "random")],
+)
+def test_where_random_moves_often_win_the_embedded_model_imitates_a_simple_player(
+    env, wins, player
+):
     config = ConfigStore()
-    apply_defaults(config, TaskProfile(model="embedded", env="suite", random_wins=wins))
+    apply_defaults(config, TaskProfile(model="embedded", env=env, random_wins=wins))
     assert config.warm_start.player == player
+
+
+@pytest.mark.parametrize(
+    ("kind", "taught", "markov", "layers"),
+    [("embedded", True, True, 3), ("embedded", True, False, 2), ("embedded", False, True, 2)],
+)
+def test_the_embedded_model_is_deeper_where_it_imitates_a_solver(kind, taught, markov, layers):
+    config = ConfigStore()
+    seen = TaskProfile(model=kind, env="suite", taught=taught, is_markov=markov)
+    apply_defaults(config, seen)
+    assert config.model.tiny_layers == layers

@@ -28,6 +28,11 @@ def test_a_model_is_loaded_from_where_the_config_says(tmp_path):
     assert tokenizer.chat_template is not None
 
 
+def test_the_tiny_model_has_the_layers_of_the_config(tmp_path):
+    lm, _ = language_model(configured({"model.tiny_layers": 3}, tmp_path), ECHO)
+    assert lm.config.num_hidden_layers == 3
+
+
 @pytest.mark.parametrize("folder", [True, False])
 def test_weights_have_the_precision_that_was_asked_for(folder, tmp_path):
     given = {"model.model_name": save_tiny(tmp_path / "model")} if folder else {}

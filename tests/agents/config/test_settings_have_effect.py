@@ -149,6 +149,7 @@ def test_the_same_settings_give_the_same_run(outcome, tmp_path):
 
 ELSEWHERE = {
     model.test_a_model_is_loaded_from_where_the_config_says: ["model.model_name"],
+    model.test_the_tiny_model_has_the_layers_of_the_config: ["model.tiny_layers"],
     model.test_a_device_that_is_not_there_is_an_error: ["model.device"],
     model.test_an_optimizer_that_is_not_installed_is_an_error: ["training.optimizer"],
     model.test_only_a_trusted_model_may_run_its_code: ["model.trust_remote_code"],

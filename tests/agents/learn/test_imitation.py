@@ -221,7 +221,7 @@ def visited(says, *, context="observation", env=None):
         )
         observation, *_ = game.step(word)
     episode = SimpleNamespace(states=states, actions=says)
-    return list(label_episode(env or Forward(), episode, turns, CHAT, 0))
+    return list(label_episode(env or Forward(), "solver", episode, turns, CHAT, 0))
 
 
 def test_each_state_that_was_reached_is_labelled_where_it_can_be_repeated():

@@ -36,6 +36,7 @@ def test_a_solver_is_imitated_until_most_is_won(won, invalid):
     [
         ("solver", 4, [(1.0, 0.75), (0.75, 0.5), (0.5, 0.25), (0.25, 0.0)]),
         ("solver", 1, [(1.0, 1.0)]),
+        ("reflex", 2, [(1.0, 0.5), (0.5, 0.0)]),
         ("random", 2, [(1.0, 1.0), (1.0, 1.0)]),
     ],
 )
@@ -57,21 +58,23 @@ class Cut(ScriptedEngine):
 
 
 @pytest.mark.parametrize(
-    ("thinks", "says", "room", "player", "blames"),
+    ("thinks", "says", "turns", "room", "player", "blames"),
     [
-        (True, "<think>\n" + "hm. " * 40 + "</think>\n\nred", 32, "none", True),
-        (True, "<think>\n" + "hm. " * 40 + "</think>\n\nred", 1024, "none", False),
-        (True, "No idea at all of it.", 32, "solver", False),
-        (False, "I look around, and " * 8 + "so I say:\nred", 32, "none", True),  # more room helps
-        (False, "and so on " * 400, 32, "solver", False),  # it never ends: it cannot
-        (False, "red", 32, "none", False),
+        (True, "<think>\n" + "hm. " * 40 + "</think>\n\nred", 4, 32, "none", True),
+        (True, "<think>\n" + "hm. " * 40 + "</think>\n\nred", 4, 1024, "none", False),
+        (True, "No idea at all of it.", 4, 32, "solver", False),
+        # more room helps
+        (False, "I look around, and " * 8 + "so I say:\nred", 1, 32, "none", True),
+        (False, "and so on " * 400, 4, 32, "solver", False),  # it never ends: it cannot
+        (False, "red", 4, 32, "solver", False),  # it can, and wins one game in 16
+        (False, "red", 1, 32, "none", False),  # and here half of them
     ],
 )
-def test_nobody_is_imitated_because_of_our_own_limit(thinks, says, room, player, blames):
+def test_nobody_is_imitated_because_of_our_own_limit(thinks, says, turns, room, player, blames):
     tokenizer = build_tokenizer(FAMILIES["chatml"]) if thinks else base_tokenizer()
     config = ConfigStore()
     config.environment.env_id = "llm_gym/Echo-v0"
-    config.environment.env_kwargs = {"words": 2}
+    config.environment.env_kwargs = {"words": 2, "max_turns": turns}
     config.inference.max_tokens, config.warm_start.player = room, "auto"
     engine = Cut(say=lambda request: tokenizer.encode(says))
     policy = build.build_policy(config, engine, tokenizer)
