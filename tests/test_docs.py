@@ -36,8 +36,6 @@ RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text())]
 def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
     page, monkeypatch, tmp_path, capsys
 ):
-    if page.name == "scale.md":
-        pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(book, "_BOOKS", dict(book._BOOKS))  # a page registers one
     names = {"__name__": "__docs__"}
