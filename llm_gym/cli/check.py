@@ -28,7 +28,7 @@ _FIRST = ("torch", "torchrl", "transformers")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.epilog = (
-        "check ENV tests the contract of an environment; check sandbox tries every known way out; "
+        "check ENV tests the contract of an environment; check sandbox tries some escapes; "
         "check alone says which engines, extras and sandbox work here"
     )
     parser.add_argument("what", nargs="?", help="module:EnvClass or a registered id; or sandbox")

@@ -63,8 +63,8 @@ class EnvironmentConfig:
 class BaseEnvironment(ABC):
     """An environment that answers a step with observation, reward, done and info.
 
-    ``as_gym`` turns it into a ``gymnasium.Env``, and whatever in llm_gym takes an environment
-    does so by itself. The defaults below are set on the class, so that a subclass works even if
+    ``as_gym`` turns it into a ``gymnasium.Env``; functions of llm_gym that take an environment call
+    it. The defaults below are set on the class, so that a subclass works even if
     its ``__init__`` or ``reset`` never calls the one here.
 
     Args:

@@ -81,7 +81,7 @@ class EndpointError(LLMGymError, ConnectionError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody pressed Ctrl-C while episodes were being played."""
+    """Ctrl-C was pressed while episodes were played."""
 
     result: ServedEvaluation | None = None
     """Results of the episodes that ended before, if any."""
@@ -210,7 +210,7 @@ class ChatClient:
         raise EndpointError(f"no answer in {tries}, the last time: {self._hide(str(last))}")
 
     def stop(self) -> None:
-        """End every request; whoever waits for a reply gets ``StoppedError``."""
+        """End every request; calls that wait raise ``StoppedError``."""
         self._stopped.set()
         self.http.close()
 

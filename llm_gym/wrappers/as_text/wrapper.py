@@ -48,18 +48,17 @@ class AsText(TextWrapper):
     r"""Play any environment in text.
 
     The spaces may be Discrete, MultiDiscrete, MultiBinary, Box, Text, and Dict and Tuple of
-    these. Actions are named and observations described by the environment's phrasebook, or else
-    from its spaces, its spec and its docstring. Reward, flags and the keys of ``info`` that the
-    environment sets are passed on untouched; to ``info`` are added, where they are free:
+    these. The environment's phrasebook names actions and describes observations; without one,
+    its spaces, spec and docstring do. Reward, flags and the environment's keys of ``info`` are
+    passed on unchanged. ``info`` also gets these keys, unless the environment uses them:
     ``move``, ``reader``, ``valid_action``, ``success`` (where it can be known), ``stop_reason``,
     ``reward_terms``, ``turn``, ``invalid_actions``, and ``fallback``, the move that was played
     for an unusable text.
 
-    A text that means no action is answered, and the fallback is played in its place, a move that
-    does as little as possible: time goes on, and costs what it costs. What the fallback earns is
-    not paid, and a game that it ends is no success. So nonsense is never better than playing,
-    whatever the environment pays. Where no fallback is known (texts, functions of one's own), and
-    with ``invalid="feedback"``, the environment does not see the text, and it costs as much as
+    For an unusable text the wrapper says why and plays the fallback, a move that does as little
+    as possible. Its costs count; its rewards do not, and a game that it ends is no success. So
+    nonsense never pays more than playing. Without a fallback (text spaces, your own ``parse``),
+    and with ``invalid="feedback"``, the environment is not stepped, and the text costs as much as
     the worst step of the episode so far. An episode that unusable texts end costs as much as a
     random player loses in the turns that are left (of the environment's limit, or of 1,000).
 

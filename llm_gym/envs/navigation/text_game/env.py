@@ -25,7 +25,7 @@ class TextGameEnv(WorldEnv):
         How much of that is left to the player depends on ``hints``. TextGameEasy has them all:
         each observation names the next task and marks the way to it, so that a reflex without
         memory wins. It is a first lesson in answering, no test of exploring. TextGameMedium has
-        none: who does not remember where they have been walks in circles.
+        none: a player without memory walks in circles.
 
     Actions:
         ``go north`` (``move``, ``walk``, ``n``), ``take lamp`` (``pick up``, ``get``),
