@@ -68,7 +68,7 @@ def replies(result: Any) -> str:
         f"With `strict=True` the two halves of the first row are {strictly}.\n\n"
         f"Accepted in each action format: {formats}.\n\n"
         "Natural replies to the first state of a game. The rules were made for the first set, and "
-        "the failures of the next three have been looked at; those of the last one never:\n\n"
+        "the failures of the next four have been looked at; those of the last one never:\n\n"
         f"{table(read, natural)}\n\n"
         f"Of {model['replies']} recorded replies of SmolLM2-135M-Instruct (first and second "
         f"turns), {model['usable_strict']:.1%} are playable with `strict=True` and "

@@ -42,6 +42,7 @@ _SHORT = 160  # characters of a reply that is answered at a glance
 _PLAIN = re.compile(r"[A-Za-z0-9][\w ,'-]*[.!]*", re.ASCII)
 _SEVERAL = re.compile(rf"[?~]|{SENTENCES.pattern.removeprefix('(?i)')}", re.IGNORECASE)
 _BETWEEN = re.compile(r"[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?", re.IGNORECASE)
+_BRACKETED = re.compile(r" \([^()]*\)\W*$")
 _TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", is_final=True)
 _TAKEN_BACK = Reading(
     None, "denial", "Your reply takes back what it says. Give one.", is_final=True
@@ -193,6 +194,8 @@ def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
     raw, bare = marker.text, undress(marker.text)
     # Where any text is a move, the first reading counts: it must be the undressed one.
     texts = [bare] if game.free_text and marker.kind != "fence" else [raw, bare, marker.more]
+    if aside := _BRACKETED.search(raw):
+        texts.append(raw[: aside.start()])
     moves = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts) if text]
     if game.free_text or not is_open(raw):
         yield from (Reading(move, marker.kind) for move in moves if move)

@@ -186,6 +186,11 @@ _LABEL = re.compile(
     r"\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)()"
 )
 _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(```|\Z)")
+_FIELD = re.compile(r"(\w{1,12})\s?[:=]\s?[\"']?(\w{1,12})")
+_FIELDS = re.compile(
+    r"(?m)(?:\b(\w{1,12})\(|^[ \t]*)((?:\w{1,12}\s?[:=]\s?[\"']?\w{1,12}[\"']?(?:\s?[,;]\s?"
+    r"|[ \t]*\n[ \t]*|(?=\)?\s*\Z))){2,4})\)?\s*\Z"
+)
 MARKS = re.compile(r"[<\\`:={]")
 """Every marker has one of these."""
 STRONG = frozenset({"tag", "boxed", "json", "label"})
@@ -218,7 +223,8 @@ def find_markers(text: str) -> list[Marker]:
     some = [(kind, pattern) for kind, sign, pattern in kinds if sign in text]
     if ":" in text or "=" in text:
         some.append(("label", _LABEL))
-    found = [_marker(kind, one) for kind, at in some for one in [*at.finditer(text)][-2:]]
+    found = _fields(text) if ":" in text or "=" in text else []
+    found += [_marker(kind, one) for kind, at in some for one in [*at.finditer(text)][-2:]]
     last = text.rfind("{")
     for start in {last, text.rfind("{", 0, max(last, 0))} - {-1}:
         found += _object(text, start)
@@ -233,6 +239,19 @@ def _marker(kind: str, found: re.Match[str]) -> Marker:
         end = found.start(2) + len(said)
     label = "answer" if kind == "boxed" else found[1].casefold() or kind
     return Marker(kind, label, said.strip(), found.start(), end)
+
+
+def _fields(text: str) -> list[Marker]:
+    r"""Return what fields at the end of ``text`` say, as an object without braces does.
+
+    >>> [one[1:3] for one in _fields("flag(row=1, column=2)") + _fields("from: A\nto: C")]
+    [('object', 'flag row 1, column 2'), ('object', 'from A, to C')]
+    """
+    found = _FIELDS.search(text)
+    fields = _FIELD.findall(found[2]) if found else []
+    if found is None or len(dict(fields)) < len(fields):
+        return []
+    return [_said(dict(fields), found.start(), found.end(), found[1] or "")]
 
 
 def _object(text: str, start: int) -> list[Marker]:
@@ -251,10 +270,14 @@ def _object(text: str, start: int) -> list[Marker]:
     except (ValueError, RecursionError):
         return []
     said = {key: words for key, one in value.items() if (words := _words(one))}
+    return [_said(said, start, end)]
+
+
+def _said(said: dict[str, str], start: int, end: int, what: str = "") -> Marker:
     name = next((key for key in said if len(said) == 1 or _NAME.fullmatch(key)), "object")
     parts = ", ".join(f"{key} {one}" for key, one in said.items())
-    move = said.pop(name, parts)
-    return [Marker("json", name.casefold(), move, start, end, " ".join([move, *said.values()]))]
+    move = said.pop(name, f"{what} {parts}".strip())
+    return Marker("json", name.casefold(), move, start, end, " ".join([move, *said.values()]))
 
 
 def _words(value: object) -> str:

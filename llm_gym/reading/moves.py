@@ -37,7 +37,8 @@ _WORDS |= {word: str(at) for at, word in enumerate(_ORDINALS.split("|"), 1)}
 _NUMBER = re.compile(
     r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?=(?:st|nd"
     rf"|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b)(?:{_CARDINALS})\b(?!-)|(?:(?<=number "
-    rf"|column |square )|\A)one\b(?=\W*\Z)|\b(?:{_ORDINALS})(?= column\b)"
+    rf"|column |square )|(?<=\bto )|(?<=\bis )|(?<=comes )|\A)one\b(?=\W*\Z)"
+    rf"|\b(?:{_ORDINALS})(?= column\b)"
 )
 _MAYBE_NUMBER = re.compile(rf"\d|{_CARDINALS}|{_ORDINALS}")  # in small letters: it is faster
 _N = rf"(?:(?<!\d)-?\d++|\b(?:{_CARDINALS})\b)"
@@ -46,16 +47,19 @@ _TERM = "(?:plus|minus|times|add(?:ing)?|subtract(?:ing)?)"
 # things, limits and names, terms that are spoken.
 _NO_ANSWER = re.compile(
     rf"(?i){_N}(?:(?:[ \t|.]++|[-–]| (?:to|of|in|out of|by) ){_N})++|[\[(]\d++,\s?\d++[\])]"
-    rf"|(?:\b(?:between|of) {_N}|{_N}(?:, {_N})+,?) (?:and|or) {_N}|{_N}(?:, {_N}){{2,}}"
+    rf"|(?:\b(?:between|of|into) {_N}|{_N}(?:, {_N})+,?) (?:and|or) {_N}|{_N}(?:, {_N}){{2,}}"
     rf"|{_N} (?:(?:more|free|possible|other|different|remaining|open|empty|hidden) \w+"
     "|(?:in a )?(?:turn|word|letter|number|column|row|line|cell|square|step|guesse?|move|dis[kc]"
-    "|option|choice|live|mine|peg|digit|vowel|tile|way|half|corner|mark|candidate)s?(?! (?:is"
-    r"|must)))\b|\b(?:(?:\w+er|less|more) than|above|below|under|over|at (?:most|least)|up to"
-    f"|around|about|until|disk|rows?|turn|{_TERM}) {_N}(?: (?:and|of) {_N})?"
+    "|option|choice|live|mine|peg|digit|vowel|tile|way|half|corner|mark|candidate"
+    r"|possibilitie)s?(?! (?:is|must)))\b"
+    r"|\b(?:(?:\w+er|less|more) than|above|below|under|over|at (?:most|least)"
+    r"|(?<!round )up to"
+    f"|around|(?<!is )about|until|disk|rows?|turn|count(?:ing)? to|{_TERM}) {_N}"
+    rf"(?: (?:and|of) {_N})?"
     f"|{_N}(?=,? (?:then )?{_TERM} {_N})"
 )
 _SUM = re.compile(  # also without a result, so that a long one is gone over once
-    r"((?<!\d)\d++(?:\)?\s?[-+*/×÷−]\s?\(?\d++)++)\)?(\s?(?:=|\b(?:is|equals|gives|makes)\b))?"
+    r"((?:(?<![\w)])[-−])?(?<!\d)\d++(?:\)?\s?[-+*/×÷−]\s?\(?\d++)++)\)?(\s?(?:=|\b(?:is|equals|gives|makes)\b))?"
 )
 
 
@@ -98,12 +102,17 @@ def apart(found: Iterable[Named]) -> Iterator[Named]:
 
 _SIDE = "(?:left|right)"
 _IDIOM = re.compile(
-    r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+|\d+ \w+) (?:is |are )?left\b"
+    r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|(?<!tile )(?<!the )(?<!move )"
+    r"(?<!slide )(?<!push )\d+|\d+ (?!goes|moves|slides|to)\w+)"
+    r" (?:is |are )?left\b"
     r"|\bleft(?: over|\s*:)|\bup (?:to (?:\d|you|me|now)|there)\b|\b(?:give|set|end|make|look\w*"
-    r"|(?<=\w )goes|add|back|keep|open|time is) (?:\w+ )?up\b|\b(?:break|comes|slow|calm|narrow"
+    r"|(?:it|score|number|count) goes|add|back|keep|open|time is) (?:\w+ )?up\b"
+    r"|\b(?:break|comes|slow|calm|narrow"
     r"|count|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are|that'?s|quite|looks|way is) right"
     r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|that|we)\b)|(?<!go )\bright (?:now|away"
-    rf"|after|before|here|there)\b|(?<!to )\b(?:the|my|your) {_SIDE} (?=[a-z])|\b(?:from|of|in|on"
+    r"|after|before|here|there)\b|(?:(?<=up is )|(?<=down is )|(?<=left is )|(?<=feels ))right"
+    r"(?=\W*$)"
+    rf"|(?<!to )\b(?:the|my|your) {_SIDE} (?=[a-z])|\b(?:from|of|in|on"
     rf"|at) the {_SIDE}\b(?: and {_SIDE}\b)?|\b(?:top|bottom|upper|lower|far)[ -]+{_SIDE}\b"
     rf"|\b{_SIDE}(?= of\b|-?(?:most|hand))"
 )
@@ -189,26 +198,32 @@ DENIED_AFTER = re.compile(
 )
 _DOUBT = re.compile(
     r"(?i)\b(?:or|either|maybe|perhaps|might|may|possibly|could(?! only)|also|too|not sure|(?:what"
-    r"|how) about|wonder\w*|between(?! \d)|versus|vs|whether|otherwise|depends)\b"
+    r"|how) about|wonder\w*|between(?! \d)|whether|otherwise|depends)\b"
+    r"|\A\W*(?:versus|vs)\b|\b(?:versus|vs)\W*\Z"
 )
 _ASIDE = re.compile(
-    r"(?i)\b(?:if|unless|when|suppose|love to|went|was|were|had|already|after|before|then|such as"
-    r"|you(?! \w+ is\b)|told|said|chose|(?:i|we) thought|(?:mov|tri|play|guess|consider)ed"
+    r"(?i)\b(?:if|unless|when|suppose|love to|went|was|were|had|already|after|before|then|later"
+    r"|such as"
+    r"|you(?! \w+ is\b| (?:with|by)\b)|told|said|chose|(?<!second )thought(?! is)"
+    r"|(?:mov|tri|play|guess|consider)ed"
     r"|previous(?:ly)?|is \w+ing|(?:lean|fall|tilt|drift|run)s|dealers?|(?<!there )are|(?:i|we"
     "|they) (?:have|need|see|kn[eo]w|like|hope|feel|wish|always|usually|only|still|am)(?! to"
     r"| \w+ing))\b"
 )
 """What is supposed, past, or done by others."""
 _ELSEWHERE = re.compile(
-    r"(?i)\W{0,4}(?:(?:and |but )?(?:then|later|plan|after(?:wards?| (?:that|this))|next (?:turn"
-    r"|time|i)|from there|once|if|when|unless)\b|(?:for )?(?:example|instance|e\.g)\b(?!.*\bbut\b)"
-    "|(?:the |my |your )?(?:opponent|dealer|x|they|you|goal|exit|box|target|board"
+    r"(?i)\W{0,4}(?:(?:and |but )?(?:then|later|plan|after(?:wards?| (?:that|this))|option \w"
+    r"|next (?:turn|time)|from there|once|if|when|unless)\b"
+    r"|(?:for )?(?:example|instance|e\.g)\b(?!.*\bbut\b)"
+    r"|(?:the |my |your )?(?:opponent|dealer|x|they|you|your \w+|goal|exit|box|target|board"
     r"|map)\b(?!.*(?:\b(?:i|so|let|therefore)\b|:)))"
 )
 """The start of a sentence about later, a condition, an example, or somebody or something else."""
 _BREAK = re.compile(
-    r"(?i)(?P<lead>\s[-–—]+\s|(?<=\0)\W{0,3}to\b|\b(?:(?P<result>so(?! is)|therefore|thus|hence)"
-    r"|(?<!ing )but|although|though|given|actually|instead(?! of)|in order)\b)|\b(?:because|since"
+    r"(?i)(?P<lead>(?<!\d)\s[-–—]+\s|(?<=\0)\W{0,3}to\b|\b(?:(?P<result>so(?! is| that)|therefore"
+    r"|thus|hence)"
+    r"|and (?=i\b|we\b|let\b)|(?<!ing )but|although|though|given|actually|instead(?! of)"
+    r"|in order)\b)|\b(?:because|since"
     r"|as|while|which|where|(?<!go )for)\b|[,:]|(?<=\0)\s(?=(?:i|we|let)\b)|\b(?=it'?s\b|it is\b)"
 )
 """Where a clause ends; a lead begins one of its own, and no reason for the one before."""
@@ -216,17 +231,29 @@ _ABOUT_IT = re.compile(r"(?i)\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?
 """After a move that the sentence is about, rather than one that it chooses."""
 _PRAISED = re.compile(
     r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should|shall) be|it (?:is|shall be)|it'?s|seems|looks"
-    r"|sounds)\s*(?:\w+ ){0,3}?(?:\w+est|right|my|good|correct|final|obvious|only|safe|wise|strong"
-    "|fine|(?:bett|saf|clos|less|short)er|answer|move|guess|choice|way to|wh(?:at|ere) (?:i|we)"
-    "|[.!,]|$)"
+    r"|sounds)\s*(?:\w+ ){0,3}?(?:(?:b|saf|short|fast|quick|strong|simpl|easi|clos|wis|smart)est"
+    "|right|my|good|correct|final|obvious|only|safe|wise|strong|fine|reasonable|sensible|natural"
+    "|logical|promising|ideal|perfect|smart|must|hard to|valid|one letter|word|(?:bett|saf|clos"
+    "|less|short)er|answer|move|guess|choice|way to|wh(?:at|ere) (?:i|we)|[.!,]|$)"
 )
 _COMMIT = re.compile(
-    r"(?i)\b(?:(?:i|we)(?:'\w+| [a-z]+)|let(?:'?s| us| me)|best|final(?:ly)?|leaves|gives)\b"
+    r"(?i)\b(?:(?:i|we)(?:'\w+| [a-z]+)|let(?:'?s| us| me)|best|final(?:ly)?|leaves|gives"
+    r"|(?:good|natural|sensible|obvious|logical|safest?|smart) \w+ (?:is|would be))\b"
     r"|(?:^\W*|(?<=[,:]) ?|\b(?:and|to) )(?:go|move|choose|pick|guess|play|take|place|put|try|start"
     r"|\w+ing)\b|\b(?:move|action|answer|guess|choice|step|result|total|sum|it|that"
     r"|my (?:\w+ ){0,2}\w+)\b[^,;]{0,60}(?:\b(?:is|be|should|will)\b|'s\b|:|=)"
 )
 """What chooses a move, where others are named as well."""
+_THAT = re.compile(
+    r"(?i)\b(?:i(?:'ll|'d)?|let(?:'?s| me)|we)\b(?: \w+){0,2}? (?:take|play|choose|pick|try|do|use"
+    r"|go|mark|guess|say)(?: for| with)? (?:it|that|this|there)\b|\b(?:that|this|it)(?:'s| is)"
+    r" (?:my|what|the one)\b"
+)
+"""After a move: it is the one that is played."""
+_WOULD = re.compile(r"(?i)\W*(?:would|could|means)\b")
+_LATER = re.compile(r"(?i)\W{0,4}next,? (?:i|we)\b")
+_EQUALS = re.compile(r"\d\)?\s?=\s*$")
+_BUT = re.compile(r"(?i),? ?\b(?:but|although|though|yet)\b")
 _JOINED = re.compile(
     r"(?i)[\s,*_`\"'”’]*(?:(?:and|then|or(?: maybe)?|otherwise|as well as|followed by|after (?:that"
     r"|this)|[+&→]|[-=]?>)[\s,*_`\"'“‘]*)*"
@@ -275,18 +302,11 @@ def judge(
     ``find`` gives the moves of a sentence, ``is_quote`` says whether it repeats what the model was
     told, and with ``mentions`` a move that is spoken of counts, if others are denied or doubted.
     """
-    said: dict[str, set[str]] = defaultdict(set)
-    stated: set[str] = set()
-    for sentence in SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]:
-        if not sentence or is_quote(sentence):
-            continue
-        roles = _weigh(sentence, find)
-        for move, role in roles:
-            said[role].add(move)
-        moves = {move for move, role in roles if role == "stated"}
-        concludes = len(moves) == 1 and _CONCLUDES.search(sentence)
-        stated = moves if concludes else stated | moves
+    parts = SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]
+    said, stated = _stated([one for one in parts if one and not is_quote(one)], find)
     named = said["mention"] | said["aside"] if mentions else set().union(*said.values())
+    if not mentions and not said["doubt"] | said["question"]:
+        named -= said["denied"] - said["mention"]
     if not stated and len(named) == 1 and (mentions or said["mention"]):  # nothing else is named
         stated = named
     if len(stated) == 1 and not stated & said["denied"]:
@@ -304,6 +324,27 @@ def judge(
     return Reading()
 
 
+def _stated(sentences: Iterable[str], find: Find) -> tuple[dict[str, set[str]], set[str]]:
+    """Return all moves by their roles, and the ones that are stated in the end."""
+    said: dict[str, set[str]] = defaultdict(set)
+    stated: set[str] = set()
+    is_sum = False
+    for sentence in sentences:
+        if stated and _LATER.match(sentence):
+            continue
+        roles = _weigh(sentence, find)
+        for move, role in roles:
+            said[role].add(move)
+        moves = {move for move, role in roles if role == "stated"}
+        sums = [move for move, role in roles if role == "sum"]
+        if sums and not moves and (is_sum or not stated):  # the last result of a calculation
+            stated, is_sum = {sums[-1]}, True
+        elif moves:
+            replaces = is_sum or (len(moves) == 1 and _CONCLUDES.search(sentence))
+            stated, is_sum = moves if replaces else stated | moves, False
+    return said, stated
+
+
 def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     """Return each move in a sentence with what the sentence does with it."""
     sentence = sentence[-_LONGEST:]
@@ -314,15 +355,20 @@ def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     for start, end, _ in found:
         hidden = hidden[:start] + "\0" * (end - start) + hidden[end:]
     breaks = [*_BREAK.finditer(hidden)]
+    roles = [_role(sentence, hidden, start, end, breaks) for start, end, _ in found]
     if _asks(sentence):
         roles = ["question"] * len(found)
-    elif len(found) == _MOST_MOVES or _ELSEWHERE.match(sentence):
+    elif len(found) == _MOST_MOVES or (_ELSEWHERE.match(sentence) and "sum" not in roles):
         roles = ["aside"] * len(found)
-    else:
-        roles = [_role(sentence, hidden, start, end, breaks) for start, end, _ in found]
+    elif "result" in roles:  # "5 looks good, 6 better, so 6"
+        role = {"stated": "aside", "result": "stated"}
+        roles = [role.get(one, one) for one in roles]
     for at, (first, second) in enumerate(pairwise(found)):
         if "stated" in roles[at : at + 2] and _JOINED.fullmatch(hidden, first[1], second[0]):
             roles[at : at + 2] = ["stated", "stated"]  # "I go left, up" names two moves
+    is_one = {*roles} <= {"aside", "mention"} and len({move for *_, move in found}) == 1
+    if is_one and _THAT.search(hidden, found[-1][1]):  # "up is free, so I take it"
+        roles[-1] = "stated"
     named = [(move, role) for (*_, move), role in zip(found, roles, strict=True)]
     # "I have not tried up, so I go up": a move that is stated after its denial is stated.
     return [one for at, one in enumerate(named) if (one[0], "stated") not in named[at + 1 :]]
@@ -335,17 +381,24 @@ def _role(sentence: str, hidden: str, start: int, end: int, breaks: list[re.Matc
     last = next((one for one in reversed(breaks) if one.end() <= start), None)
     begin = max(start - _NEAR, last.end() if last else 0)
     clause, rest = hidden[begin:start], hidden[end:stop]
+    if _EQUALS.search(clause):
+        return "result" if last and last["result"] else "sum"
     if _ASIDE.search(clause):
         return "aside"
     if _DOUBT.search(clause) or _DOUBT.search(rest):
         return "doubt"
     if _DENIED_BEFORE.search(clause) or DENIED_AFTER.search(rest):
         return "denied"
-    is_subject = _ABOUT_IT.match(hidden, end)
+    is_subject = _ABOUT_IT.match(hidden, end) or (after > end and sentence[0] in "-*•")
+    is_praised = _PRAISED.match(hidden, end) and not _BUT.match(hidden, stop)  # "up is fine, but"
+    if _WOULD.match(hidden, end) and not is_praised:
+        return "aside"
     is_bare = not any(map(str.isalnum, clause))
     is_whole = last is None or last["lead"] or not hidden[end:].strip(" .!*_`\"'")
-    if is_whole and not is_subject and (is_bare or (last and last["result"])):
+    if is_whole and not is_subject and last and last["result"]:
+        return "result"
+    if is_whole and not is_subject and is_bare:
         return "stated"
-    if _PRAISED.match(hidden, end) or _COMMIT.search(sentence, begin, end):
+    if is_praised or _COMMIT.search(sentence, begin, end):
         return "stated"
     return "aside" if is_subject else "mention"

@@ -1,7 +1,7 @@
 """Come closer to 21 than the dealer, without going over."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +10,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.envs.shared.memo import Memo
+from llm_gym.reading.moves import Named
 
 CHANCES = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
 BUST = 22
@@ -98,6 +99,17 @@ def parse_call(move: str) -> bool | None:
 
 
 _READ = Memo(parse_call)
+_CALLED = re.compile(r"\b(?:(hit)(?:s|ting)?|(?:stand|stick)(?:s|ing)?)\b", re.IGNORECASE)
+
+
+def find_calls(text: str) -> Iterator[Named]:
+    """Yield the moves that a sentence names.
+
+    >>> [move for *_, move in find_calls("Hitting is too risky, so I stand.")]
+    ['hit', 'stand']
+    """
+    for one in _CALLED.finditer(text):
+        yield one.start(), one.end(), "hit" if one[1] else "stand"
 
 
 def count(ranks: Sequence[int]) -> tuple[int, bool]:
@@ -139,6 +151,8 @@ class BlackjackEnv(TextEnv):
         max_turns: Turns allowed, 4 to 20.
         **common: See ``TextEnv``.
     """
+
+    find_moves = staticmethod(find_calls)
 
     observation_says_all = True
     has_splits = False

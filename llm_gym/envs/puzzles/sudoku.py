@@ -31,12 +31,14 @@ _CELL_FIRST = [
         r"(?!(?: |, ?|-)[0-9](?! [0-9] [0-9](?! ?[0-9]))|\w|\s?\|)",
         _ROW_COL + _HOLDS,
         _AT + _HOLDS,
-        r"\br([0-9]) ?c([0-9])\s?(?:=|:|->|\u2192|is)\s?([0-9])(?!\w)",
+        r"\br([0-9]) ?c([0-9])\s?(?:=|:|->|\u2192|is|gets|(?:must|should) be)\s?([0-9])(?!\w)",
     )
 ]
 _DIGIT_FIRST = [
     re.compile(
-        rf"\b([0-9])\s+(?:in|at|into|on)\s+(?:the\s+)?(?:cell\s+)?(?:in\s+)?{place}(?!\w)", re.I
+        r"\b([0-9])\s+(?:[a-z]+\s+){0,2}?(?:in|at|into|on)\s+(?:the\s+)?(?:cell\s+)?(?:in\s+)?"
+        rf"{place}(?!\w)",
+        re.IGNORECASE,
     )
     for place in (_ROW_COL, _AT)
 ]

@@ -79,7 +79,7 @@ _GUESSED = re.compile(
     r"|play(?:ing)?"
     r"|go(?:ing)? (?:with|for|to)|us(?:e|ing)|i'?ll|will|would|i'?d|let'?s|let me|answer|move"
     r"|choice|word"
-    r"|letter|action|is|be|to|then|think|should|do|so|with|prefer|like|giving|gives|get|opener"
+    r"|letter|action|is|be|to|then|think|should|do|so|with|prefer|like|giving|gives|get|into|opener"
     r"|actually"
     r"|definitely|clearly|certainly|on|mean|meant|now|start|begin|open|step)\s{1,3}"
     r"|[:=,>→]\s{0,3}|\s[-–—]\s{1,3}){1,4}"
@@ -90,15 +90,19 @@ _GUESSED = re.compile(
 )
 _SHOWN = re.compile(
     r"[\"'`*“‘\[]{1,3}([A-Za-z]+)[.!]?[\"'`*”’\]]{1,3}|\b([A-Z]{3,})\b|\b([B-HJ-Z])\b(?!')"
-    r"|\b(?:guess|letter(?: is)?|say|pick|with|an?|to)\s([A-Za-z])\b(?!')"
-    r"|\b(?:so|for|try|vowel|consonant)\s([A-Za-z])(?=\W*$)"
+    r"|(?<=[A-Z], )([AI])\b|\b([AI])(?=,? (?:and|or) [A-Z]\b|, [A-Z]\b(?!'))"
+    r"|\b(?:guess|letter(?: is)?|say|pick|with|an?|to)\s(?:([B-HJ-Zb-hj-z])\b(?!')"
+    r"|([AIai])(?=\W*$|[,.;:!]| (?:first|next|now|because|since|as|please|and|or|then)\b))"
+    r"|\b(?:guess|letter|choice|pick) (?:is|will be|would be) ([A-Za-z])(?=\W*$)"
+    r"|\b(?:so|for|try|vowel|consonant|check|test|take|choose|[Yy]es,|[Oo]kay,)\s([A-Za-z])(?=\W*$)"
+    r"|\b(?:guess|letter)\([\"']?([A-Za-z])\b"
     r"|(?:^|:\s{1,3})[\"'`*“‘\[]{0,3}([A-Za-z])[.!\"'`*”’\]]{0,3}$"
 )
 _FIRST = re.compile(
     r"[\s*_\"'`“‘\[-]*([A-Za-z]+)[\"'`”’*\]]*\s*(?:[.,;:!?(—–-]|$"
     r"|(?:because|is my|since|is the|is an?|is correct|is best|is one|is common|would be|will be"
     r"|is great|is good|it is|as|or|to|fits"
-    r"|please|then|and|vs\.?|over|rather|instead)\b)",
+    r"|should|gives|covers|contains|uses|please|then|and|vs\.?|over|rather|instead)\b)",
     re.IGNORECASE,
 )
 # Two words that one sentence sets side by side are both meant, or neither is.
@@ -141,7 +145,7 @@ def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
     """
     spans: dict[tuple[int, int], str] = {}
     if text.isascii() and text.isalpha():  # one word needs no closer look
-        is_guess = len(text) in lengths and text.lower() not in _EVERYDAY
+        is_guess = len(text) in lengths and (len(text) == 1 or text.lower() not in _EVERYDAY)
         return iter([(0, len(text), text.lower())] if is_guess else [])
     given: list[re.Match[str]] = []
     if any(len(word) in lengths for word in _LETTERS.findall(text)):

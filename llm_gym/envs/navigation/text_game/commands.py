@@ -201,6 +201,16 @@ WAY = re.compile(
     rf"(?:(?:to|the|towards?|through)\s+)*({'|'.join(DIRECTIONS)})(?:ern)?\b(\s+(?:exit|door))?",
     re.IGNORECASE,
 )
+_FIRST = re.compile(rf"(?i)\W*({'|'.join(DIRECTIONS)})(?=[,;:!.]|\W*$)")
+_LAST = re.compile(
+    rf"(?i)(?:\b(?:so|then|thus|hence|therefore)|[>→])\s+({'|'.join(DIRECTIONS)})\W*$"
+)
+_WAYS_TO_GO = (
+    "try", "trying", "explore", "exploring", "check", "checking", "start with", "starting with",
+    "begin with", "leave through", "leave by", "leave to", "out through", "exit", "choose",
+    "choosing", "pick", "use",
+)  # fmt: skip
+_STARTS = frozenset({*DIRECTIONS, "start", "starting", "begin", "leave", "out"})
 _SPACED_WORD = re.compile(r"\s+\S+|\S+")
 _JOINT = re.compile(r"\s+(?:with(?! (?:me|it)\b)|in|into|inside|on|from|using)\b", re.IGNORECASE)
 _JOINED = re.compile(rf"{_JOINT.pattern}$", re.IGNORECASE)
@@ -209,11 +219,11 @@ _MOST_WORDS = 8
 
 @lru_cache(maxsize=8)
 def _commands(verbs: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
-    forms = {"try": "go", "trying": "go", "explore": "go", "exploring": "go"}
+    forms = dict.fromkeys(_WAYS_TO_GO, "go")
     for verb in verbs:
         if verb not in _QUIET:
             doing = (f"{verb}ing", f"{verb.removesuffix('e')}ing", f"{verb}{verb[-1]}ing")
-            forms |= dict.fromkeys((verb, *doing), verb)
+            forms |= dict.fromkeys((verb, f"{verb}s", f"{verb}es", *doing), verb)
     names = "|".join(sorted(forms, key=len, reverse=True))
     # What follows the verb stays in a lookahead: the next command may begin in it.
     found = rf"\b({names})\b(?=((?:\s+[a-z'-]+){{0,{_MOST_WORDS}}}))"
@@ -225,9 +235,13 @@ def find_commands(
 ) -> Iterator[Named]:
     """Yield the usable commands that a sentence names, and every "go" with a direction."""
     pattern, forms = _commands(tuple(verbs))
-    if forms.keys().isdisjoint(_WORD.findall(text.lower())):
+    words = _WORD.findall(text.lower())
+    if forms.keys().isdisjoint(words) and _STARTS.isdisjoint(words):
         return
     done = 0
+    if first := _FIRST.match(text) or _LAST.search(text):
+        done = first.end(1)
+        yield first.start(1), done, f"go {first[1].lower()}"
     for one in pattern.finditer(text):
         if one.start() < done:
             continue
