@@ -105,14 +105,11 @@ def test_one_can_watch_a_player_and_read_the_rules(capsys):
     assert "whole number from 1 to 20" in capsys.readouterr().out
 
 
-def test_check_passes_a_sound_environment_and_fails_a_broken_one(capsys):
+def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_path, monkeypatch):
     assert main(["check", "llm_gym/GuessTheNumber-v0"]) == 0
     assert "no rules broken" in capsys.readouterr().out
     assert main(["check", "llm_gym.envs.deduction.guess_the_number:GuessTheNumberEnv"]) == 0
     capsys.readouterr()
-
-
-def test_check_names_the_broken_rule(tmp_path, monkeypatch, capsys):
     (tmp_path / "my_env.py").write_text(
         "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
         "class MyEnv(GuessTheNumberEnv):\n"

@@ -11,7 +11,7 @@ import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import ActionTypeError, ContractError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
-from llm_gym.episodes import Opaque, play_episode
+from llm_gym.episodes import Opaque, Trajectory, play_episode
 from llm_gym.wrappers import TokenBudget
 from tests.episodes.small import reread
 
@@ -33,6 +33,11 @@ def test_a_played_episode_records_who_what_and_why() -> None:
     assert [terms["success"] for terms in episode.reward_terms] == [0.0] * 4
     assert episode.moves == ["no idea"] * 4, "how the environment read each action"
     assert reread(episode) == episode
+
+
+def test_the_split_is_part_of_the_record() -> None:
+    assert Trajectory(options={"split": "test"}).split == "test"
+    assert Trajectory().split is None
 
 
 def test_the_conversation_begins_with_the_system_prompt_and_keeps_the_last_word() -> None:

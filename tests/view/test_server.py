@@ -194,14 +194,11 @@ def test_records_of_play_are_seen_by_the_same_command(tmp_path, capsys):
     assert page.stat().st_size > 10_000
 
 
-def test_no_move_gives_the_state_before_the_turn():
+def test_moves_give_the_state_before_the_turn_and_the_recorded_end():
     episode = played(1)
     for turn, state in enumerate(episode.states[:-1]):
         told = play_on(episode, turn, [])
         assert (told["state"], told["done"], told["note"], told["turns"]) == (state, False, "", [])
-
-
-def test_the_recorded_moves_give_the_recorded_end():
     episode = played(1)
     told = play_on(episode, 1, episode.actions[1:])
     assert [turn["state"] for turn in told["turns"]] == episode.states[2:]
@@ -210,14 +207,11 @@ def test_the_recorded_moves_give_the_recorded_end():
     assert told["turns"][-1]["stop"] == episode.stop_reason
 
 
-def test_another_move_leads_elsewhere_and_hostile_text_is_a_move():
+def test_another_move_leads_elsewhere_and_another_answer_is_noted():
     episode = played(1, high=50)
     told = play_on(episode, 1, [HOSTILE, "3"])
     assert len(told["turns"]) == 2
     assert told["turns"][0]["action"] == HOSTILE
-
-
-def test_an_environment_that_answers_otherwise_now_is_noted():
     episode = played(1)
     episode.states[1] = "something else"
     assert "before turn 1 it says something else" in play_on(episode, 2, [])["note"]

@@ -105,15 +105,12 @@ def test_thinking_first_is_free_and_everything_else_has_a_price(action, good):
     assert reward == info["reward_terms"]["format"] == (0.0 if good else -0.25)
 
 
-def test_a_format_may_be_a_pattern():
+def test_a_format_may_be_a_pattern_and_is_added_to_what_the_game_pays():
     env = FormatReward(guessing(), format=r"[0-9]+\n.", ask="Digits, then a mark.")
     assert env.reset(seed=0)[0].startswith("Digits, then a mark.\n")
     assert env.step("12\n\n")[1] == 0.0
     assert env.step("12")[1] == -0.1
     assert FormatReward(guessing(), "[0-9]+").reset(seed=0) == guessing().reset(seed=0)
-
-
-def test_the_format_is_added_to_what_the_game_pays():
     env = FormatReward(guessing(penalty=0.5), penalty=0.25)
     env.reset(seed=0)
     _, reward, *_, info = env.step("no idea")

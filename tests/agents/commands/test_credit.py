@@ -146,11 +146,14 @@ def test_whole_episodes_carry_the_truth_of_their_turns_beside_the_estimate(many)
         assert tokens.values is tokens.trained_on is None
 
 
-def test_tokens_are_counted_for_those_who_sample_them(report):
+def test_tokens_are_counted_and_the_report_is_a_table_and_json(report):
     whole = report.estimators["grpo"]["tokens"]
     assert whole == report.episodes * 2 * 2  # two turns of two tokens
     # One branch from each of both states: four tokens, and two.
     assert report.estimators["vine, branches=1"]["tokens"] == whole + report.episodes * 6
+    lines = credit_table(report).splitlines()
+    assert len(lines) == 3 + len(report.estimators)
+    assert json.loads(json.dumps(asdict(report)))["turns"] == report.turns
 
 
 def test_it_depends_on_the_seed_alone():
@@ -195,12 +198,6 @@ def test_a_run_keeps_its_report_and_the_viewer_finds_the_episodes(tmp_path, monk
     tokens = Trajectory.from_json(file.raw(1).decode()).tokens
     assert "".join(tokens.texts).count("\n") >= 2, "what was said can be read"
     assert sum(not np.isnan(value) for value in tokens.true_advantages) == 4
-
-
-def test_the_report_is_a_table_and_json(report):
-    lines = credit_table(report).splitlines()
-    assert len(lines) == 3 + len(report.estimators)
-    assert json.loads(json.dumps(asdict(report)))["turns"] == report.turns
 
 
 def test_what_cannot_be_judged_is_refused():

@@ -222,25 +222,19 @@ def test_steps_are_smaller_where_a_solver_may_be_imitated(env_id, player, chosen
     assert (config.training.lr_schedule, config.training.max_kl) == chosen
 
 
-def test_nonsense_is_neither_safer_than_a_move_nor_a_way_out():
+def test_environments_of_others_are_paid_and_valued_in_their_own_units():
     cliff = defaults_of("CliffWalking-v1").environment.env_kwargs
     assert cliff["penalty"] == 10.0  # a step into the cliff costs 100
     assert cliff["max_invalid"] == 100
     lake = defaults_of("FrozenLake-v1").environment.env_kwargs
     assert lake["penalty"] == 0.1
     assert "max_invalid" not in lake
-
-
-def test_the_critic_of_somebody_elses_rewards_learns_in_their_units():
     cliff, echo = (defaults_of(each).training for each in ("CliffWalking-v1", "llm_gym/Echo-v0"))
     assert cliff.normalise_values
     assert cliff.critic_warmup_iters > 0
     assert cliff.value_learning_rate > cliff.learning_rate
     assert not echo.normalise_values
     assert echo.value_learning_rate is None
-
-
-def test_who_is_paid_for_every_turn_is_expected_to_play_long():
     cart, lake = profile_of("CartPole-v1"), profile_of("FrozenLake-v1")
     assert cart.episode_turns == 50
     assert lake.episode_turns < 20

@@ -49,7 +49,7 @@ def test_all_weights_take_sixteen_bytes_each_and_with_adapters_the_base_is_kept_
     assert 2 * count < made.resident < 2.5 * count
 
 
-def test_checkpointing_keeps_two_bytes_a_channel_of_each_layer():
+def test_checkpointing_keeps_little_of_each_layer_and_casts_a_layer_at_a_time():
     one = plan_memory(SEVEN, micro_batch_tokens=8192, checkpointing=True).activations
     two = plan_memory(SEVEN, micro_batch_tokens=16384, checkpointing=True).activations
     deep = dataclasses.replace(SEVEN, layers=56, parameters=2 * SEVEN.parameters)
@@ -57,8 +57,6 @@ def test_checkpointing_keeps_two_bytes_a_channel_of_each_layer():
     assert one < two < 2 * one
     assert deeper - one == 2 * 8192 * 3584 * 28
 
-
-def test_weights_in_float32_are_cast_for_bfloat16_all_of_them_or_a_layer_at_a_time():
     def activations(**settings):
         return plan_memory(SEVEN, micro_batch_tokens=0, **settings).activations
 

@@ -172,16 +172,13 @@ def test_a_reply_that_is_there_is_played_at_once_and_the_next_prompt_joins():
     ]
 
 
-def test_a_row_that_is_free_takes_the_next_episode_while_others_run():
+def test_a_free_row_takes_the_next_episode_unless_there_is_a_barrier():
     engine = ScriptedEngine(lambda running: [max(running)])
     collector = scripted(engine, 2)
     collector.collect(tasks([0, 3, 6, 9]))  # one turn each
     submitted = [keys for what, keys in engine.log if what == "submit"]
     assert submitted == [[100, 103], [106], [109]]
     assert [keys for what, keys in engine.log if what == "poll"] == [[103], [106], [109], [100]]
-
-
-def test_with_a_barrier_nobody_moves_before_the_last_reply():
     engine = ScriptedEngine(lambda running: [min(running)])
     env = type("Env", (Noted,), {"log": engine.log})
     scripted(engine, 2, sync_replies=True, env=env).collect(tasks([2, 5]))
@@ -309,6 +306,15 @@ def test_an_interrupt_leaves_everything_usable(sync_replies, interrupt):
     assert assemble(again).ids_S.equal(assemble(fresh).ids_S)
     assert [e.states for e in again.episodes] == [e.states for e in fresh.episodes]
     assert set(assemble(again).version_T.tolist()) == {1}
+
+
+def test_an_engine_that_fails_is_left_with_nothing_to_do():
+    engine = ScriptedEngine(lambda running: 1 / 0)
+    policy = asked(engine)
+    with pytest.raises(ZeroDivisionError):
+        policy(data_of(policy, 3))
+    assert engine.log[-1] == ("cancel", [0, 1, 2])
+    assert policy._open == policy._asked == {}
 
 
 class Endless(gym.Env):

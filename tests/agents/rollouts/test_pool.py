@@ -82,7 +82,7 @@ def test_a_cut_ends_the_episode_as_truncated_without_a_step():
     assert episode.final_state == "seed 3 turn 1"
 
 
-def test_an_environment_that_raises_ends_its_episode_and_the_run_goes_on(caplog):
+def test_an_environment_that_raises_costs_its_own_episode_only(caplog):
     pool = TextEnvPool(Crashing, 3)
     finished = play(pool, TASKS)
     assert sorted(finished) == [task.id for task in TASKS]
@@ -93,9 +93,6 @@ def test_an_environment_that_raises_ends_its_episode_and_the_run_goes_on(caplog)
     assert finished[16].stop_reason is not StopReason.ERROR, "the same row plays on"
     assert "the database is gone" in pool.failures[0]
     assert "episode 12" in caplog.text
-
-
-def test_an_environment_that_raises_at_reset_costs_its_episode_only():
     pool = TextEnvPool(CrashingAtReset, 3)
     finished = play(pool, TASKS)
     assert finished[12].stop_reason is StopReason.ERROR

@@ -76,16 +76,13 @@ def test_at_the_question_moves_are_listed_and_an_unknown_word_loses():
     assert env.legal_actions() == ["red", "blue", "green"]
 
 
-def test_saying_what_was_shown_last_never_wins():
+def test_every_word_is_asked_for_and_what_was_shown_last_never_wins():
     for seed in range(30):
         env = make(seed, words=2, delay=3)
         for _ in range(2):
             obs, *_ = env.step("ok")
         env.step("ok")
         assert env.step(obs.removeprefix("Ignore ").rstrip("."))[4]["stop_reason"] == "lost"
-
-
-def test_every_word_of_the_vocabulary_is_asked_for():
     env, drawn = MemoryEnv(words=5), set()
     for seed in range(100):
         env.reset(seed=seed)

@@ -210,14 +210,11 @@ def test_no_move_but_a_wrong_preparation_spoils_the_meal(size, seed, turns):
     assert distance(world, Cook()) >= 0  # plays the plan to its end, or never returns
 
 
-def test_both_styles_say_the_same():
+def test_both_styles_say_the_same_also_where_there_are_no_exits():
     for moves in (WALKTHROUGH[:at] for at in range(10)):
         said = [parse(play(*moves, style=style)[0].describe()) for style in ("prose", "terse")]
         assert said[0] == said[1]
         assert said[0].room
-
-
-def test_a_house_of_one_room_says_that_it_has_no_exits():
     for style, line in (("prose", "Exits: none."), ("terse", "exits none")):
         env = CookingWorldEnv(rooms=1, style=style)
         assert line in env.reset(seed=0)[0].splitlines()

@@ -71,7 +71,7 @@ def test_every_direction_moves_the_board_its_way(way, rows):
     assert shift(board, way) == read_board(rows)
 
 
-def test_shifts_lists_exactly_the_directions_that_change_something():
+def test_shifts_are_those_that_change_something_and_lose_no_tile():
     assert dict(shifts(read_board("2 . . .\n4 . . .\n2 . . .\n4 . . ."))).keys() == {3}
     assert not shifts(read_board("2 4 2 4\n4 2 4 2\n2 4 2 4\n4 2 4 2"))
     rng = np.random.default_rng(0)
@@ -79,9 +79,6 @@ def test_shifts_lists_exactly_the_directions_that_change_something():
         board = pack(rng.integers(0, 3, 16).tolist())
         after = {way: shift(board, way) for way in range(4)}
         assert dict(shifts(board)) == {way: b for way, b in after.items() if b != board}
-
-
-def test_no_tile_is_lost_and_none_made_but_by_merging():
     rng = np.random.default_rng(1)
     for _ in range(200):
         board = pack(rng.integers(0, 6, 16).tolist())
@@ -141,7 +138,7 @@ def test_who_knows_what_comes_wins_within_the_turns_required(target):
         assert final_info(env, "oracle")["success"]
 
 
-def test_the_oracle_makes_a_new_plan_when_another_player_interferes():
+def test_the_oracle_plans_anew_and_still_moves_where_nothing_can_be_won():
     env = Game2048Env(target=64, max_turns=60)
     for seed in range(10):
         env.reset(seed=seed)
@@ -149,9 +146,6 @@ def test_the_oracle_makes_a_new_plan_when_another_player_interferes():
         for _ in range(3):
             env.step(env.random_action())
         assert final_info(env, "oracle")["success"]
-
-
-def test_the_oracle_still_moves_where_nothing_can_be_won():
     assert plan(0x11, 5, 2, 12, 7) == {}, "ten more tiles cannot make 128"
     env = Game2048Env()
     env.reset(seed=0)

@@ -190,10 +190,15 @@ def test_oracle_and_solver_repair_what_others_have_spoiled():
         assert finish(env, "solver" if seed % 2 else "oracle")[1]["success"]
 
 
-def test_a_mistake_in_the_way_of_another_is_erased():
+def test_what_is_in_the_way_is_taken_back():
     # 2 and 1 are exchanged in the first row: each keeps the other from its place.
     assert next_placement("21.." + "." * 12, SOLVED) == "1 1 0"
     assert next_placement(".1.." + "." * 12, SOLVED) == "1 2 2"
+    env = on("1...............")
+    # The last cell is the only open one; its row misses the 4 that its column holds.
+    env._grid = bytearray(b"123434122143321.")
+    assert env._usable(15) == []
+    assert env.random_move(np.random.default_rng(0)) in env.legal_moves()
 
 
 def test_legal_moves_are_exactly_the_usable_ones():
@@ -206,14 +211,6 @@ def test_legal_moves_are_exactly_the_usable_ones():
                 saved, move = env.snapshot(), f"{row} {col} {digit}"
                 assert env.step(move)[4]["valid_action"] == (move in legal), move
                 env.restore(saved)
-
-
-def test_a_random_player_in_a_dead_end_takes_something_back():
-    env = on("1...............")
-    # The last cell is the only open one; its row misses the 4 that its column holds.
-    env._grid = bytearray(b"123434122143321.")
-    assert env._usable(15) == []
-    assert env.random_move(np.random.default_rng(0)) in env.legal_moves()
 
 
 def test_the_potential_is_the_share_of_right_digits():

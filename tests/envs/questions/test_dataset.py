@@ -31,16 +31,13 @@ def test_the_right_answer_wins_and_a_wrong_one_is_told_the_answer():
     assert info["answer"] == right
 
 
-def test_further_attempts_get_feedback_and_the_prompt_is_not_repeated():
+def test_further_attempts_get_feedback_that_says_what_is_wanted():
     env = make(max_turns=3)
     prompt = env.describe()
     obs, reward, terminated, *_ = env.step("x")
     assert (obs, reward, terminated) == ("That is not right.\nTurns left: 2.", 0.0, False)
     assert prompt not in obs
     assert env.step(env.oracle_action())[1:3] == (1.0, True)
-
-
-def test_a_reply_that_cannot_be_used_says_what_is_wanted():
     env = make(grader="number", max_turns=2)
     obs, _, terminated, _, info = env.step("it is 3 or 4")
     assert (terminated, info["valid_action"]) == (False, False)

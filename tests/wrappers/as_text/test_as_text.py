@@ -44,7 +44,7 @@ def test_the_end_is_the_environments_own():
         env.step("go right")
 
 
-def test_keys_of_the_environment_are_never_overwritten():
+def test_keys_and_cuts_of_the_environment_stay_its_own():
     own = {"turn": "black's", "move": 7, "success": True, "stop_reason": "mine", "x": [1]}
     env = AsText(Corridor(own))
     assert env.reset(seed=0)[1].items() >= own.items()
@@ -52,9 +52,6 @@ def test_keys_of_the_environment_are_never_overwritten():
     assert info.items() >= own.items()
     assert info["valid_action"] is True
     assert info["reward_terms"] == {"reward": 0.0}
-
-
-def test_a_cut_of_the_environment_stays_a_cut():
     env = started(TimeLimit(Corridor(), 2))
     env.step("stay")
     text, _, terminated, truncated, info = env.step("stay")
@@ -147,7 +144,7 @@ def test_legal_moves_come_from_the_action_mask():
     assert "action_mask" in env.step(NONSENSE)[4], "it still holds"
 
 
-def test_a_masked_action_is_played_or_refused():
+def test_a_masked_action_is_played_or_refused_and_an_odd_mask_ignored():
     env = started(Corridor(mask=True))
     assert env.step("stay")[4]["valid_action"]
     env = started(Corridor(mask=True, raises=True), masked="refuse")
@@ -155,9 +152,6 @@ def test_a_masked_action_is_played_or_refused():
     assert "not possible now. Legal moves: go right." in text
     assert not info["valid_action"]
     assert env.step("go right")[4]["valid_action"]
-
-
-def test_a_mask_of_another_shape_is_ignored():
     for mask in (np.ones(7), "all", None, np.zeros(3), [[1], [0]]):
         env = started(Corridor({"action_mask": mask}))
         assert env.legal_actions() == ["go left", "stay", "go right"]

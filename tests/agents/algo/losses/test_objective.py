@@ -192,9 +192,13 @@ def test_settings_that_cannot_be_are_refused(model, settings, what) -> None:
         TokenObjective(*model, **settings)
 
 
-def test_missing_lengths_are_refused(model, batch) -> None:
+def test_missing_lengths_wrong_shapes_and_ranges_are_refused(model, batch) -> None:
     with pytest.raises(StreamError, match="lengths"):
         TokenObjective(*model, policy_loss="gspo")(batch.exclude("lengths"))
+    with pytest.raises(StreamError, match="shape"):
+        value_loss(torch.zeros(2), torch.zeros(1), torch.zeros(2))
+    with pytest.raises(ConfigError, match="cliprange_value"):
+        value_loss(torch.zeros(2), torch.zeros(2), torch.zeros(2), cliprange_value=0)
 
 
 def test_value_targets_carry_no_gradient_and_narrow_values_are_widened() -> None:
@@ -204,10 +208,3 @@ def test_value_targets_carry_no_gradient_and_narrow_values_are_widened() -> None
     assert out.loss_T.dtype == torch.float32
     out.loss_T.sum().backward()
     assert targets_T.grad is None
-
-
-def test_value_losses_of_wrong_shapes_and_ranges_are_refused() -> None:
-    with pytest.raises(StreamError, match="shape"):
-        value_loss(torch.zeros(2), torch.zeros(1), torch.zeros(2))
-    with pytest.raises(ConfigError, match="cliprange_value"):
-        value_loss(torch.zeros(2), torch.zeros(2), torch.zeros(2), cliprange_value=0)

@@ -37,14 +37,11 @@ def test_a_model_that_could_not_be_sampled_from_rightly_is_refused(family):
         TransformersEngine(model)
 
 
-def test_layers_with_a_state_of_their_own_are_refused():
+def test_layers_with_a_state_and_what_is_no_language_model_are_refused():
     model = tiny_model()
     model.config.layer_types = ["full_attention", "linear_attention"]
     with pytest.raises(ConfigError, match="linear_attention"):
         TransformersEngine(model)
-
-
-def test_what_is_no_language_model_is_refused():
     with pytest.raises(ConfigError, match="Linear"):
         TransformersEngine(nn.Linear(2, 2))
     config = BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=9)

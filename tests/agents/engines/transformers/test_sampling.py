@@ -138,13 +138,15 @@ def test_philox_gives_the_known_answers(counter, key, answer):
     assert philox(words(counter), words(key)) == words(answer)
 
 
-def test_a_number_depends_on_its_seed_and_its_place_alone():
+def test_a_number_depends_on_its_place_and_its_seed_which_is_any_integer():
     whole = uniforms(range(50), [0] * 50, 33)
     for start in (0, 1, 2, 7, 16):
         part = uniforms([49, 3], [start, start], 5)
         assert (part == whole[[49, 3], start : start + 5]).all()
     mixed = uniforms([4, 4, 4], [0, 1, 2], 3)
     assert (mixed == np.stack([whole[4, at : at + 3] for at in range(3)])).all()
+    numbers = uniforms([0, -1, 2**63, 2**64 - 1], [0] * 4, 1)
+    assert len(set(numbers[:, 0])) == 3  # -1 and 2**64 - 1 are the same 64 bits
 
 
 def test_numbers_are_uniform_and_not_related():
@@ -156,8 +158,3 @@ def test_numbers_are_uniform_and_not_related():
     assert ((counts - expected) ** 2 / expected).sum() < 45  # 19 degrees of freedom, p < 0.001
     assert abs(np.corrcoef(numbers[:, 0], numbers[:, 1])[0, 1]) < 0.08
     assert abs(np.corrcoef(numbers[:-1, 0], numbers[1:, 0])[0, 1]) < 0.08
-
-
-def test_seeds_may_be_any_integer():
-    numbers = uniforms([0, -1, 2**63, 2**64 - 1], [0] * 4, 1)
-    assert len(set(numbers[:, 0])) == 3  # -1 and 2**64 - 1 are the same 64 bits

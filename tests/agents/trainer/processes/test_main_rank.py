@@ -150,9 +150,6 @@ def wait_for_work(rank, beats):
     return main.run_on_main(work), len(told)
 
 
-def test_those_who_wait_are_told_that_somebody_is_at_work(group):
+def test_those_who_wait_are_told_of_work_and_of_a_bug(group):
     assert group(2).run(wait_for_work, 3) == [("done", 4), ("done", 4)]
-
-
-def test_a_bug_is_raised_as_it_is_and_the_others_are_told(group):
     assert group(2).run(break_work) == ["well", "well"]
