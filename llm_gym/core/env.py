@@ -77,7 +77,15 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     """
 
     metadata = {"render_modes": ["ansi", "human"], "render_fps": 4}
-    _base_rules_cache: str | None = None
+    # CPython finds the attributes and methods of an object twice as fast while it has at most 30
+    # attributes outside slots: these are left to the game.
+    __slots__ = (
+        *("strict", "rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"),
+        *("_base_format", "_base_parse", "_base_bare", "_base_rules_cache"),
+        *("_base_own", "_base_active", "_base_stop", "_base_turn", "_base_missed", "_base_phi"),
+        *("_base_phi_start", "_base_invalid_actions", "_base_observations", "_base_moves"),
+        *("_base_screen", "_base_player_seed", "_base_player_rng"),
+    )
     _base_not_state = frozenset(
         {"spec", "observation_space", "action_space", "render_mode"}
         | {"_base_format", "_base_parse", "_base_bare"}
@@ -114,7 +122,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         self._base_format = get_format(action_format)
         self._base_parse = self._base_format.parse
         self._base_bare = action_format in ("plain", "raw")  # a reply may be a move and no more
-        self._base_reader = "format"  # how the last move was found, for ``info``
+        self._base_rules_cache: str | None = None
         self._base_settle_difficulty(difficulty)
         self.observation_space = AnyText(self.max_observation_chars)
         examples = [self._base_format.render(move) for move in self.example_moves()]
@@ -174,8 +182,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             text, valid, stop, reward = self._base_unreadable(move)
         else:
             text, valid, stop, reward = self.apply(move)
+        reader = "format"
         if not valid and not self.strict:
-            move, (text, valid, stop, reward) = self._base_read_on(said, move, text)
+            move, reader, (text, valid, stop, reward) = self._base_read_on(said, move, text)
         terms = {"success": reward}
         if valid:
             self._base_turn += 1
@@ -197,7 +206,8 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         self._base_moves.append(move or "")
         if self.render_mode is not None:
             self._base_draw_screen(action, text)
-        return text, reward, stop is not _PLAYING, False, self._base_info(valid, move, terms)
+        info = self._base_info(valid, move, terms, reader)
+        return text, reward, stop is not _PLAYING, False, info
 
     def render(self) -> str | None:
         """Return the last action and observation (``ansi``); ``human`` prints as it plays."""
@@ -288,7 +298,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             setattr(self, name, value)
 
     def _base_state(self) -> dict[str, Any]:
-        return {name: one for name, one in vars(self).items() if name not in self._base_not_state}
+        slots = {name: getattr(self, name) for name in TextEnv.__slots__ if hasattr(self, name)}
+        state = slots | vars(self)
+        return {name: one for name, one in state.items() if name not in self._base_not_state}
 
     # --- reading the reply -------------------------------------------------------------------
 
@@ -300,9 +312,11 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         settled = is_settled(action, said, move, self._base_format, self.free_text)
         return move if settled else None
 
-    def _base_read_on(self, said: str, move: str | None, text: str) -> tuple[str | None, Outcome]:
-        """Look closer at a reply whose first reading cannot be played."""
-        refused: tuple[str | None, Outcome] = move, (text, False, _PLAYING, 0.0)
+    def _base_read_on(
+        self, said: str, move: str | None, text: str
+    ) -> tuple[str | None, str, Outcome]:
+        """Look closer at a reply whose first reading cannot be played; say how it was read."""
+        refused: tuple[str | None, str, Outcome] = move, "format", (text, False, _PLAYING, 0.0)
         if move is not None and (self.is_understood(move) or self._base_is_all(said, move)):
             return refused
         told = (self._base_rules_cache or "", self._base_observations[-1])
@@ -310,20 +324,16 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             if found.move == move and move:
                 continue
             if found.move is None:
-                self._base_reader = found.how
-                return None, reject(found.problem)
+                return None, found.how, reject(found.problem)
             if len(found.move) > self.max_move_chars:
                 continue
             outcome = self.apply(found.move)
             if outcome[1] or found.is_final:
                 is_own = found.move == self._base_parse(said)
-                self._base_reader = "format" if is_own else found.how
-                return found.move, outcome
+                return found.move, "format" if is_own else found.how, outcome
             if refused[0] is None and (self._base_bare or found.how != "last line"):
-                refused, self._base_reader = (found.move, outcome), found.how
-        if refused[0] is None:
-            self._base_reader = "nothing"
-        return refused
+                refused = found.move, found.how, outcome
+        return (None, "nothing", refused[2]) if refused[0] is None else refused
 
     def _base_is_all(self, said: str, move: str) -> bool:
         """Return whether nothing but ``move`` can be read in a reply, whatever the game shows."""
@@ -357,8 +367,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     def _base_how(self) -> str:
         return self._base_format.tell(self.example_moves()[0], self.move_name)
 
-    def _base_info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
-        reader, self._base_reader = self._base_reader, "format"
+    def _base_info(
+        self, valid: bool, move: str | None, terms: dict[str, float], reader: str = "format"
+    ) -> dict[str, Any]:
         return {
             "move": move,
             "reader": reader,

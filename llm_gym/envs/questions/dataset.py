@@ -220,8 +220,10 @@ class DatasetEnv(TextEnv):
     def reveal(self) -> str:
         return f"The answer was {self._right}." if self._graded else ""
 
-    def _base_info(self, valid: bool, move: str | None, terms: dict[str, float]) -> dict[str, Any]:
-        info = super()._base_info(valid, move, terms)
+    def _base_info(
+        self, valid: bool, move: str | None, terms: dict[str, float], reader: str = "format"
+    ) -> dict[str, Any]:
+        info = super()._base_info(valid, move, terms, reader)
         info["row"], info["answer"] = self._number, self._right if self._graded else None
         return info
 
