@@ -70,18 +70,6 @@ def test_a_tool_is_run_by_name():
     assert as_registry("finish").execute_tool("finish", answer="42") == (True, "42")
 
 
-@pytest.mark.parametrize(
-    ("params", "said"),
-    [
-        ({"a": 1}, "add was not called: b is missing."),
-        ({"a": 1, "b": "x"}, 'add was not called: b must be a whole number, got "x".'),
-        ({"a": 1, "b": 2, "c": 3}, "add was not called: c is unknown; known: a, b."),
-    ],
-)
-def test_arguments_that_do_not_fit_are_answered_in_words(params, said):
-    assert ToolRegistry([Adder()]).execute_tool("add", **params) == (False, said)
-
-
 def test_an_unknown_tool_is_answered_with_those_there_are():
     registry = ToolRegistry([Adder(), parrot])
     assert registry.execute_tool("ad") == (
