@@ -271,6 +271,7 @@ def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
             "\\*": row["env_id"] in PAID,
             "†": any("machine" in run or run.get("cpus") == 2 for run in runs),
             "‡": row.get("imitated") == "solver",
+            "#": row.get("imitated") == "reflex",
             "§": not all(run.get("fresh") or run["exit"] or run.get("stopped") for run in runs),
         }
         cut = sum(bool(run["exit"] or run.get("stopped")) for run in runs)
@@ -349,7 +350,7 @@ def train_model(result: Any) -> str:
 
 def model_goals(rows: Mapping[str, Any]) -> str:
     """Return how many runs end well."""
-    ends = [row["success"]["trained"] for row in rows.values() if "success" in row]
+    ends = [row["success"]["trained"] or 0.0 for row in rows.values() if "success" in row]
     return f"{sum(end >= GOOD for end in ends)} of {len(ends)} runs end at {GOOD:.0%} or more"
 
 

@@ -83,24 +83,21 @@ def ray_gpu(result: Any) -> str:
     columns |= dict.fromkeys(timed, "{:.2f} s")
     columns |= {"episodes/s": "{:.1f}", "tokens in an episode": "{:.0f}", "staleness": "{:.2f}"}
     stages = result["stages"]
-    rows = [_stage(name, stages.get(stage, {})) for stage, name in STAGES.items()]
+    rows = [_stage(name, stages[stage]) for stage, name in STAGES.items() if stage in stages]
     made, asked = result["made_by"], result["settings"]
     about = (
         f"{asked['iterations']} iterations of {asked['episodes']} episodes each, in "
-        f"{asked['rounds']} rounds, without the first and the last of a round"
-        if "rounds" in asked
-        else f"{asked['iterations']} iterations of {asked['episodes']} episodes each, without the "
-        "first"
+        f"{asked['rounds']} rounds, without the first and the last of a round; load average at "
+        f"the start {made['machine']['load_average']:g}"
     )
-    about += f"; load average {made['machine']['load_average']:g}"
     about += "; engines without CUDA graphs." if "--eager" in made["command"] else "."
-    speed = {stage: stages.get(stage, {}).get("episodes_per_s") for stage in STAGES}
-    if "rounds" in asked and all(speed.values()):
-        about += (
-            f" With staleness 1 there are {speed['staleness_1'] / speed['sync']:.2f} times the "
-            "episodes per second of the same actors with staleness 0, and "
-            f"{speed['staleness_1'] / speed['in_process']:.2f} times those of one process."
-        )
+    ahead = stages.get("staleness_1", {}).get("episodes_per_s")
+    for stage, whose in (
+        ("sync", "the same actors with staleness 0"),
+        ("in_process", "one process"),
+    ):
+        if ahead and (speed := stages.get(stage, {}).get("episodes_per_s")):
+            about += f" Staleness 1 gives {ahead / speed:.2f} times the episodes/s of {whose}."
     return f"{table(columns, rows)}\n\n{about}"
 
 
