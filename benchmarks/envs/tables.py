@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from benchmarks.lib.tables import TEXT, measured, read, table
@@ -39,11 +40,21 @@ def speed(found: Any) -> str:
                 theirs = one["steps_per_s"]
                 vectors.append((row["game"], ours, f"{name} {theirs:,}", ours / theirs))
     vector = table({"game": TEXT, "ours": "{:,}", "peer": "{}", "ratio": "{:.1f}x"}, vectors)
+    times = {row["game"]: 1 / row["steps_ratio"] for row in found["refused"]}
+    dearest = max(times, key=times.__getitem__)
+    cheap = sum(cost <= 2 for cost in times.values())
+    faster = sum(ratio > 1 for *_, ratio in games)
     own = [row["suites"]["llm_gym"] for row in found["alone"]]
     medians = [one["reset_us"] for one in own]
     tails = [one["reset_p99_us"] for one in own]
     return (
-        f"{table(columns, games)}\n\n64 environments in one vector environment:\n\n{vector}\n\n"
+        f"{table(columns, games)}\n\nFaster in {faster} of {len(games)} games; the median ratio is "
+        f"{median(ratio for *_, ratio in games):.1f}x.\n\n"
+        f"A step with a short reply that is refused takes {median(times.values()):.1f} times as "
+        f"long as with `strict=True` (median of {len(times)}: each game with moves of its own and "
+        f"with other replies), at most twice in {cheap}, at most {times[dearest]:.1f} times "
+        f"({dearest}).\n\n"
+        f"64 environments in one vector environment:\n\n{vector}\n\n"
         f"Resets over all {len(medians)} ids: the slowest median is {max(medians) / 1e3:.2f} ms, "
         f"the slowest 99th percentile {max(tails) / 1e3:.2f} ms."
     )
