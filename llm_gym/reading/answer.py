@@ -95,11 +95,12 @@ def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]
     if len(text) > _SHORT or "\n" in text:
         return _search(said, game, told)
     find = None if game.free_text else game.finder()
-    found = _glance(text, find, game.mention_is_answer) if find else _at_once(text, game)
-    if found is None:
-        return _search(said, game, told)
-    is_clear = len(found) < 2 or all(one.move == text for one in found)
-    if not is_clear and any(_is_quote(one, told, 3) for one in SENTENCES.split(text)):
+    parts: tuple[str, ...] = ()
+    if find is None:
+        found = _at_once(text, game)
+    else:
+        found, parts = _glance(text, find, game.mention_is_answer)
+    if found is None or any(_quotes(part, told, 3) for part in parts):
         return _search(said, game, told)
     return found
 
@@ -127,11 +128,20 @@ def has_one_reading(text: str, find: Find) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _glance(text: str, find: Find, mention_is_answer: bool) -> tuple[Reading, ...]:
-    """Return the readings of a short reply in a game where the sentence alone names its moves."""
+def _glance(
+    text: str, find: Find, mention_is_answer: bool
+) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
+    """Return the readings of a short reply in a game where the sentence alone names its moves.
+
+    They count unless one of the sentences that come with them is a quote.
+    """
     game = _Short(find, mention_is_answer)
     found = _at_once(text, game)
-    return (*_search(text, game, ()),) if found is None else found
+    if found is None:
+        found = (*_search(text, game, ()),)
+    is_clear = len(found) < 2 or all(one.move == text for one in found)
+    parts = () if is_clear else map(_squeeze, SENTENCES.split(text))
+    return found, tuple(part for part in parts if " " in part)
 
 
 class _Short(NamedTuple):
@@ -251,9 +261,10 @@ def _sentences(text: str) -> frozenset[str]:
 
 def _is_quote(said: str, told: Sequence[str], begins: int = 1000) -> bool:
     """Return whether ``said`` is a line or sentence of ``told``; or begins one with many words."""
-    if not told or " " not in said.strip():
-        return False
-    said = _squeeze(said)
+    return bool(told) and " " in said.strip() and _quotes(_squeeze(said), told, begins)
+
+
+def _quotes(said: str, told: Sequence[str], begins: int) -> bool:
     for text in told:
         if said in _flat(text) and (  # it is far cheaper to ask this first
             said in (known := _sentences(text))

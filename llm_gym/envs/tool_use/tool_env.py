@@ -184,6 +184,8 @@ class ToolEnv(TextEnv):
     def marked_move(self, label: str, text: str) -> str:
         if self._is_sentence(text):
             return ""  # to be weighed
+        if not label and ":" not in text:
+            return text
         name, _ = parse_call(text)
         language = _LANGUAGES.get(label, label)
         if name in self._inputs or name == "answer":
@@ -232,7 +234,8 @@ class ToolEnv(TextEnv):
         # Code says what it likes, and what is too long is refused whatever it says.
         if move[:6].lower() == "python" or len(move) > self.max_move_chars:
             return False
-        return " " in move and bool(_TAIL.search(move) or self._another.search(move))
+        is_two = ":" in move and self._another.search(move)
+        return bool(is_two or (" " in move and _TAIL.search(move)))
 
 
 # --- calls in other words: pure, bounded, and an empty text where there is none ------------
