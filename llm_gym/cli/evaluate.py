@@ -10,13 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llm_gym.cli.common import (
-    add_settings,
-    build,
-    check_model_path,
-    import_modules,
-    settings,
-)
+from llm_gym.cli.common import add_settings, build, check_model_path, import_modules, settings
 from llm_gym.cli.parser import Parser, number, whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError

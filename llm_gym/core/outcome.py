@@ -36,13 +36,7 @@ class StopReason(StrEnum):
 
 _ENDS = frozenset(StopReason) - {StopReason.PLAYING}
 TERMINAL = frozenset(
-    {
-        StopReason.WON,
-        StopReason.LOST,
-        StopReason.DRAWN,
-        StopReason.FINISHED,
-        StopReason.INVALID,
-    }
+    {StopReason.WON, StopReason.LOST, StopReason.DRAWN, StopReason.FINISHED, StopReason.INVALID}
 )
 
 

@@ -11,12 +11,6 @@ from llm_gym.episodes.play import play_episode
 from llm_gym.episodes.record import SCHEMA, Tokens, Trajectory
 
 __all__ = [
-    "SCHEMA",
-    "EpisodeWriter",
-    "Opaque",
-    "Tokens",
-    "Trajectory",
-    "play_episode",
-    "read_episodes",
+    "SCHEMA", "EpisodeWriter", "Opaque", "Tokens", "Trajectory", "play_episode", "read_episodes",
     "write_episodes",
-]
+]  # fmt: skip

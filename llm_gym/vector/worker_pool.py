@@ -92,8 +92,7 @@ def _pack(answers: dict[int, Any], failures: dict[int, Failure]) -> bytes:
     # An exception may not survive pickling, so only its words and its traceback travel.
     told = {
         row: failure._replace(
-            error=None,
-            traceback="".join(traceback.format_exception(failure.error)),
+            error=None, traceback="".join(traceback.format_exception(failure.error))
         )
         for row, failure in failures.items()
     }

@@ -9,14 +9,6 @@ from llm_gym.wrappers.tool_use import ToolUse
 from llm_gym.wrappers.transcript import ChatObservation, TranscriptObservation
 
 __all__ = [
-    "AsText",
-    "ChatObservation",
-    "EpisodeLimits",
-    "FormatReward",
-    "MaxInvalid",
-    "RecordEpisodes",
-    "StateInfo",
-    "TokenBudget",
-    "ToolUse",
-    "TranscriptObservation",
-]
+    "AsText", "ChatObservation", "EpisodeLimits", "FormatReward", "MaxInvalid", "RecordEpisodes",
+    "StateInfo", "TokenBudget", "ToolUse", "TranscriptObservation",
+]  # fmt: skip

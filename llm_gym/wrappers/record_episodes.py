@@ -38,10 +38,7 @@ class RecordEpisodes(TextWrapper):
     """
 
     def __init__(
-        self,
-        env: gym.Env[str, str],
-        path: str | os.PathLike[str],
-        policy: str | None = None,
+        self, env: gym.Env[str, str], path: str | os.PathLike[str], policy: str | None = None
     ) -> None:
         if not str(path).endswith((".jsonl", ".jsonl.gz")):
             raise ConfigError(f"path must end in .jsonl or .jsonl.gz, got {str(path)!r}")

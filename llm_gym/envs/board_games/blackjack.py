@@ -199,9 +199,8 @@ class BlackjackEnv(TextEnv):
         cards = ", ".join([RANKS[rank] for rank in self._hand])
         soft = " with an ace as 11" if self._ace and self._hard <= 11 else ""
         return (
-            f"You have {cards}: {total(self._hard, self._ace)}{soft}. "
-            f"The dealer shows {RANKS[self._cards[2]]}. "
-            f"Turns left: {self.turns_left}."
+            f"You have {cards}: {total(self._hard, self._ace)}{soft}. The dealer shows "
+            f"{RANKS[self._cards[2]]}. Turns left: {self.turns_left}."
         )
 
     def apply(self, move: str) -> Outcome:

@@ -234,12 +234,11 @@ class MastermindEnv(TextEnv):
     def rules_text(self) -> str:
         alike = "numbers may repeat" if self.duplicates else "no two alike"
         return (
-            f"I hide a code of {self.code_length} numbers, each from 1 to {self.numbers}, "
-            f"{alike}. I answer each guess with a black peg for every right number in the right "
-            "place, and a white peg for every other number of the code that your guess has in a "
-            f"wrong place. Your guess is {self.code_length} numbers with spaces between them and "
-            "may "
-            "repeat a number."
+            f"I hide a code of {self.code_length} numbers, each from 1 to {self.numbers}, {alike}. "
+            "I answer each guess with a black peg for every right number in the right place, and a "
+            "white peg for every other number of the code that your guess has in a wrong place. "
+            f"Your guess is {self.code_length} numbers with spaces between them and may repeat a "
+            "number."
         )
 
     def example_moves(self) -> Sequence[str]:

@@ -164,13 +164,12 @@ class MinesweeperEnv(TextEnv):
         return (
             f"A field of {self.rows} rows and {self.cols} columns, both counted from 0, hides "
             f"{self.mines} mine{'s' * (self.mines != 1)}. A dot is a hidden cell; a digit says how "
-            "many of the cells around it, diagonals included, are mines. "
-            "Your move is reveal, a row and a column; around a 0, all cells are revealed as well. "
-            "The first cell you reveal and those around it are safe"
-            f"{proof if self.no_guess else ''}. Reveal every cell that is "
-            "not a mine to win; reveal a mine and you lose. With flag, a row and a column you "
-            "may mark a hidden cell with F, or remove the mark, which costs a turn. You cannot "
-            "name a flagged cell to reveal it, and you need no flags to win."
+            "many of the cells around it, diagonals included, are mines. Your move is reveal, a "
+            "row and a column; around a 0, all cells are revealed as well. The first cell you "
+            f"reveal and those around it are safe{proof if self.no_guess else ''}. Reveal every "
+            "cell that is not a mine to win; reveal a mine and you lose. With flag, a row and a "
+            "column you may mark a hidden cell with F, or remove the mark, which costs a turn. You "
+            "cannot name a flagged cell to reveal it, and you need no flags to win."
         )
 
     def example_moves(self) -> Sequence[str]:

@@ -77,10 +77,7 @@ def chart(rows: int, cols: int) -> Chart:
     lines = [" " * width + " " + "".join(f" {col:>{width}}" for col in range(cols))]
     lines += [f"{row:>{width}}|" + f" {'.':>{width}}" * cols for row in range(rows)]
     text = "\n".join(lines)
-    return Chart(
-        text.encode(),
-        tuple(at for at, char in enumerate(text) if char == "."),
-    )
+    return Chart(text.encode(), tuple(at for at, char in enumerate(text) if char == "."))
 
 
 Constraint = tuple[int, int]

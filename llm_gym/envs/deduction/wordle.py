@@ -117,10 +117,9 @@ class WordleEnv(TextEnv):
         guess = "must be one of them" if self.only_words else any_letters
         return (
             f"I hide one of {len(words)} common English words of {self.word_length} letters{told}. "
-            f"Guess it; your guess {guess}. I mark every letter of your guess: G if it is right, "
-            "Y if "
-            "the word has it in another place, X if not. A letter that you guess more often than "
-            "the word has it gets X for the rest."
+            f"Guess it; your guess {guess}. I mark every letter of your guess: G if it is right, Y "
+            "if the word has it in another place, X if not. A letter that you guess more often "
+            "than the word has it gets X for the rest."
         )
 
     def example_moves(self) -> Sequence[str]:

@@ -79,9 +79,8 @@ class CoinCollectorEnv(WorldEnv):
 
     def rules_text(self) -> str:
         return (
-            "You are in a house of rooms. Somewhere lies a coin: find it and take it. Your move "
-            "is one command: go DIRECTION (north, east, south or west), take THING, look or "
-            "inventory."
+            "You are in a house of rooms. Somewhere lies a coin: find it and take it. Your move is "
+            "one command: go DIRECTION (north, east, south or west), take THING, look or inventory."
         )
 
     def swap_secret(self, rng: np.random.Generator) -> bool:

@@ -255,10 +255,9 @@ class FifteenPuzzleEnv(TextEnv):
         return (
             f"This is a sliding puzzle with the tiles 1 to {self.size**2 - 1} and a gap, written "
             f"{'_' * (1 if self.size < 4 else 2)}. Your move is up, down, left or right: it slides "
-            "a tile into the gap. Up moves "
-            "the tile below the gap up, down the one above it, left the one to its right and "
-            "right the one to its left. Bring the tiles into ascending order, row by row, with "
-            "the gap in the bottom right corner."
+            "a tile into the gap. Up moves the tile below the gap up, down the one above it, left "
+            "the one to its right and right the one to its left. Bring the tiles into ascending "
+            "order, row by row, with the gap in the bottom right corner."
         )
 
     def example_moves(self) -> Sequence[str]:

@@ -125,10 +125,9 @@ class Game2048Env(TextEnv):
         return (
             "Your move is up, down, left or right: all tiles of the board slide that way. Two "
             "equal tiles that meet merge into one of double value, each tile at most once in a "
-            "move. Then a new "
-            f"tile comes into a random free cell: a 4 with probability {FOUR:g}, otherwise a 2. "
-            "A move must change the board; when none can, you lose. A dot is a free cell. Make a "
-            f"tile of {self.target} to win."
+            f"move. Then a new tile comes into a random free cell: a 4 with probability {FOUR:g}, "
+            "otherwise a 2. A move must change the board; when none can, you lose. A dot is a free "
+            f"cell. Make a tile of {self.target} to win."
         )
 
     def example_moves(self) -> Sequence[str]:

@@ -90,8 +90,7 @@ def plan(room: Room, boxes: int, player: int) -> list[int] | None:
                     best[state] = after
                     togo = ahead - away[box] + away[box + step]
                     heappush(
-                        queue,
-                        (after + _HASTE * togo, after, togo, *state, len(parents) - 1, way),
+                        queue, (after + _HASTE * togo, after, togo, *state, len(parents) - 1, way)
                     )
     return None
 

@@ -180,9 +180,8 @@ class SudokuEnv(TextEnv):
             f"cells holds each digit from 1 to {self.size} once. There is one solution. A dot is "
             "an open cell. Your move is three digits, for the row, the column and what goes into "
             "the cell; rows and columns are counted from 1, as the margins of the grid show. The "
-            "digit 0 erases what you have filled in, and you may replace it. The digits "
-            "given at the start stay. A digit that its row, column or box already holds is "
-            "refused."
+            "digit 0 erases what you have filled in, and you may replace it. The digits given at "
+            "the start stay. A digit that its row, column or box already holds is refused."
         )
 
     def example_moves(self) -> Sequence[str]:

@@ -210,10 +210,9 @@ class WordLadderEnv(TextEnv):
         hints = " I show the words that you can reach." if self.hints else ""
         return (
             "Change the word into the target. Your move is the next word: it replaces one letter "
-            "and must be a common English word; I know "
-            f"{len(ladder_words(self.word_length))} words of "
-            f"{self.word_length} letters. A word that I do not know, or that is not exactly one "
-            f"letter away, is unusable.{hints} There is always a way of at most "
+            f"and must be a common English word; I know {len(ladder_words(self.word_length))} "
+            f"words of {self.word_length} letters. A word that I do not know, or that is not "
+            f"exactly one letter away, is unusable.{hints} There is always a way of at most "
             f"{self.max_distance} step{'s' * (self.max_distance > 1)}."
         )
 

@@ -21,13 +21,6 @@ from llm_gym.evaluate.endpoint.http import Backoff
 from llm_gym.evaluate.endpoint.play import play
 
 __all__ = [
-    "Backoff",
-    "ChatClient",
-    "ContextFullError",
-    "EndpointError",
-    "Interrupted",
-    "Reply",
-    "ServedEvaluation",
-    "Usage",
-    "play",
-]
+    "Backoff", "ChatClient", "ContextFullError", "EndpointError", "Interrupted", "Reply",
+    "ServedEvaluation", "Usage", "play",
+]  # fmt: skip

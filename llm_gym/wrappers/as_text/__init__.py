@@ -9,11 +9,4 @@ from llm_gym.wrappers.as_text.env import (
 )
 from llm_gym.wrappers.as_text.wrapper import AsText
 
-__all__ = [
-    "AsText",
-    "ensure_text",
-    "make_text",
-    "speaks_text",
-    "split_settings",
-    "text_source",
-]
+__all__ = ["AsText", "ensure_text", "make_text", "speaks_text", "split_settings", "text_source"]

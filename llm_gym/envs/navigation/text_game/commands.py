@@ -42,9 +42,7 @@ class Sentence(NamedTuple):
 
 
 def read(
-    text: str,
-    verbs: Mapping[str, str] = VERBS,
-    joints: Mapping[str, AbstractSet[str]] = JOINTS,
+    text: str, verbs: Mapping[str, str] = VERBS, joints: Mapping[str, AbstractSet[str]] = JOINTS
 ) -> Sentence | None:
     """Return verb and nouns, or None if this is no command.
 

@@ -97,11 +97,7 @@ def _lock_doors(
 
 
 def _bar_the_way(
-    world: World,
-    needed: list[str],
-    regions: list[list[str]],
-    steps: int,
-    rng: np.random.Generator,
+    world: World, needed: list[str], regions: list[list[str]], steps: int, rng: np.random.Generator
 ) -> list[str]:
     """Spend ``steps`` on monsters (2 each: arm, defeat) and containers (1 each: open).
 

@@ -8,13 +8,7 @@ knows nothing else.
 import re
 from dataclasses import dataclass, field
 
-from llm_gym.envs.navigation.text_game.world import (
-    CARRIED,
-    DIRECTIONS,
-    Goal,
-    World,
-    objective,
-)
+from llm_gym.envs.navigation.text_game.world import CARRIED, DIRECTIONS, Goal, World, objective
 
 OBJECTIVE, CAME_FROM, NEIGHBOURS, MARK = 1, 2, 3, 4
 """Levels of ``hints``: each adds one thing to what is told."""

@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_gym.envs.tool_use.fact_world import (
-    ADJECTIVES,
-    FIRST_NAMES,
-    LAST_NAMES,
-    NOUNS,
-    draw_names,
-)
+from llm_gym.envs.tool_use.fact_world import ADJECTIVES, FIRST_NAMES, LAST_NAMES, NOUNS, draw_names
 
 Thing = tuple[str, str, int]
 """A row of a table of things: name, text, number."""

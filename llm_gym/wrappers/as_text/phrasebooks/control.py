@@ -104,10 +104,9 @@ class LunarLanderWords(Phrasebook):
         told = [
             "Land softly on the pad, which is at sideways 0 and height 0. To the right and up are "
             "positive. Tilt is in radians, positive to the left. The main engine pushes the lander "
-            "along its axis, up when it is upright; the left engine pushes and tilts it to "
-            "the left, the right engine to the right. A crash costs 100 points, "
-            "coming to rest earns 100, each leg on the ground 10; engines cost fuel. 200 points "
-            "count as a success.",
+            "along its axis, up when it is upright; the left engine pushes and tilts it to the "
+            "left, the right engine to the right. A crash costs 100 points, coming to rest earns "
+            "100, each leg on the ground 10; engines cost fuel. 200 points count as a success."
         ]
         if getattr(self.game, "continuous", False):
             told.append(

@@ -13,10 +13,7 @@ from llm_gym.wrappers.as_text.phrasebooks.observations import number
 _ROAD = {"x": "ahead", "y": "to the right", "vx": "speed ahead", "vy": "speed to the right"}
 _MAP = {"x": "east", "y": "south", "vx": "speed east", "vy": "speed south"}
 _UNITS = {"x": " m", "y": " m", "vx": " m/s", "vy": " m/s"}
-_GOAL = {
-    "observation": "You are at",
-    "desired_goal": "Your goal is",
-}
+_GOAL = {"observation": "You are at", "desired_goal": "Your goal is"}
 
 
 class HighwayWords(Phrasebook):

@@ -162,7 +162,7 @@ class TaxiWords(Phrasebook):
             "and drop them off there. On the map, T is the taxi and R, G, Y and B are the stops. "
             "Between two squares, : can be passed and | is a wall; north is up. Rows and columns "
             "count from 0 at the top left. Every move costs 1 point, a pick up or drop off at the "
-            "wrong place 10; a passenger at their destination earns 20.",
+            "wrong place 10; a passenger at their destination earns 20."
         ]
         if any(len(moves[0]) > 1 for moves in self.game.P.values()):
             chance = 1.0 - getattr(self.game, "rainy_probability", 0.8)
@@ -205,7 +205,7 @@ class BlackjackWords(Phrasebook):
             "You play blackjack against the dealer. Whoever is closer to 21 wins; above 21 you are "
             "bust and lose. Face cards count 10. An ace counts 11 while that keeps you at 21 or "
             "below (a usable ace), else 1. hit draws a card, stick ends your turn; then the dealer "
-            "draws up to 17 or more. A win earns 1 point, a loss costs 1, a draw earns nothing.",
+            "draws up to 17 or more. A win earns 1 point, a loss costs 1, a draw earns nothing."
         ]
         if getattr(self.game, "sab", False):
             told.append("With an ace and a ten you win, unless the dealer has them too.")
