@@ -137,8 +137,9 @@ def _limit() -> None:
 def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any]:
     """Return what the metrics of a run say, and what it printed."""
     first, evaluated = rows[0], [row for row in rows if "eval/success" in row]
-    last = reported(run, "after") or (evaluated[-1] if evaluated else {})
     begun = reported(run, "before") or {}
+    # Before the first evaluation the best weights are those of the warm start.
+    last = reported(run, "after") or (evaluated[-1] if evaluated else begun)
     config = ConfigStore.load(run / "config.json")
     measured = {
         name: {
