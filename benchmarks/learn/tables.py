@@ -203,17 +203,23 @@ def train_all(result: Any) -> str:
     foreign = {name: runs for name, runs in rows.items() if name not in own}
     ends = [mean(above_random, runs) or 0.0 for runs in own.values()]
     added = sum((mean(gain, runs) or 0.0) >= GAIN for runs in rows.values())
-    every = [run for runs in own.values() for run in runs]
-    good = [run for run in every if run["curve"] and (run["curve_start"] or 0.0) > GOOD]
-    kept = sum(min(run["curve"]) >= run["curve_start_low"] for run in good)
-    most = max(run["kl_most"] for run in good)
     return (
         f"{sum(end >= GAIN for end in ends)} of {len(own)} families end {100 * GAIN:.0f} points or "
         f"more above the random legal player, {sum(end < 0 for end in ends)} below it, in the mean "
         f"of their seeds. RL added {100 * GAIN:.0f} points or more to the warm start in {added} of "
-        f"{len(rows)} commands. Of {len(good)} runs that start above {100 * GOOD:.0f} %, {kept} "
-        "have no evaluation below the interval of their start; the largest KL of an iteration is "
-        f"{most:.3f}.\n\n{_trained(own)}\n\n{_trained(foreign)}"
+        f"{len(rows)} commands. {steadiness([run for runs in own.values() for run in runs])}\n\n"
+        f"{_trained(own)}\n\n{_trained(foreign)}"
+    )
+
+
+def steadiness(runs: Sequence[Row]) -> str:
+    """Return how many of the runs that start well lose nothing of it."""
+    good = [run for run in runs if run["curve"] and (run["curve_start"] or 0.0) > GOOD]
+    kept = sum(min(run["curve"]) >= run["curve_start_low"] for run in good)
+    return (
+        f"Of {len(good)} runs that start above {100 * GOOD:.0f} %, {kept} have no evaluation below "
+        "the interval of their start; the largest KL of an iteration is "
+        f"{max(run['kl_most'] for run in good):.3f}."
     )
 
 
@@ -345,7 +351,9 @@ def gain(row: Mapping[str, Any]) -> float | None:
 @measured("train_model", "python -m benchmarks.learn.train_all --model FOLDER --lanes 5")
 def train_model(result: Any) -> str:
     """A given model on every id, with nothing else set."""
-    return f"{model_goals(result['rows'])}.\n\n{reached(result['rows'])}"
+    rows = result["rows"]
+    kept = steadiness([row for row in rows.values() if "success" in row])
+    return f"{model_goals(rows)}. {kept}\n\n{reached(rows)}"
 
 
 def model_goals(rows: Mapping[str, Any]) -> str:
