@@ -112,7 +112,7 @@ def _parser() -> Parser:
         "a built-in player as chat messages, rows of verl, tool definitions, or a package for "
         "verifiers or OpenEnv. records RUN writes the recorded episodes of a run as a data set; "
         "hub RUN NAME puts the model of a run, or such a data set, on the Hugging Face hub. A warm "
-        "start reads episodes too: --warm-start.player file.",
+        "start reads episodes too: --warm-start.player FILE.jsonl.",
         epilog="TRL and SkyRL-Gym take objects instead: llm_gym_agents.export.trl and .skyrl "
         "(docs/other_libraries.md)",
     )

@@ -267,7 +267,9 @@ def profile_task(config: ConfigStore) -> TaskProfile:
     return replace(
         task,
         **_of_model(config),
-        taught=task.solver_turns > 0 and config.warm_start.player not in ("random", "file"),
+        taught=task.solver_turns > 0
+        and config.warm_start.player != "random"
+        and not config.warm_start.is_file,
         groups=estimator.needs_groups,
         by_turn="credit" in estimator.settings,
         by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),

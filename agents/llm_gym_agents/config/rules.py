@@ -133,11 +133,6 @@ def _play(config: Settings) -> Iterator[str]:
     for env_id in mix:
         if not isinstance(own := environment.env_kwargs.get(env_id, {}), dict):
             yield f"environment.env_kwargs.{env_id} must be a dictionary of settings, got {own!r}"
-    if config.warm_start.player == "file" and config.warm_start.file is None:
-        yield (
-            "warm_start.file must name a file of conversations with warm_start.player 'file', got "
-            "None; llm-gym export episodes writes one"
-        )
     ray = config.ray
     if ray.use_ray and ray.staleness and config.training.importance_cap is None:
         yield (
@@ -205,12 +200,9 @@ def _switches(config: Settings) -> Iterator[Unused]:
     if not config.ray.use_ray:
         names = [name for name in RayConfig.model_fields if name != "use_ray"]
         yield (tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
-    player = config.warm_start.player
-    cause = f"warm_start.player={player!r}"
-    if player != "file":
-        yield (("warm_start.file",), cause)
-    if player in ("none", "file"):
+    warm_start = config.warm_start
+    cause = f"warm_start.player={warm_start.player!r}"
+    if warm_start.player == "none" or warm_start.is_file:
         yield (("warm_start.turns",), cause)
-    if player == "none":
-        names = ["steps", "rounds", "rate"]
-        yield (tuple(f"warm_start.{name}" for name in names), cause)
+    if warm_start.player == "none":
+        yield (("warm_start.steps", "warm_start.rounds", "warm_start.rate"), cause)

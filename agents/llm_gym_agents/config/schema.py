@@ -36,6 +36,7 @@ from llm_gym_agents.config.value_types import (
     Mix,
     Split,
     Text,
+    WarmStartPlayer,
 )
 
 MAX_SHOWN = 200
@@ -174,12 +175,13 @@ class WarmStartConfig(Section):
 
     section = "warm_start"
 
-    player: Literal["auto", "random", "reflex", "solver", "file", "none"] = "none"
-    """Whose moves are imitated: those of a random legal player, of the reflex player (a simple
-    policy), of the solver, or of a file. auto takes the solver if there is one, else the random
-    player. A given model that writes usable moves imitates only the solver: at once if it wins
-    fewer than 25 % of 16 episodes and does not think, else after a quarter of the run in which
-    held-out success rose by less than 20 points."""
+    player: WarmStartPlayer = "none"
+    """Whose moves are imitated: those of a random legal player (random), of a simple policy
+    (reflex), of the solver, or of FILE.jsonl, conversations as llm-gym export episodes writes them;
+    none for no warm start. auto takes the solver if there is one, else the random player. A given
+    model that writes usable moves imitates only the solver: at once if it wins fewer than 25 % of
+    16 episodes and does not think, else after a quarter of the run in which held-out success rose
+    by less than 20 points."""
     turns: PositiveInt = 4000
     """Moves collected for imitation."""
     steps: PositiveInt = 200
@@ -189,8 +191,11 @@ class WarmStartConfig(Section):
     round repaired a quarter of them; with a solver, until 90 % of the episodes are won."""
     rate: PositiveFloat = 3e-3
     """Learning rate of AdamW."""
-    file: Text | None = None
-    """File of conversations to imitate, written by llm-gym export episodes."""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the moves of a file are imitated."""
+        return self.player.endswith(".jsonl")
 
 
 class TrainingConfig(Section):
@@ -229,8 +234,6 @@ class TrainingConfig(Section):
     """Discount per turn."""
     gae_lambda: Fraction = 0.95
     """Lambda of generalised advantage estimation, per turn."""
-    reward_mode: Literal["replace", "add"] = "replace"
-    """Whether a reward function replaces the environment's rewards or adds to them."""
 
     # --- losses ---------------------------------------------------------------------------
     policy_loss: Loss = "ppo"

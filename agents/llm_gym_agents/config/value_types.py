@@ -58,6 +58,7 @@ LOSSES = ("cispo", "gspo", "ppo")
 
 
 BACKENDS = ("transformers", "vllm", "sglang")
+PLAYERS = ("auto", "random", "reflex", "solver", "none")
 
 
 def _named(
@@ -79,9 +80,16 @@ def _named(
     return check
 
 
+def _player(value: str) -> str:
+    known = value in PLAYERS or value.endswith(".jsonl")
+    _need(known, f"one of {', '.join(PLAYERS)}, or FILE.jsonl{did_you_mean(value, PLAYERS)}")
+    return value
+
+
 Backend = Annotated[str, AfterValidator(_named(BACKENDS, "module:Class"))]
 Estimator = Annotated[str, AfterValidator(_named(ESTIMATORS, registry="ADVANTAGES"))]
 Loss = Annotated[str, AfterValidator(_named(LOSSES, registry="POLICY_LOSSES"))]
+WarmStartPlayer = Annotated[str, AfterValidator(_player)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, AfterValidator(_text)]
 Device = Annotated[str, AfterValidator(_device)]

@@ -295,7 +295,7 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
         moves = ", an action space AnyText(n, examples=moves)" * (player == "random")
         raise ConfigError(
             f"{name} brings no {player} player along, so there is nobody to imitate; give it a "
-            f"{_ACTIONS[player][0]}(){moves}, or imitate a file (warm_start.player 'file')"
+            f"{_ACTIONS[player][0]}(){moves}, or imitate a file (warm_start.player FILE.jsonl)"
         )
 
     def act(observation: str) -> str:
@@ -323,7 +323,7 @@ def load_demonstrations(path: str | Path, encoder: DialogueEncoder) -> list[Dial
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read warm_start.file {path}: {error}") from error
+        raise ConfigError(f"warm_start.player: cannot read {path}: {error}") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -205,12 +205,10 @@ class BatchCollector:
         return CollectedBatch(rollout, found | {SAMPLED_TOKENS: float(sampled)}, states)
 
     def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
-        mode = self._training.reward_mode
-
         def settle(own: list[Trajectory]) -> dict[str, float]:
             if self._reward_fn is None:
                 return {}
-            apply_reward_fn(self._reward_fn, own, self._environment, mode=mode)
+            apply_reward_fn(self._reward_fn, own, self._environment)
             return reward_metrics(own)
 
         return self._ranks.score(episodes, settle)

@@ -246,7 +246,7 @@ class WarmStart:
         player = decision.player
         turns, after = self._teach(decision, 0), self._measure()
         # A file has no further moves.
-        rounds = 1 if player == "file" else self.settings.rounds
+        rounds = 1 if self.settings.is_file else self.settings.rounds
         last = before
         for at in range(1, rounds):
             why = another_round(player, last, after, first=at == 1)
@@ -441,8 +441,8 @@ class WarmStart:
         encoder = DialogueEncoder(
             policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
         )
-        if decision.player == "file":
-            return load_demonstrations(self.settings.file or "", encoder)
+        if self.settings.is_file:
+            return load_demonstrations(decision.player, encoder)
         found: list[Dialogue] = []
         for env_id, make in self.make_envs.items():
             player = decision.players.get(env_id, decision.player)

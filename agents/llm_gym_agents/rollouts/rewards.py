@@ -1,7 +1,7 @@
 """Rewards of your own: a function of the whole episode, and ``RewardManager`` as one to start with.
 
 ``apply_reward_fn`` scores complete episodes after play and before training, instead of the
-environment's rewards or on top of them. A score is one number, which goes to the last turn, or one
+environment's rewards. A score is one number, which goes to the last turn, or one
 for each turn. The environment's own rewards stay in ``extra``.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium as gym
 import torch
@@ -45,8 +45,6 @@ def apply_reward_fn(
     reward_fn: RewardFn,
     episodes: Sequence[Trajectory],
     environment: Any = None,
-    *,
-    mode: Literal["replace", "add"] = "replace",
 ) -> list[float]:
     """Score ``episodes`` and put the scores into their rewards; return the scores.
 
@@ -58,7 +56,6 @@ def apply_reward_fn(
         reward_fn: See ``RewardFn``.
         episodes: Complete episodes with at least one turn; updated in place.
         environment: Passed to a function that takes one.
-        mode: ``replace`` leaves only the score; ``add`` adds it to the rewards of its turns.
 
     >>> episode = Trajectory(states=["?", "!"], actions=["hm"], rewards=[0.25])
     >>> apply_reward_fn(lambda trajectory: len(trajectory.actions[0]), [episode])
@@ -66,8 +63,6 @@ def apply_reward_fn(
     >>> episode.rewards, episode.extra["env_rewards"]
     ([2.0], [0.25])
     """
-    if mode not in ("replace", "add"):
-        raise ConfigError(f"mode must be 'replace' or 'add', got {mode!r}")
     second = (environment,) if takes_environment(reward_fn) else ()
     for at, episode in enumerate(episodes):
         _check_turns(episode, at)
@@ -76,7 +71,7 @@ def apply_reward_fn(
     for at, episode in enumerate(episodes):
         _check_turns(episode, at)  # again: the function may have changed them
     for episode, parts in zip(episodes, terms, strict=True):
-        _add_score(episode, parts, mode)
+        _set_rewards(episode, parts)
     return [sum(map(sum, parts.values())) for parts in terms]
 
 
@@ -239,15 +234,12 @@ def _read_number(value: Any, name: str, episode: Trajectory, at: int) -> float:
     return number
 
 
-def _add_score(episode: Trajectory, terms: dict[str, list[float]], mode: str) -> None:
-    turns = _turns(episode)
-    rewards = [float(reward) for reward in episode.rewards] or [0.0] * turns
+def _set_rewards(episode: Trajectory, terms: dict[str, list[float]]) -> None:
+    rewards = [float(reward) for reward in episode.rewards] or [0.0] * _turns(episode)
     extra = dict(episode.extra or {})
     extra.setdefault(ENV_REWARDS, rewards)
     extra[REWARD_TERMS] = {name: sum(parts) for name, parts in terms.items()}
-    kept = rewards if mode == "add" else [0.0] * turns
-    scores = map(sum, zip(*terms.values(), strict=True))
-    episode.rewards = [own + score for own, score in zip(kept, scores, strict=True)]
+    episode.rewards = [float(sum(parts)) for parts in zip(*terms.values(), strict=True)]
     episode.extra = extra
 
 

@@ -62,7 +62,7 @@ SYMPTOMS = (
         # A batch that always wins is no fault.
         lambda row: row["reward/std"] <= 1e-9 and row[TRAIN_SUCCESS] != 1.0,
         "every episode of the last batches had the reward {:.3g}, so there is nothing to "
-        "compare: let it imitate winning moves (--warm-start.player solver, or file), take an "
+        "compare: let it imitate winning moves (--warm-start.player solver), take an "
         "easier environment, or shape the reward (--environment.env-kwargs shaping=true)",
     ),
     Symptom(

@@ -58,7 +58,7 @@ class PPOTrainer:
             environment (``BaseEnvironment`` included). None takes ``config.environment.env_id``, or
             ``config.environment.mix`` of several.
         reward_fn: ``(trajectory)`` or ``(trajectory, environment)``, sync or async: the reward of
-            an episode, instead of the environment's own or added to it (``reward_mode``).
+            an episode, instead of the environment's own, which it finds in ``trajectory.rewards``.
         dataset: Prompts with answers to train on instead of an environment.
         val_dataset: The same, for held-out evaluation.
         collate_fn: Turns a row of the data set into ``{"prompt": ..., "answer": ...}``.

@@ -188,10 +188,10 @@ def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str
     """Return whose moves were imitated in a run."""
     if not warm_start:
         return "nobody"
-    named = {"file": "the episodes of a file", "reflex": "the reflex player of the environment"}
-    player = config.warm_start.player
-    if player in named:
-        return named[player]
+    if config.warm_start.is_file:
+        return "the episodes of a file"
+    if config.warm_start.player == "reflex":
+        return "the reflex player of the environment"
     others = "random legal moves"
     share = warm_start.get(FROM_SOLVER, 0.0)
     if 0.0 < share < 1.0:

@@ -99,7 +99,7 @@ def test_exported_episodes_are_a_source_that_is_read_once(tmp_path, capsys):
     data, out = tmp_path / "echo.jsonl", tmp_path / "model"
     arguments = ["--episodes", "3", "--out", str(data), "--set", "rules=system"]
     assert cli.main(["export", "episodes", ECHO, *arguments]) == 0
-    given = ["--warm-start.player", "file", "--warm-start.file", str(data), "--out", str(out)]
+    given = ["--warm-start.player", str(data), "--out", str(out)]
     assert cli.main(["train", ECHO, "--warm-start-only", *FEW, *given]) == 0
     assert "12 moves" in capsys.readouterr().out
 

@@ -56,12 +56,10 @@ def configured(given, folder):
     return config
 
 
-def play(given, folder, reward_fn=None):
+def play(given, folder):
     """Train for two iterations and return what came of it."""
     lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
-    trainer = PPOTrainer(
-        configured(given, folder), reward_fn=reward_fn, model=copy.deepcopy(lm), tokenizer=tokenizer
-    )
+    trainer = PPOTrainer(configured(given, folder), model=copy.deepcopy(lm), tokenizer=tokenizer)
     episodes, evaluated, calls = [], [], []
     play = trainer.sampler.play
 

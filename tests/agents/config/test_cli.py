@@ -53,7 +53,7 @@ def test_none_can_be_typed_and_what_is_not_typed_comes_from_the_base():
         (["--training.gamma"], "--training.gamma"),
         (["--ray.use-ray", "yes"], "yes"),
         (["--training.adv-estimator", "grop"], "did you mean 'grpo'?"),
-        (["--training.reward-mode", "adds"], "adds"),
+        (["--training.lr-schedule", "falls"], "falls"),
         (["--training.batch-size", "many"], "many"),
         (["--environment.env-kwargs", "rooms"], "NAME=VALUE"),
     ],

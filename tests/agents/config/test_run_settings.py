@@ -52,14 +52,14 @@ def test_a_file_of_conversations_is_imitated(tmp_path):
         talk = [{"role": "user", "content": "Say red."}, {"role": "assistant", "content": word}]
         (tmp_path / f"{word}.jsonl").write_text(json.dumps({"messages": talk}) + "\n")
         given = WARM | settings(
-            warm_start__player="file",
-            warm_start__file=str(tmp_path / f"{word}.jsonl"),
+            warm_start__player=str(tmp_path / f"{word}.jsonl"),
             training__num_iters_per_epoch=1,
         )
         losses.append(play(given, tmp_path / word).metrics[0]["warm_start/loss"])
     assert losses[0] != losses[1]
-    with pytest.raises(ConfigError, match=r"warm_start\.file"):
-        play({"warm_start.player": "file"}, tmp_path / "none")
+    for wrong in ("file", "solvr", str(tmp_path / "missing.jsonl")):
+        with pytest.raises(ConfigError, match=r"warm_start\.player"):
+            play({"warm_start.player": wrong}, tmp_path / "none")
 
 
 @pytest.mark.parametrize(("temperature", "rounds"), [(20.0, 2), (0.01, 1)])

@@ -38,12 +38,13 @@ def test_a_score_replaces_the_rewards_and_sits_on_the_last_turn():
 @given(
     st.lists(st.floats(-10, 10), min_size=1, max_size=6),
     st.floats(-10, 10),
-    st.sampled_from(["replace", "add"]),
+    st.booleans(),
 )
-def test_the_return_is_what_the_mode_says(rewards, score, mode):
+def test_a_function_may_keep_what_the_environment_gave(rewards, score, keep):
     one = episode(rewards)
-    apply_reward_fn(lambda trajectory: score, [one], mode=mode)
-    expected = score + (sum(rewards) if mode == "add" else 0)
+    kept = {"env": rewards} if keep else {}
+    apply_reward_fn(lambda trajectory: {"score": score} | kept, [one])
+    expected = score + (sum(rewards) if keep else 0)
     assert one.total_reward == pytest.approx(expected)
     assert len(one.rewards) == len(rewards)
     assert Trajectory.from_json(one.to_json()).rewards == one.rewards
@@ -53,12 +54,12 @@ def test_the_return_is_what_the_mode_says(rewards, score, mode):
 def test_what_the_environment_gave_survives_a_second_function():
     one = episode([0.25, 0.5], extra={"note": "mine"})
     apply_reward_fn(lambda trajectory: 1, [one])
-    apply_reward_fn(lambda trajectory: 2, [one], mode="add")
-    assert one.rewards == [0.0, 3.0]
+    apply_reward_fn(lambda trajectory: 2, [one])
+    assert one.rewards == [0.0, 2.0]
     assert one.extra["env_rewards"] == [0.25, 0.5]
     assert one.extra["note"] == "mine"
     bare = Trajectory(actions=["a", "b"])
-    apply_reward_fn(lambda trajectory: 1, [bare], mode="add")
+    apply_reward_fn(lambda trajectory: 1, [bare])
     assert bare.rewards == [0.0, 1.0]
 
 
@@ -113,8 +114,6 @@ def test_a_function_is_given_the_environment_if_it_takes_one(function, expected)
 def test_a_function_of_another_shape_is_refused_before_any_call(function):
     with pytest.raises(ConfigError, match="reward_fn"):
         apply_reward_fn(function, batch())
-    with pytest.raises(ConfigError, match="mode"):
-        apply_reward_fn(lambda trajectory: 1, batch(), mode="mul")
 
 
 # --- async functions ---------------------------------------------------------------------------
@@ -303,8 +302,8 @@ def test_the_limit_of_steps_is_found_in_every_kind_of_environment(environment, l
 @pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
 def test_one_number_for_each_turn_goes_to_its_turn(kind):
     one = episode([0.25, 0.5])
-    assert apply_reward_fn(lambda episode: kind([0.5, -1.0]), [one], mode="add") == [-0.5]
-    assert one.rewards == [0.75, -0.5]
+    assert apply_reward_fn(lambda episode: kind([0.5, -1.0]), [one]) == [-0.5]
+    assert one.rewards == [0.5, -1.0]
     terms = {"steps": kind([1.0, 2.0]), "end": 4.0}
     assert apply_reward_fn(lambda episode: terms, [one]) == [7.0]
     assert one.rewards == [1.0, 6.0]
