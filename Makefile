@@ -155,16 +155,12 @@ size: $(DEV)  ## Print how large the code base is, and how much runs before the 
 bench: $(DEV)  ## Measure speed, beside GEM and TextArena (installed apart) and bare engines.
 	$(BIN)/python -m benchmarks.envs.throughput
 	$(BIN)/python -m benchmarks.play.throughput
-	$(BIN)/python -m benchmarks.learn.train_throughput
 	$(BIN)/python -m benchmarks.envs.as_text
 	$(BIN)/python -m benchmarks.pages
 
-bench-gpu:  ## On a GPU, with the Python that has vLLM: playing, weight pushes. MODEL is a folder.
+bench-gpu:  ## On a GPU, with the Python that has vLLM: playing. MODEL is a folder.
 	$(PYTHON) -m benchmarks.play.throughput --engine vllm --model $(MODEL) --envs 32 256 \
 	    --repeats 3 --place gpu --settings '{"gpu_memory_utilization": 0.5, "max_model_len": 2048}'
-	$(PYTHON) -m benchmarks.play.weight_push --engine vllm --model $(MODEL) --dtype bfloat16 \
-	    --batch 256 --max-tokens 32 --place gpu \
-	    --settings '{"gpu_memory_utilization": 0.3, "max_model_len": 4096, "sleeps": true}'
 
 bench-demo: $(DEV)  ## Run the demo with three seeds and write down how it went.
 	$(BIN)/python -m benchmarks.learn.demo

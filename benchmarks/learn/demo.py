@@ -6,7 +6,6 @@ and seconds of all cores together, which a busy machine does not change much.
 
     python -m benchmarks.learn.demo
     python -m benchmarks.learn.demo --seeds 0 1 2 --keep runs/demo
-    python -m benchmarks.learn.demo --threads 2 --set training.ppo_epochs=1 --out one_pass.json
 
 A run stops by its success on 200 held-out episodes; ``before`` and ``after`` are of 200 others, and
 ``fresh`` is the same model on 1,000 more. ``lib/figures.py`` draws the figure.
@@ -23,7 +22,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any
@@ -66,12 +64,9 @@ def fresh(folder: Path) -> float:
     return found
 
 
-def measure(seed: int, folder: Path, threads: int, changed: Sequence[str]) -> dict[str, Any]:
+def measure(seed: int, folder: Path, threads: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "llm_gym.cli", "train", "text-game-easy"]
     settings = ["--training.seed", str(seed), "--checkpoint.output-dir", str(folder)]
-    for each in changed:
-        name, _, value = each.partition("=")
-        settings += [f"--{name.replace('_', '-')}", value]
     start, before, began = perf_counter(), _cpu_seconds(), time()
     # Waiting passively keeps threads, where there are several, from spinning against each other.
     how = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
@@ -114,15 +109,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
     parser.add_argument("--threads", type=int, default=1, help="of each run")
-    parser.add_argument("--set", nargs="*", default=[], help="settings of the recipe to change")
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--row", action="store_true", help="only print the last row, as JSON")
     args = parser.parse_args()
-    if args.row:
-        with tempfile.TemporaryDirectory() as scratch:
-            row = measure(args.seeds[-1], Path(scratch) / "run", args.threads, args.set)
-        print(json.dumps(row))
-        return
     about = provenance(__file__, ("torch", "torchrl", "transformers"))
     rows = []
     titles = {"seed": 5, "before": 9, "after": 9, "fresh": 9, "iterations": 12, "to 90 %": 10}
@@ -130,7 +118,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for seed in args.seeds:
             place = (args.keep or Path(scratch)) / f"seed-{seed}"
-            row = measure(seed, place, args.threads, args.set)
+            row = measure(seed, place, args.threads)
             rows.append(row)
             print(
                 f"{seed:>5}{row['before']:>9.1%}{row['after']:>9.1%}{row['fresh']:>9.1%}"

@@ -6,20 +6,18 @@ imitated random moves, and ends when nearly all is won.
 
     python -m benchmarks.learn.learning --lanes 13                  # everything, about 12 minutes
     python -m benchmarks.learn.learning --lanes 2 --only Echo Count # these games
-    python -m benchmarks.learn.learning --show                      # only draw the figures
     python -m benchmarks.learn.learning --only Echo --estimators grpo --out tried.json \
         --flags " " "--training.learning-rate 5e-4"           # what a setting does
 
 Rows go to ``benchmarks/results/learning.json`` as they come; a run that was stopped goes on where
-it was. Seed 0 of everything comes first, the cheap games before the others.
+it was. Seed 0 of everything comes first, the cheap games before the others. ``lib/figures.py``
+draws the figures.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
-import json
 import tempfile
 from pathlib import Path
 from time import monotonic
@@ -100,19 +98,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
     parser.add_argument("--weights", type=Path, help="keeps the warm-started models here")
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--show", action="store_true", help="run nothing")
     parser.add_argument("--control-seeds", type=int, nargs="*", default=[0])
     parser.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
     parser.add_argument(
         "--flags", nargs="+", default=[""], help="settings to try, one after another"
     )
     args = parser.parse_args()
-    if not args.show:
-        run_missing(args)
-    if args.show or (args.out == RESULT and importlib.util.find_spec("matplotlib")):
-        from benchmarks.lib.figures import draw_learning
-
-        draw_learning(json.loads(args.out.read_text())["rows"])
+    run_missing(args)
 
 
 if __name__ == "__main__":

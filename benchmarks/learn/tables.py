@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from benchmarks.learn import credit, referee
 from benchmarks.learn.learning import EPISODES, ESTIMATORS, SEEDS
 from benchmarks.lib.curves import GOAL, NAMES, Row, learned
-from benchmarks.lib.curves import reached as crossed
 from benchmarks.lib.tables import TEXT, figure, measured, read, table
 from llm_gym.evaluate.scores import published
 
@@ -116,25 +114,6 @@ def gpu_fits() -> str:
     return table(columns, [(model, *cells) for model, cells in found.items()])
 
 
-@measured("trl_gpu", "python -m benchmarks.peers.trl_gpu --model FOLDER")
-def gpu_iteration(found: Any) -> str:
-    """An iteration by its phases: those of the run that was measured beside TRL."""
-    best = found["summary"]["best"]["ours"]
-    run = next(run for name, run in found["sides"].items() if name.startswith(best))
-    rows = run["rows"][1:]  # the first warms up
-
-    def median(name: str) -> float:
-        return statistics.median(row[name] for row in rows)
-
-    names = {"collect": "play", "score": "score", "advantage": "advantages", "train": "train"}
-    phases = [f"{name} {median(f'time/{key}_s'):.2f} s" for key, name in names.items()]
-    return (
-        f"{', '.join(phases)}, publish and check {rows[-1]['engine/weights_checked']:.0f} weights "
-        f"{median('time/publish_s'):.2f} s; "
-        f"{max(row['gpu/memory_peak_gib'] for row in rows):.1f} GiB at the peak."
-    )
-
-
 @measured("iteration_gpu", "python -m benchmarks.learn.iteration_gpu --models FOLDER 1.5B")
 def gpu_limits(found: Any) -> str:
     """Whole iterations by phase, beside bare vLLM and the update alone."""
@@ -142,16 +121,12 @@ def gpu_limits(found: Any) -> str:
         ("an iteration", "play", "score", "train", "push", "rest", "bare vLLM", "update alone"),
         "{:.2f} s",
     )
-    columns |= {"limits / iteration": "{:.2f}", "episodes": "{}"}
-    columns |= {"sampled tokens": "{:,.0f}", "load average": "{:g}"}
+    columns |= {"limits / iteration": "{:.2f}"}
     keys = ("whole", "collect", "score", "train", "publish", "rest", "bare", "update_alone")
     rows = [
         (
             MODELS.get(name, name),
             *(row["median"][key] for key in (*keys, "ratio")),
-            row["settings"]["episodes"],
-            row["median"]["tokens"],
-            row["machine"]["load_average"],
         )
         for name, row in found["rows"].items()
         if "median" in row
@@ -265,9 +240,8 @@ def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
     """Return a line for each command, the best player first: means of its seeds."""
     columns: dict[str, str] = {"`llm-gym train …`": TEXT, "seeds": "{}"}
     columns |= {"random player": "{:.0f}"}
-    columns |= dict.fromkeys(("random weights", "warm start", "trained"), "{}")
-    columns |= {"RL added": "{:+.0f}", "solver": TEXT, "unusable replies": "{:.0f}"}
-    columns |= {"episodes": "{:,.0f}", "CPU s": "{}"}
+    columns |= dict.fromkeys(("warm start", "trained"), "{}")
+    columns |= {"RL added": "{:+.0f}", "solver": TEXT, "CPU s": "{}"}
     lines = []
     for name, runs in sorted(
         commands.items(), key=lambda item: -(mean(lambda run: score(run, "trained"), item[1]) or 0)
@@ -275,24 +249,20 @@ def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
         row = runs[0]
         marks = {
             "\\*": row["env_id"] in PAID,
-            "†": any("machine" in run or run.get("cpus") == 2 for run in runs),
             "‡": row.get("imitated") == "solver",
             "#": row.get("imitated") == "reflex",
-            "§": not all(run.get("fresh") or run["exit"] or run.get("stopped") for run in runs),
         }
         cut = sum(bool(run["exit"] or run.get("stopped")) for run in runs)
-        shares = (mean(of, runs) for of in (chance, gain, lambda run: run["unusable"]["trained"]))
-        low, more, unusable = (None if each is None else 100 * each for each in shares)
+        shares = (mean(of, runs) for of in (chance, gain))
+        low, more = (None if each is None else 100 * each for each in shares)
         lines.append(
             (
                 f"`{name}`{''.join(mark for mark, holds in marks.items() if holds)}",
                 len(runs),
                 low,
-                *(_at(runs, when) for when in ("random_weights", "warm_start", "trained")),
+                *(_at(runs, when) for when in ("warm_start", "trained")),
                 more,
                 _solved(row),
-                unusable,
-                fmean(run["episodes"] for run in runs),
                 f"{fmean(run['cpu_s'] for run in runs):.0f}" + " (cut)" * (cut > 0),
             )
         )
@@ -363,19 +333,17 @@ def model_goals(rows: Mapping[str, Any]) -> str:
 
 
 def reached(rows: Mapping[str, Any]) -> str:
-    """Return a line for each run: held-out success, seconds, and the largest KL of an iteration."""
-    columns = {"id": TEXT, "imitated": TEXT, "start": "{:.0%}", "taught": "{:.0%}"}
-    columns |= {"best": "{:.0%}", "end": "{:.0%}", "iterations": "{}", "seconds": "{:.0f}"}
-    columns |= {"without start": "{:.0f}", "largest KL": "{:.3f}"}
+    """Return a line for each run: held-out success and seconds."""
+    columns = {"id": TEXT, "start": "{:.0%}", "taught": "{:.0%}", "end": "{:.0%}"}
+    columns |= {"seconds": "{:.0f}", "without vLLM's start": "{:.0f}"}
     found: list[tuple[Any, ...]] = []
     for command, row in rows.items():
         name = command.split()[2]
         if "success" not in row:
             found.append((name, row["error"][-60:]))
             continue
-        won = (row["success"][key] for key in ("random_weights", "warm_start", "best", "trained"))
-        spent = row["iterations"], row["all_s"], row["all_s"] - row["start_s"]
-        found.append((name, row["imitated"], *won, *spent, row["kl_most"]))
+        won = (row["success"][key] for key in ("random_weights", "warm_start", "trained"))
+        found.append((f"`{name}`", *won, row["all_s"], row["all_s"] - row["start_s"]))
     return table(columns, found)
 
 
@@ -385,92 +353,14 @@ def judge(result: Any) -> str:
     return credit.correlations(result["rows"])
 
 
-@measured("pick", "python -m benchmarks.learn.learning --estimators gae state_td --out pick.json")
-def pick(result: Any) -> str:
-    """Whether the estimator that is nearest to the truth also needs fewer tokens to learn."""
-    found = learned(result["rows"])
-    names = ("gae", "state_td")
-    columns = {"game": TEXT} | {f"{NAMES[name]}: tokens to 80 %": TEXT for name in names}
-    columns |= {f"{NAMES[name]}: at the end": TEXT for name in names}
-    lines = []
-    for game in (game for game in EPISODES if game in found):
-        took = (", ".join(map(_tokens, found[game][name])) for name in names)
-        lines.append((game, *took, *(_ends(found[game][name]) for name in names)))
-    return table(columns, lines)
-
-
-def _tokens(run: Row) -> str:
-    spent = crossed(run["curve"], GOAL, "tokens")
-    return "-" if spent is None else f"{spent / 1000:.0f}k"
-
-
-@measured("steps", "python -m benchmarks.learn.learning --flags ... --out steps.json")
-def steps(result: Any) -> str:
-    """What each thing that holds steps back costs a run from chance."""
-    found = learned(result["rows"])
-    names = {
-        "gae": "all of them",
-        "gae --training.max-kl 1000": "no trust region",
-        "gae --training.lr-schedule constant": "a constant rate",
-        "gae without shrink_values": "values as the critic says",
-    }
-    columns = {"": TEXT} | dict.fromkeys(found, TEXT)
-    lines = []
-    for name, words in names.items():
-        each = (found[game][name] for game in found)
-        lines.append((words, *(", ".join(f"{run['final']:.0%}" for run in runs) for runs in each)))
-    return table(columns, lines)
-
-
-@measured("from_chance", "python -m benchmarks.learn.learning --estimators gae --out FILE")
-def from_chance(result: Any) -> str:
-    """Today's defaults from random moves, beside the curves from before the stabilizers."""
-    now, then = learned(result["rows"]), learned(read("learning")["rows"])
-    columns = dict.fromkeys(("game", "end", f"episodes to {GOAL:.0%}"), TEXT)
-    columns |= dict.fromkeys(("end before", "episodes before"), TEXT)
-    return table(
-        columns, [(game, *_ways(now[game]["gae"]), *_ways(then[game]["gae"])) for game in now]
-    )
-
-
-def _ways(runs: Iterable[Row]) -> tuple[str, str]:
-    """Return success at the end, and the episodes until runs were good, seed by seed."""
-    runs = list(runs)
-    when = [crossed(run["curve"], GOAL, "episodes") for run in runs]
-    ends = ", ".join(f"{run['final']:.0%}" for run in runs)
-    return ends, ", ".join("-" if at is None else f"{at:,.0f}" for at in when)
-
-
 @measured("referee", "python -m benchmarks.learn.referee --lanes 16")
 def claims(result: Any) -> str:
     """Ten published claims, and what became of them."""
-    return referee.page(result["rows"])
-
-
-@measured("critic", "a one-off study")
-def critics(result: Any) -> str:
-    """What the demo's critic explains of the true values, and what other heads would."""
-    heads = {
-        "ridge on returns": "ridge on returns",
-        "ridge on the mean of a return and that of a branch": "ridge on returns and branches",
-        "rate 0.0008, 80 steps": "80 steps at 8e-4",
-        "rate 0.01, 80 steps": "80 steps at 1e-2",
-    }
-    columns = {"policy, reward": TEXT, "success": "{:.0%}", "the run's critic": TEXT}
-    columns |= dict.fromkeys(heads.values(), TEXT) | {"at most": "{:.2f}"}
-    lines = []
-    for name, row in result["rows"].items():
-        found = (row["critic"], *(row["heads"][head] for head in heads))
-        lines.append((name, row["success"], *map(credit.value, found), row["critic_ceiling"]))
-    return table(columns, lines)
+    return referee.shown(referee.verdicts(result["rows"]))
 
 
 TABLES = {
     "judge": judge,
-    "pick": pick,
-    "steps": steps,
-    "from-chance": from_chance,
-    "critics": critics,
     "claims": claims,
     "train-all": train_all,
     "train-model": train_model,
@@ -479,7 +369,6 @@ TABLES = {
     "learning": learning,
     "gpu-update": gpu_update,
     "gpu-fits": gpu_fits,
-    "gpu-iteration": gpu_iteration,
     "gpu-limits": gpu_limits,
     "real-model": real_model,
 }

@@ -7,14 +7,9 @@ on 64 episodes of 1,024 tokens. ``ratio`` is our speed over the loop's, ``memory
 *fits.* One update of random weights of a size: all weights, with checkpointing, with LoRA. Seconds,
 peak, and what ``memory_plan`` said before.
 
-*prefix.* ``PPO.update`` on sequences of 256 ids that begin alike, beside the same update with every
-sequence read whole, as CUDA graphs where a run would use them. ``ratio`` is how much faster sharing
-is.
-
     python -m benchmarks.learn.train_gpu update --model FOLDER
     python -m benchmarks.learn.train_gpu fits
-    python -m benchmarks.learn.train_gpu prefix
-    python -m benchmarks.learn.train_gpu prefix --sizes tiny --episodes 128 --repeats 1  # on a CPU
+    python -m benchmarks.learn.train_gpu update --sizes tiny --episodes 8 --repeats 1  # on a CPU
 
 Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for another place).
 """
@@ -22,7 +17,6 @@ Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for anoth
 from __future__ import annotations
 
 import argparse
-import functools
 import gc
 import json
 import statistics
@@ -30,7 +24,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -40,10 +33,7 @@ from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.synthetic import batch, llama
 from llm_gym_agents import ConfigStore
 from llm_gym_agents.learn.learner import Learner
-from llm_gym_agents.model import policy_value
 from llm_gym_agents.model.load import ModelShape
-from llm_gym_agents.model.shared_prefix import Prefixes
-from llm_gym_agents.rollouts.rollout_data import RolloutData
 from llm_gym_agents.trainer.build import prepare_lm
 from llm_gym_agents.trainer.memory_plan import GIB, MemoryPlan, plan_memory
 
@@ -188,46 +178,6 @@ def update_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield row
 
 
-# --- shared prefixes ----------------------------------------------------------------------------
-
-CASES = {"half of the ids": (128, 512), "groups of eight": (192, 8), "nothing": (0, 1)}
-"""What is shared → ids at the beginning, and sequences that have the same ones."""
-
-
-def alike(vocabulary: int, episodes: int, shared: int, group: int) -> RolloutData:
-    """Return episodes of one turn, 192 ids read and 64 sampled, that begin alike."""
-    data = batch(vocabulary, episodes, 1, 192, 64)
-    rows = data.ids_S.view(episodes, 256)
-    for first in range(0, episodes, group):
-        rows[first : first + group, :shared] = rows[first, :shared]
-    data.group_E = torch.arange(episodes) // group
-    return data
-
-
-def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    for name in args.sizes:
-        for case, (shared, group) in CASES.items():
-            config = settings(args.episodes, args.micro[0])
-            config.training.ppo_epochs = 1
-            config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
-            learner = Learner(prepare_lm(config.model, load(name)), config.training, config.model)
-            data = alike(learner.lm.config.vocab_size, args.episodes, shared, group)
-            update = functools.partial(learner.ppo.update, data)
-            once = measured(update, args.repeats)
-            learner.use_cuda_graphs()  # where they pay: whole sequences at their fastest
-            with (
-                mock.patch.object(policy_value, "share_prefixes", return_value=None),
-                mock.patch.object(Prefixes, "pay", return_value=False),
-            ):
-                whole = measured(update, args.repeats)
-            del learner, update
-            free()
-            row = {"model": name, "shared": case, "once": once, "whole": whole}
-            row["ratio"] = whole["seconds"] / once["seconds"]
-            print(f"{name} {case}: {row['ratio']:.2f} times as fast", flush=True)
-            yield row
-
-
 # --- what fits ----------------------------------------------------------------------------------
 
 
@@ -279,7 +229,7 @@ def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("part", choices=("update", "prefix", "fits"))
+    parser.add_argument("part", choices=("update", "fits"))
     parser.add_argument("--model", help="a folder with real weights")
     parser.add_argument("--sizes", nargs="*", default=None, choices=SIZES)
     parser.add_argument("--episodes", type=int, default=None)
@@ -289,9 +239,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.sizes is None:
         args.sizes = ["0.5B", "1.5B", "7B"] if args.part == "fits" else ["0.5B", "1.5B"]
-    args.episodes = args.episodes or {"update": 64, "prefix": 256, "fits": 16}[args.part]
+    args.episodes = args.episodes or {"update": 64, "fits": 16}[args.part]
     rows = []
-    parts = {"update": update_rows, "prefix": prefix_rows, "fits": fit_rows}
+    parts = {"update": update_rows, "fits": fit_rows}
     for row in parts[args.part](args):
         rows.append(row)
         keep(args.out, args.part, rows)  # after each: a later one may take the machine's last hour

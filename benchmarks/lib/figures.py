@@ -74,11 +74,11 @@ def _line(axes: Axes, name: str, runs: Sequence[Row], what: str) -> None:
     axes.fill_between(at, success.min(0), success.max(0), color=colour, alpha=0.13, lw=0)
 
 
-def draw_trl(rows: dict[str, Any], stage: str = "final") -> None:
-    """Draw the mean and the range of the seeds of each setting of a stage."""
+def draw_trl(rows: dict[str, Any]) -> None:
+    """Draw the mean and the range of the seeds of each setting."""
     sides: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for key, row in rows.items():
-        if key.startswith(f"{stage}/") and "curve" in row:
+        if key.startswith("final/") and "curve" in row:
             sides[row["side"], row["setting"]].append(row["curve"])
     figure, panels = _grid(2, 2, (4.6, 3.4))
     for axes, (what, label) in zip(panels, AXES.items(), strict=True):

@@ -8,7 +8,6 @@ learns as well as where it ends. CPU seconds leave out evaluations; success is o
     python -m benchmarks.peers.trl_train --lanes 8              # makes .venv-trl, then everything
     python -m benchmarks.peers.trl_train --python python3       # TRL is there already
     python -m benchmarks.peers.trl_train --scale 0.05           # try it out
-    python -m benchmarks.peers.trl_train --show                 # the figure, from the file
 
 Rows go to ``benchmarks/results/trl_train.json`` as they come.
 """
@@ -131,18 +130,11 @@ def best(rows: Mapping[str, Row], side: str, settings: Any) -> str:
     return max(settings, key=score)
 
 
-def stage(rows: Mapping[str, Row]) -> str:
-    """Return which runs there are to tell of: the finals, or the sweep where they were cut."""
-    finals = [row for key, row in rows.items() if key.startswith("final/") and "curve" in row]
-    ended = {row["side"] for row in finals}
-    return "final" if ended == {"ours", "trl"} else "sweep"
-
-
 def summary(rows: Mapping[str, Row]) -> dict[str, Any]:
     """Return what the table says: by side and setting, and how many times faster we got there."""
     found: dict[str, Any] = {}
     for key, row in rows.items():
-        if key.startswith(f"{stage(rows)}/") and "curve" in row:
+        if key.startswith("final/") and "curve" in row:
             found.setdefault(f"{row['side']}, {row['setting']}", []).append(row["curve"])
     told = {name: _told(curves) for name, curves in found.items()}
     for name, curves in found.items():
@@ -198,13 +190,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
     parser.add_argument("--python", help="that has TRL; made in .venv-trl unless given")
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--show", action="store_true", help="run nothing")
     args = parser.parse_args()
-    if args.show:
-        from benchmarks.lib.figures import draw_trl
-
-        rows = json.loads(args.out.read_text())["rows"]
-        return draw_trl(rows, stage(rows))
     results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:

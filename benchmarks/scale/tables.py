@@ -112,7 +112,7 @@ def _stage(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
     return name, row["start_s"], row["iteration_s"], *parts, row["episodes_per_s"], length, old
 
 
-@measured("fsdp_gpu", "torchrun --standalone --nproc-per-node 1 -m benchmarks.scale.fsdp_gpu")
+@measured("fsdp_gpu", "a one-off study")
 def fsdp_gpu(result: Any) -> str:
     """One update by shards and replicas."""
     columns = {"learner": TEXT, "GPUs": "{}", "an update": "{:.2f} s", "peak": "{:.1f} GiB"}
