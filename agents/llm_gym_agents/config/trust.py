@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.store import ConfigStore
+from llm_gym_agents.config.value_types import PLAYERS
 
 _MOST = 1_000_000
 
@@ -41,6 +42,7 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
     "inference.engine": _has_no_risk,
     "inference.num_envs": _at_most(4096),
     "inference.system_prompt": _any,  # text for the model
+    "warm_start.player": lambda value: value in PLAYERS,  # and no file
     "training.seed": _any,
     "training.batch_size": _at_most(100_000),
     "training.adv_estimator": _is_word,

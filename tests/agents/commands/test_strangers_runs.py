@@ -40,6 +40,7 @@ def changed(run, **sections):
         ({"inference": {"backend": "sglang", "engine": {"arguments": ["--x"]}}}, "engine"),
         ({"ray": {"use_ray": True, "address": "ray://elsewhere:10001"}}, "ray.address"),
         ({"checkpoint": {"tracker": "wandb/stolen"}}, "tracker"),
+        ({"warm_start": {"player": "/home/me/secrets.jsonl"}}, "warm_start.player"),
     ],
     ids=lambda part: str(part)[:40],
 )
@@ -99,6 +100,7 @@ def test_what_is_plain_needs_no_trust():
     config.environment.env_kwargs = {"length": 3, "words": "a b"}
     config.training.adv_estimator, config.training.seed = "grpo", 2**40
     config.inference.system_prompt = "Play well: https://example.com"
+    config.warm_start.player = "solver"
     assert untrusted(config) == ""
     config.environment.env_id = "mine:llm_gym/Echo-v0"
     assert untrusted(config, ["mine"]) == ""
