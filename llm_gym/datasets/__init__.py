@@ -15,11 +15,6 @@ from llm_gym.datasets.graders import (
 )
 
 __all__ = [
-    "GRADERS",
-    "ChoiceGrader",
-    "ContainsGrader",
-    "ExactGrader",
-    "Grader",
-    "NumberGrader",
+    "GRADERS", "ChoiceGrader", "ContainsGrader", "ExactGrader", "Grader", "NumberGrader",
     "get_grader",
-]
+]  # fmt: skip

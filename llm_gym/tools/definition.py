@@ -144,15 +144,10 @@ def check_timeout(timeout: float | None) -> float | None:
 
 
 _SIMPLE: dict[Any, dict[str, Any]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    type(None): {"type": "null"},
-    list: {"type": "array"},
-    dict: {"type": "object"},
-    Any: {},
-}
+    str: {"type": "string"}, int: {"type": "integer"}, float: {"type": "number"},
+    bool: {"type": "boolean"}, type(None): {"type": "null"}, list: {"type": "array"},
+    dict: {"type": "object"}, Any: {},
+}  # fmt: skip
 _ARG = re.compile(r"(\w+)(?: *\([^)]*\))? *:(.*)")
 _SECTION = re.compile(r"(?:Args|Arguments|Returns|Raises|Yields|Example|Examples|Note|Notes):")
 _WITHOUT_NAME = (

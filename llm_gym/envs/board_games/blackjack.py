@@ -253,8 +253,7 @@ class BlackjackEnv(TextEnv):
         self._cards = swapped
         return changed
 
-    def legal_moves(self) -> Sequence[str]:
-        return _MOVES
+    legal_moves = example_moves
 
     def _best_end(self) -> tuple[float, int]:
         """Return the best reward that the cards allow from here, and the hits that it takes."""

@@ -158,8 +158,7 @@ class BanditEnv(TextEnv):
         self._set_chances(rng.random(self.arms + 1).tolist())
         return True
 
-    def legal_moves(self) -> Sequence[str]:
-        return COLOURS[: self.arms]
+    legal_moves = example_moves
 
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Press one after the other, and name the one that has paid most often."""

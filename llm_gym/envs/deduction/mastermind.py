@@ -115,6 +115,7 @@ def parse_code(move: str) -> Code | None:
         return None
 
 
+_CELL = re.compile(r"[0-9]+")
 _CODE = re.compile(
     r"(?<![\w.,-])[0-9]{1,2}(?:(?:,? and |, ?| [|-] |[ |-])[0-9]{1,2})+(?![\w:]|[ ,|-]+[0-9])|"
     r"(?<![\w.,])[0-9]{2,12}(?![\w:]|[.,][0-9])"
@@ -133,9 +134,6 @@ def find_codes(text: str, length: int) -> Iterator[Named]:
             cells = list(cells[0])
         if len(cells) == length:
             yield one.start(), one.end(), " ".join(cells)
-
-
-_CELL = re.compile(r"[0-9]+")
 
 
 def _read(asked: tuple[str, int, int]) -> tuple[Code, str] | None:
@@ -223,13 +221,8 @@ class MastermindEnv(TextEnv):
 
     def _draw_code(self, rng: np.random.Generator) -> Code:
         numbers = list(range(1, self.numbers + 1))
-        if self.duplicates:
-            return tuple(
-                [numbers[int(rng.random() * self.numbers)] for _ in range(self.code_length)]
-            )
-        return tuple(
-            [numbers.pop(int(rng.random() * len(numbers))) for _ in range(self.code_length)]
-        )
+        take = numbers.__getitem__ if self.duplicates else numbers.pop
+        return tuple([take(int(rng.random() * len(numbers))) for _ in range(self.code_length)])
 
     def rules_text(self) -> str:
         alike = "numbers may repeat" if self.duplicates else "no two alike"

@@ -7,8 +7,9 @@ number of mines on the whole field.
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import comb
+from operator import or_
 from typing import NamedTuple
 
 from llm_gym.envs.shared.bit_grid import each
@@ -269,10 +270,7 @@ def can_be_proved(rows: int, cols: int, mines: int, first: int) -> bool:
 
 
 def _union(constraints: list[Constraint]) -> int:
-    together = 0
-    for cells, _ in constraints:
-        together |= cells
-    return together
+    return reduce(or_, (cells for cells, _ in constraints), 0)
 
 
 def _times(left: Counter[int], right: Counter[int]) -> Counter[int]:

@@ -174,16 +174,8 @@ class CookingWorldEnv(WorldEnv):
         )
 
     def example_moves(self) -> Sequence[str]:
-        food = FOODS[0]
-        return [
-            *super().example_moves(),
-            "read cookbook",
-            f"take {food}",
-            f"slice {food}",
-            f"fry {food}",
-            "prepare meal",
-            "eat meal",
-        ]
+        treated = [f"{verb} {FOODS[0]}" for verb in ("take", "slice", "fry")]
+        return [*super().example_moves(), "read cookbook", *treated, "prepare meal", "eat meal"]
 
     def view(self) -> View:
         view = super().view()

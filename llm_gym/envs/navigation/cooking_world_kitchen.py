@@ -140,8 +140,10 @@ def understand(kitchen: Kitchen, text: str) -> Command | str:
             return "Say how to cook it: fry, roast or grill."
     if verb in _DONE:
         return _treat(kitchen, verb, noun)
-    if verb in ("cut", "read", "prepare", "eat"):
-        return {"cut": _how, "read": _read, "prepare": _prepare, "eat": _eat}[verb](kitchen, noun)
+    if verb == "cut":
+        return "Say how to cut it: slice, dice or chop."
+    if verb in ("read", "prepare", "eat"):
+        return {"read": _read, "prepare": _prepare, "eat": _eat}[verb](kitchen, noun)
     return settle(kitchen, Sentence(verb, noun, other))
 
 
@@ -157,10 +159,6 @@ def _treat(kitchen: Kitchen, verb: str, noun: str) -> Command | str:
     if verb in COOKS and kitchen.here != KITCHEN:
         return "You can cook only in the kitchen."
     return f"The {name} is already {done}." if was(name, how) else Command(verb, name)
-
-
-def _how(kitchen: Kitchen, noun: str) -> str:
-    return "Say how to cut it: slice, dice or chop."
 
 
 def _read(kitchen: Kitchen, noun: str) -> Command | str:

@@ -128,10 +128,8 @@ class DatasetEnv(TextEnv):
                 columns, judge, common.get("action_format", "plain"), MAX_ANSWER_CHARS, limit
             ),
         )
-        if not graded or not judge.trusted:
-            self.max_move_chars = MAX_ACTION_CHARS
-        else:
-            self.max_move_chars = MAX_ANSWER_CHARS
+        bounded = graded and judge.trusted
+        self.max_move_chars = MAX_ANSWER_CHARS if bounded else MAX_ACTION_CHARS
         self.max_observation_chars += self._table.longest + len(instruction or "")
         self.split = None if split is None else splits.check_split(split)
         self.shuffle_seed, self.max_turns, self.instruction = shuffle_seed, max_turns, instruction

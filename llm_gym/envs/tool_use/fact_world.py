@@ -4,6 +4,7 @@ Every fact has a subject, a relation and a value, and stands in the document abo
 nowhere else. A question follows a chain of relations: "the country of the birthplace of ...".
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -71,11 +72,8 @@ _PATTERNS = {
 
 def draw_names(rng: np.random.Generator, count: int, *parts: list[str]) -> list[str]:
     """Return ``count`` different names made of one word of each list."""
-    total = 1
-    for words in parts:
-        total *= len(words)
     names = []
-    for code in rng.permutation(total)[:count].tolist():
+    for code in rng.permutation(math.prod(map(len, parts)))[:count].tolist():
         words = []
         for part in parts:
             code, at = divmod(code, len(part))

@@ -1,4 +1,4 @@
-"""The settings of ``AsText``: their checks, the rules text they lead to, the shapes of results."""
+"""The settings of ``AsText``: their checks, and the shapes of results."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat
@@ -9,7 +9,6 @@ from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import stop_reason
 from llm_gym.registry.user_code import import_object
-from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
 
 
 def path_of(phrasebook: Any) -> Any:
@@ -17,36 +16,6 @@ def path_of(phrasebook: Any) -> Any:
     if isinstance(phrasebook, type) and "<locals>" not in phrasebook.__qualname__:
         return f"{phrasebook.__module__}:{phrasebook.__qualname__}"
     return phrasebook
-
-
-def write_rules(
-    book: Phrasebook,
-    instruction: str,
-    *,
-    invalid: str,
-    fallback: str | None,
-    retries: int,
-    max_invalid: int | None,
-    penalty: float,
-) -> str:
-    """Return the rules of ``book`` and of these settings of ``AsText``.
-
-    ``instruction`` is how a move is written, ``fallback`` the move that is played for an unusable
-    reply, if any.
-    """
-    parts = [book.rules_text(), book.how()]
-    if retries:
-        parts.append(f"Up to {retries} unusable replies per turn are forgiven.")
-    if invalid == "terminate":
-        parts.append("An unusable reply ends the episode.")
-    elif fallback is not None:
-        parts.append(f"For an unusable reply I play {fallback}, and what it earns does not count.")
-    if max_invalid is not None and invalid != "terminate":
-        cut = f"After {max_invalid} unusable replies the episode is cut,"
-        parts.append(f"{cut} and costs what random play would cost.")
-    if penalty:
-        parts.append(f"Each unusable reply costs {penalty:g} points.")
-    return f"{' '.join(filter(None, parts))}\n{instruction}".rstrip("\n")
 
 
 def of_reset(env: gym.Env[Any, Any], given: Any) -> tuple[Any, dict[str, Any]]:

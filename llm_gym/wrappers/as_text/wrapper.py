@@ -23,14 +23,7 @@ from llm_gym.core.text import clip
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, find_phrasebook, load_phrasebook
 from llm_gym.wrappers.as_text.phrasebooks.readers import Unusable
 from llm_gym.wrappers.as_text.replies import ParsedReply, ReplyReader
-from llm_gym.wrappers.as_text.settings import (
-    Success,
-    load_success,
-    of_reset,
-    of_step,
-    path_of,
-    write_rules,
-)
+from llm_gym.wrappers.as_text.settings import Success, load_success, of_reset, of_step, path_of
 from llm_gym.wrappers.base import TextWrapper
 
 _PLAYING = StopReason.PLAYING
@@ -388,15 +381,22 @@ class AsText(TextWrapper):
         return self._told if self.rules == "system" else ""
 
     def _rules_told(self) -> str:
-        return write_rules(
-            self.book,
-            self._replies.instruction(),
-            invalid=self.invalid,
-            fallback=self._fallback_move({}) if self._plays_on else None,
-            retries=self.retries,
-            max_invalid=self.max_invalid,
-            penalty=self.penalty,
-        )
+        """Return the rules of the phrasebook and of these settings."""
+        parts = [self.book.rules_text(), self.book.how()]
+        if self.retries:
+            parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
+        if self.invalid == "terminate":
+            parts.append("An unusable reply ends the episode.")
+        elif self._plays_on:
+            move = self._fallback_move({})
+            parts.append(f"For an unusable reply I play {move}, and what it earns does not count.")
+        if self.max_invalid is not None and self.invalid != "terminate":
+            cut = f"After {self.max_invalid} unusable replies the episode is cut,"
+            parts.append(f"{cut} and costs what random play would cost.")
+        if self.penalty:
+            parts.append(f"Each unusable reply costs {self.penalty:g} points.")
+        told = " ".join(filter(None, parts))
+        return f"{told}\n{self._replies.instruction()}".rstrip("\n")
 
     def _words(self, observation: Any, info: dict[str, Any]) -> str:
         text = self._describe(observation, info)

@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 
-from llm_gym.envs.puzzles.game_2048 import Game2048Env, read_board, turns_needed
-from llm_gym.envs.puzzles.game_2048_planner import (
+from llm_gym.envs.puzzles.game_2048 import (
+    Game2048Env,
     add_tile,
     best_way,
     pack,
     plan,
+    read_board,
     shift,
     shifts,
     slide,
     transpose,
+    turns_needed,
 )
 from tests.envs.playing import final_info, finish
 

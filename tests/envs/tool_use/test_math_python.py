@@ -7,8 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from llm_gym.envs.tool_use.math_python import MathPythonEnv, read_problem
-from llm_gym.envs.tool_use.math_python_problems import KINDS
+from llm_gym.envs.tool_use.math_python import KINDS, MathPythonEnv, read_problem
 from llm_gym.envs.tool_use.tool_env import parse_call, parse_fence
 from llm_gym.evaluate.scores import measure
 from llm_gym.reading.calls import ToolCall

@@ -7,7 +7,7 @@ careful reader reaches within the turn limit.
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from llm_gym.envs.navigation.text_game.view import View, parse
@@ -34,7 +34,6 @@ class Notes:
         """Closed container → its room."""
         self.guards: dict[str, tuple[str, str]] = {}
         """Room → (monster, weapon it fears)."""
-        self.boxes: dict[str, str] = {}
 
     def read(self, view: View, came: tuple[str, str] | None) -> None:
         """Take in one observation; ``came`` is (room, direction) of the step that led here."""
@@ -53,7 +52,6 @@ class Notes:
         for item in view.carried:
             self.seen.pop(item, None)
         for box, held in view.boxes.items():
-            self.boxes[box] = view.room
             self.closed.pop(box, None)
             if held is None:
                 self.closed[box] = view.room
@@ -84,7 +82,7 @@ def _decide(notes: Notes, view: View) -> str:
     if view.task and (told := _TASK.fullmatch(view.task)):
         if told[3] == view.room:
             return _finish(told[1], told[2], view)
-        way = _way(notes, view.room, lambda room, way, to: to == told[3])
+        way = _way(notes, view.room, lambda to: to == told[3])
         return f"go {way}" if way else explore(notes, view)
     item, target, room = _goal(view.quest)
     if item in view.carried and room in notes.exits:
@@ -132,26 +130,25 @@ def there(notes: Notes, view: View, target: str) -> str | None:
     """Return the step towards a known room, or None when already in it."""
     if view.room == target:
         return None
-    way = _way(notes, view.room, lambda room, way, to: to == target)
+    way = _way(notes, view.room, lambda to: to == target)
     return f"go {way}" if way else explore(notes, view)
 
 
 def explore(notes: Notes, view: View) -> str:
     """Return the step towards the nearest place that has not been seen."""
-    way = _way(notes, view.room, lambda room, way, to: to not in notes.exits)
+    way = _way(notes, view.room, lambda to: to not in notes.exits)
     return f"go {way}" if way else "look"
 
 
-def _way(notes: Notes, start: str, wanted: object) -> str | None:
-    """Return the first direction of a shortest open way to an exit that is ``wanted``."""
-    assert callable(wanted)
+def _way(notes: Notes, start: str, wanted: Callable[[str], bool]) -> str | None:
+    """Return the first direction of a shortest open way to a room that is ``wanted``."""
     queue, seen = deque([(start, "")]), {start}
     while queue:
         room, first = queue.popleft()
         for way, to in notes.exits.get(room, {}).items():
             if (room, way) in notes.locked:
                 continue
-            if wanted(room, way, to):
+            if wanted(to):
                 return first or way
             if to in notes.exits and to not in seen:
                 seen.add(to)

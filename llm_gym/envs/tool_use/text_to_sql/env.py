@@ -113,19 +113,15 @@ class TextToSQLEnv(ToolEnv):
         scripts += [
             draw_twin(self._schema, self._blanks, self._twin_seed, at) for at in range(len(TWINS))
         ]
-        right = True
         for script in scripts:
             database = Database(script)
             try:
                 given, wanted = database.query(text)[1], database.query(self._gold)[1]
             except ToolError as error:
                 return reject(f"Your answer cannot be run. {error}")
-            right = right and same_rows(given, wanted)
-            if not right:
-                break
-        if right:
-            return win("Yes, that is right.")
-        return lose(f"No. {self.reveal()}")
+            if not same_rows(given, wanted):
+                return lose(f"No. {self.reveal()}")
+        return win("Yes, that is right.")
 
     def reveal(self) -> str:
         return f"A right answer is: {self._gold}"

@@ -77,23 +77,11 @@ def draw_question(rng: np.random.Generator, schema: Schema) -> tuple[int, Blanks
     m, _ = _inside(rng, *links.numbers[amount])
     words = {name: _one_of(rng, list(meanings)) for name, meanings in _WORDS.items()}
     return number, words | {
-        "a": a.table,
-        "b": b.table,
-        "links": links.links,
-        "word": word,
-        "b_word": b_word,
-        "number": column,
-        "b_number": b_column,
-        "amount": amount,
-        "v": _one_of(rng, a.words[word]),
-        "b_v": _one_of(rng, b.words[b_word]),
-        "k": k,
-        "k2": k + k_step,
-        "j": j,
-        "m": m,
-        "t": 2 * m,
-        "few": 2 + int(3 * rng.random()),
-    }
+        "a": a.table, "word": word, "number": column, "v": _one_of(rng, a.words[word]),
+        "b": b.table, "b_word": b_word, "b_number": b_column, "b_v": _one_of(rng, b.words[b_word]),
+        "links": links.links, "amount": amount, "k": k, "k2": k + k_step, "j": j, "m": m,
+        "t": 2 * m, "few": 2 + int(3 * rng.random()),
+    }  # fmt: skip
 
 
 def _one_of(rng: np.random.Generator, values: Sequence[str]) -> str:

@@ -100,10 +100,6 @@ class HighwayWords(Phrasebook):
 
     def _action_names(self) -> Sequence[str] | None:
         kind, space = getattr(self.game, "action_type", None), self.env.action_space
-        if (
-            isinstance(space, spaces.Box)
-            and space.shape == (2,)
-            and getattr(kind, "lateral", False)
-        ):
-            return ["acceleration", "steering"]
-        return super()._action_names()
+        steers = isinstance(space, spaces.Box) and getattr(kind, "lateral", False)
+        both = steers and space.shape == (2,)
+        return ["acceleration", "steering"] if both else super()._action_names()

@@ -6,7 +6,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
 from llm_gym.wrappers.as_text.phrasebooks.planning import way_to_goal
@@ -21,7 +20,6 @@ _DOORS = ("open", "closed", "locked")
 _MARKS = dict(zip(_KINDS, "?.#.DKBXG~@", strict=True))
 _WAYS = ("east", "south", "west", "north")
 _PLAIN = {"unseen", "empty", "wall", "floor"}
-_View = npt.NDArray[np.uint8]
 
 
 class MiniGridWords(Phrasebook):
