@@ -113,6 +113,11 @@ class BridgeStep(NamedTuple):
     info: Mapping[str, Any] = {}
 
 
+def verdict(over: object, won: object) -> StopReason:
+    """Return how far an episode is that a suite calls over, or won."""
+    return StopReason.WON if won else StopReason.LOST if over else _PLAYING
+
+
 class BridgeEnv(gym.Env[str, str]):
     """Base class of the bridges.
 

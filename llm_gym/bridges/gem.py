@@ -5,15 +5,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.bridges.base import (
-    BridgeArgs,
-    BridgeEnv,
-    BridgeStep,
-    choose,
-    fresh_copy,
-    need_package,
-    stable,
-)
+from llm_gym.bridges import base
 from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
@@ -21,7 +13,7 @@ from llm_gym.core.outcome import StopReason
 _PACKAGE = "gem"
 
 
-class GEMEnv(BridgeEnv):
+class GEMEnv(base.BridgeEnv):
     r"""An environment of GEM.
 
     Description:
@@ -59,11 +51,13 @@ class GEMEnv(BridgeEnv):
         env_id: str = "game:GuessTheNumber-v0-easy",
         splits: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
-        **common: Unpack[BridgeArgs],
+        **common: Unpack[base.BridgeArgs],
     ) -> None:
-        suite = need_package(_PACKAGE)
-        choose("env_id", env_id, need_package(_PACKAGE, "gem.envs.registration").ENV_REGISTRY)
-        constants = need_package(_PACKAGE, "gem.utils.constants")
+        suite = base.need_package(_PACKAGE)
+        base.choose(
+            "env_id", env_id, base.need_package(_PACKAGE, "gem.envs.registration").ENV_REGISTRY
+        )
+        constants = base.need_package(_PACKAGE, "gem.utils.constants")
         pays = constants.LanguageGameReward
         # What an unusable reply is paid, where nothing else is paid that.
         usual = {pays.internal_step_reward, pays.fail_reward, pays.success_reward}
@@ -76,24 +70,21 @@ class GEMEnv(BridgeEnv):
         self._sampler = GlobalRngGuard()
 
     def begin(self, seed: int) -> str:
-        self._game = fresh_copy(self._made)
+        self._game = base.fresh_copy(self._made)
         text, info = self._game.reset(seed=seed)
-        self.instance = stable((self.env_id, text, vars(self._game)))
+        self.instance = base.stable((self.env_id, text, vars(self._game)))
         return _with_suffix(text, info)
 
-    def play(self, text: str) -> BridgeStep:
+    def play(self, text: str) -> base.BridgeStep:
         told, paid, terminated, truncated, info = self._game.step(text)
-        reward, over = float(paid), terminated or truncated
+        reward = float(paid)
         told = str(told).replace(self._last_words, "")
         said = {name: value for name, value in info.items() if name != "suffix"}
         valid = reward not in self._refused
-        if not over:
-            return BridgeStep(_with_suffix(told, info), reward, StopReason.PLAYING, valid, said)
-        if terminated:
-            stop = StopReason.WON if reward >= self._full else StopReason.LOST
-        else:
-            stop = StopReason.MAX_STEPS
-        return BridgeStep(told, reward, stop, valid, said)
+        if not (terminated or truncated):
+            return base.BridgeStep(_with_suffix(told, info), reward, valid=valid, info=said)
+        stop = base.verdict(True, reward >= self._full) if terminated else StopReason.MAX_STEPS
+        return base.BridgeStep(told, reward, stop, valid, said)
 
     def random_move(self, rng: np.random.Generator) -> str:
         """Return one of GEM's own random actions, drawn without touching the game's randomness."""

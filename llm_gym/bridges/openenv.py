@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package
+from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package, verdict
 from llm_gym.core.errors import ConfigError, WorkerError
-from llm_gym.core.outcome import StopReason
 
 _PACKAGE = "openenv"
 
@@ -85,10 +84,7 @@ class OpenEnvEnv(BridgeEnv):
                 raise
         reward = float(result.reward or 0.0)
         self._total += reward
-        stop = StopReason.PLAYING
-        if result.done:
-            won = self._total >= self.success_reward
-            stop = StopReason.WON if won else StopReason.LOST
+        stop = verdict(result.done, result.done and self._total >= self.success_reward)
         said = dict(result.observation)
         return BridgeStep(self._shown(result.observation), reward, stop, True, said)
 

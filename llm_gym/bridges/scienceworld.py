@@ -6,11 +6,10 @@ from contextlib import suppress
 from subprocess import TimeoutExpired
 from typing import Any, Unpack
 
-from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package
+from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package, verdict
 from llm_gym.bridges.text_adventures import clean_command
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import Info, Options
-from llm_gym.core.outcome import StopReason
 from llm_gym.core.splits import check_split
 
 _PACKAGE = "scienceworld"
@@ -94,9 +93,7 @@ class ScienceWorldEnv(BridgeEnv):
         self._valid = list(info["valid"])
         score = float(info.get("score", 0.0))
         valid = "No known action matches" not in told
-        stop = StopReason.PLAYING
-        if done:
-            stop = StopReason.WON if score >= _FULL else StopReason.LOST
+        stop = verdict(done, done and score >= _FULL)
         said = {"score": score, "task": self.task, "variation": self._variation}
         return BridgeStep(str(told), float(gained) / _FULL, stop, valid, said)
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package
+from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package, verdict
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import StopReason
 
 _LONGEST = 200
 _SIGNS = frozenset(map(chr, range(32, 127))) - {"\\"}
@@ -142,11 +141,7 @@ class TextWorldEnv(FileGames):
         most = float(self._now.get("max_score") or 1) or 1.0
         score = float(self._now.get("score") or 0)
         reward, self._score = (score - self._score) / most, score
-        stop = StopReason.PLAYING
-        if self._now.get("won"):
-            stop = StopReason.WON
-        elif done or self._now.get("lost"):
-            stop = StopReason.LOST
+        stop = verdict(done or self._now.get("lost"), self._now.get("won"))
         said = {"score": score, "max_score": most, "game": self.game}
         return BridgeStep(_tidy(self._now["feedback"]), reward, stop, True, said)
 
@@ -228,11 +223,7 @@ class JerichoEnv(FileGames):
             self._walkthrough = self._walkthrough[1:] if on_its_way else None
         shown, gained, done, info = self._frotz.step(command)
         most = self._frotz.get_max_score() or 1
-        stop = StopReason.PLAYING
-        if self._frotz.victory():
-            stop = StopReason.WON
-        elif done or self._frotz.game_over():
-            stop = StopReason.LOST
+        stop = verdict(done or self._frotz.game_over(), self._frotz.victory())
         said = {"score": info.get("score"), "moves": info.get("moves"), "game": self.game}
         return BridgeStep(str(shown).strip(), float(gained) / most, stop, True, said)
 

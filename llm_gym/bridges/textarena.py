@@ -10,15 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.bridges.base import (
-    BridgeArgs,
-    BridgeEnv,
-    BridgeStep,
-    choose,
-    fresh_copy,
-    need_package,
-    stable,
-)
+from llm_gym.bridges import base
 from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError
 from llm_gym.core.outcome import StopReason
 from llm_gym.registry.user_code import import_object
@@ -136,7 +128,7 @@ _DOWNLOADS = (
 )
 
 
-class TextArenaEnv(BridgeEnv):
+class TextArenaEnv(base.BridgeEnv):
     """A game of TextArena.
 
     Description:
@@ -190,11 +182,11 @@ class TextArenaEnv(BridgeEnv):
         opponent: Given = "random",
         splits: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
-        **common: Unpack[BridgeArgs],
+        **common: Unpack[base.BridgeArgs],
     ) -> None:
-        arena = need_package(_PACKAGE)
-        registry = need_package(_PACKAGE, "textarena.envs.registration").ENV_REGISTRY
-        choose("env_id", env_id, registry)
+        arena = base.need_package(_PACKAGE)
+        registry = base.need_package(_PACKAGE, "textarena.envs.registration").ENV_REGISTRY
+        base.choose("env_id", env_id, registry)
         if players is not None and not 1 <= players <= _MOST_PLAYERS:
             raise ConfigError(f"players must be 1 to {_MOST_PLAYERS}, got {players}")
         if not 0 <= seat < (players or _MOST_PLAYERS):
@@ -216,12 +208,12 @@ class TextArenaEnv(BridgeEnv):
     def begin(self, seed: int) -> str:
         if self.players is None:
             self.players = self._fewest_players(seed)
-        self._game = fresh_copy(self._made)
+        self._game = base.fresh_copy(self._made)
         self._game.reset(num_players=self.players, seed=seed)
         if self.seat >= self.players:
             raise ConfigError(f"seat must be below {self.players} players, got {self.seat}")
         self._shown = dict.fromkeys(range(self.players), "")
-        self.instance = self.env_id, stable(self._state.game_state)
+        self.instance = self.env_id, base.stable(self._state.game_state)
         if callable(reseed := getattr(self.opponent, "seed", None)):
             reseed(seed)
         self._failed = ""
@@ -234,7 +226,7 @@ class TextArenaEnv(BridgeEnv):
             self.opponent.seed(seed)
         return news
 
-    def play(self, text: str) -> BridgeStep:
+    def play(self, text: str) -> base.BridgeStep:
         state, seat = self._state, self.seat
         before = len(state.observations[seat])
         self._step(text)
@@ -245,9 +237,9 @@ class TextArenaEnv(BridgeEnv):
         stop = self._others()
         if stop is StopReason.ERROR:
             news = "\n".join(filter(None, [self._news(), self._failed]))
-            return BridgeStep(news, 0.0, stop, not refused, {"reason": self._failed})
+            return base.BridgeStep(news, 0.0, stop, not refused, {"reason": self._failed})
         if not state.done:
-            return BridgeStep(self._news(), valid=not refused)
+            return base.BridgeStep(self._news(), valid=not refused)
         rewards = state.rewards or {}
         mine = state.game_info[seat]
         reward, reason = float(rewards.get(seat, 0.0)), mine.get("reason") or ""
@@ -255,8 +247,8 @@ class TextArenaEnv(BridgeEnv):
         everyone = [rewards.get(player) for player in self._shown]
         said = {"reason": reason, "rewards": everyone, "role": mine.get("role")}
         if mine.get("invalid_move"):
-            return BridgeStep(news, reward, StopReason.INVALID, False, said)
-        return BridgeStep(news, reward, self._verdict(reward), True, said)
+            return base.BridgeStep(news, reward, StopReason.INVALID, False, said)
+        return base.BridgeStep(news, reward, self._verdict(reward), True, said)
 
     def random_move(self, rng: np.random.Generator) -> str:
         return random_reply(self._shown[self.seat], rng)
@@ -275,7 +267,7 @@ class TextArenaEnv(BridgeEnv):
         refused: Exception | None = None
         for players in range(1, _MOST_PLAYERS + 1):
             try:
-                fresh_copy(self._made).reset(num_players=players, seed=seed)
+                base.fresh_copy(self._made).reset(num_players=players, seed=seed)
             except (AssertionError, LookupError, TypeError, ValueError) as error:
                 refused = refused or error
             else:

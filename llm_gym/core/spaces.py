@@ -15,11 +15,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector.utils import (
-    create_shared_memory,
-    read_from_shared_memory,
-    write_to_shared_memory,
-)
+from gymnasium.vector import utils
 
 from llm_gym.core.errors import ConfigError
 
@@ -114,17 +110,17 @@ class _SharedTexts(Sequence[str]):
         self._texts[at, : len(written)], self._sizes[at, 0] = written, len(written)
 
 
-@create_shared_memory.register(AnyText)
+@utils.create_shared_memory.register(AnyText)
 def _share(space: AnyText, n: int = 1, ctx: Any = multiprocessing) -> Any:
     return ctx.Array(ctypes.c_uint8, n * (4 + 4 * space.max_length))
 
 
-@read_from_shared_memory.register(AnyText)
+@utils.read_from_shared_memory.register(AnyText)
 def _read_shared(space: AnyText, shared_memory: Any, n: int = 1) -> Any:
     return _SharedTexts(space, shared_memory, n)
 
 
-@write_to_shared_memory.register(AnyText)
+@utils.write_to_shared_memory.register(AnyText)
 def _write_shared(space: AnyText, index: int, value: str, shared_memory: Any) -> None:
     count = len(shared_memory) // (4 + 4 * space.max_length)
     _SharedTexts(space, shared_memory, count).write(index, value)

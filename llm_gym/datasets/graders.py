@@ -22,14 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.datasets.numbers import (
-    MOST,
-    final_part,
-    find_values,
-    is_said,
-    parse_number,
-    write_number,
-)
+from llm_gym.datasets import numbers
 from llm_gym.reading.moves import Named, apart, find_phrases
 
 _QUOTES = " \"'`*\u201c\u201d\u2018\u2019"
@@ -179,16 +172,16 @@ class NumberGrader(Grader):
             raise ConfigError(f"tolerance must be in [0, 1), got {self.tolerance}")
 
     def key(self, answer: object, choices: Sequence[str]) -> Fraction:
-        number = parse_number(as_text(answer))
+        number = numbers.parse_number(as_text(answer))
         if number is None:
             raise ValueError(f"the answer must be one number, got {answer!r:.60}")
         return number
 
     def value(self, reply: str, choices: Sequence[str]) -> Fraction | None:
-        return parse_number(reply) if is_said(reply) else None
+        return numbers.parse_number(reply) if numbers.is_said(reply) else None
 
     def named(self, text: str, choices: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-        return find_values(text)
+        return numbers.find_values(text)
 
     def score(self, value: Fraction, key: Fraction) -> float:
         if not self.tolerance:
@@ -196,9 +189,9 @@ class NumberGrader(Grader):
         return float(abs(value - key) <= Fraction(self.tolerance) * abs(key))
 
     def say(self, answer: object, key: Fraction) -> str:
-        if max(abs(key.numerator), key.denominator) < MOST:
-            return write_number(key)
-        return final_part(as_text(answer)).strip()  # too long in digits, so as it was written
+        if max(abs(key.numerator), key.denominator) < numbers.MOST:
+            return numbers.write_number(key)
+        return numbers.final_part(as_text(answer)).strip()  # too long in digits: as it was written
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

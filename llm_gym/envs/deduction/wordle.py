@@ -12,14 +12,7 @@ import numpy as np
 from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.shared.word_list import (
-    LENGTHS,
-    find_words,
-    parse_word,
-    some_words_of,
-    word_set,
-    words_of,
-)
+from llm_gym.envs.shared import word_list
 from llm_gym.reading.moves import Find, find_with
 
 _LIST = re.compile(r"one of (\d+) common English words of (\d+) letters")
@@ -86,23 +79,23 @@ class WordleEnv(TextEnv):
     move_name = "guess"
     observation_says_all = True
 
-    word_length: int = setting(5, LENGTHS[0], LENGTHS[-1])
+    word_length: int = setting(5, word_list.LENGTHS[0], word_list.LENGTHS[-1])
     list_size: int | None = setting(None)
     only_words: bool = setting(False)
     max_turns: int = setting(6, 1, _MOST_TURNS)
 
     def check_settings(self) -> None:
-        most = len(words_of(self.word_length))
+        most = len(word_list.words_of(self.word_length))
         self.check_range("list_size", 2, most)
         self.has_splits = (self.list_size or most) > _TOLD
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        most = len(words_of(5))
+        most = len(word_list.words_of(5))
         return {"word_length": 5, "list_size": round(10 * (most / 10) ** difficulty)}
 
     def _words(self) -> tuple[str, ...]:
-        return some_words_of(self.word_length, self.list_size)
+        return word_list.some_words_of(self.word_length, self.list_size)
 
     def new_game(self, rng: np.random.Generator) -> None:
         words = self._words()
@@ -130,10 +123,10 @@ class WordleEnv(TextEnv):
         return f"{self._board}Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
-        guess = parse_word(move)
+        guess = word_list.parse_word(move)
         if guess is None or len(guess) != self.word_length:
             return reject(f"Your guess must be one word of {self.word_length} letters from a to z.")
-        if self.only_words and guess not in word_set(self.word_length, self.list_size):
+        if self.only_words and guess not in word_list.word_set(self.word_length, self.list_size):
             return reject(f"{guess} is not one of my words.")
         if guess == self._secret:
             return win(f"Yes, the word is {guess}.")
@@ -162,7 +155,7 @@ class WordleEnv(TextEnv):
         return words[int(rng.random() * len(words))]
 
     def finder(self) -> Find:
-        return find_with(find_words, (self.word_length,))
+        return find_with(word_list.find_words, (self.word_length,))
 
     def move_pattern(self) -> str | None:
         return "|".join(self._words()) if self.only_words else f"[a-z]{{{self.word_length}}}"
@@ -177,7 +170,7 @@ class WordleEnv(TextEnv):
         assert found is not None, "the first observation holds the rules"
         rows = _ROW.findall(observations[-1])
         answers = [(guess.replace(" ", "").lower(), marked) for guess, marked in rows]
-        words = fitting_words(some_words_of(int(found[2]), int(found[1])), answers)
+        words = fitting_words(word_list.some_words_of(int(found[2]), int(found[1])), answers)
         if len(words) > _WEIGHED:
             return _most_common(words)
         return min(words, key=lambda guess: _left_unknown(guess, words))

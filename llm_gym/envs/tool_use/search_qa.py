@@ -8,15 +8,7 @@ import numpy as np
 
 from llm_gym.core.outcome import Outcome, lose, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.tool_use.fact_world import (
-    ask,
-    document,
-    draw_chain,
-    draw_world,
-    fact,
-    follow,
-    read_question,
-)
+from llm_gym.envs.tool_use import fact_world
 from llm_gym.envs.tool_use.tool_env import ToolEnv, parse_call
 from llm_gym.tools.builtin.search import SearchTool, words
 from llm_gym.tools.definition import Tool
@@ -77,17 +69,19 @@ class SearchQAEnv(ToolEnv):
         self.forget()
         chain = None
         while chain is None:
-            self._world = draw_world(rng, self.documents)
-            chain = draw_chain(rng, self._world, self.hops)
+            self._world = fact_world.draw_world(rng, self.documents)
+            chain = fact_world.draw_chain(rng, self._world, self.hops)
         self._start, self._chain = chain
         self._shown: set[str] = set()  # titles of documents that the player has seen
 
     @property
     def _way(self) -> list[str]:
-        return follow(self._world, self._start, self._chain)
+        return fact_world.follow(self._world, self._start, self._chain)
 
     def tools(self) -> list[Tool]:
-        corpus = {subject: document(subject, facts) for subject, facts in self._world.items()}
+        corpus = {
+            subject: fact_world.document(subject, facts) for subject, facts in self._world.items()
+        }
         return [SearchTool(corpus, results=self.results)]
 
     def sample_tools(self) -> list[Tool]:
@@ -108,7 +102,7 @@ class SearchQAEnv(ToolEnv):
         return ["search: Mila Farrow", "answer: Norvik"]
 
     def question(self) -> str:
-        return ask(self._start, self._chain)
+        return fact_world.ask(self._start, self._chain)
 
     def apply(self, move: str) -> Outcome:
         outcome = super().apply(move)
@@ -158,12 +152,12 @@ class SearchQAEnv(ToolEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Follow the chain: search for each subject and read on from its document."""
-        question = read_question(observations[0])
+        question = fact_world.read_question(observations[0])
         assert question is not None, "the first observation holds the question"
         here, chain = question
         shown = {title: text for said in observations for title, text in _RESULT.findall(said)}
         for relation in chain:
-            value = fact(shown.get(here, ""), here, relation)
+            value = fact_world.fact(shown.get(here, ""), here, relation)
             if value is None:
                 break
             here = value

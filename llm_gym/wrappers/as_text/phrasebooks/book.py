@@ -17,15 +17,8 @@ from gymnasium import spaces
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag
 from llm_gym.registry.user_code import import_object
+from llm_gym.wrappers.as_text.phrasebooks import discover
 from llm_gym.wrappers.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
-from llm_gym.wrappers.as_text.phrasebooks.discover import (
-    choice_names,
-    for_authors,
-    numbered,
-    prose,
-    sections,
-    step_limit,
-)
 from llm_gym.wrappers.as_text.phrasebooks.observations import FEW, say
 from llm_gym.wrappers.as_text.phrasebooks.planning import best_actions
 from llm_gym.wrappers.as_text.phrasebooks.readers import Reader
@@ -64,7 +57,7 @@ class Phrasebook:
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         self.env = env
         self.game: Any = env.unwrapped
-        self._doc = sections(_docstring(type(self.game)))
+        self._doc = discover.sections(_docstring(type(self.game)))
         self.reader: Reader | None = None
         if reads_actions:
             self.reader = make_reader(env.action_space, self._action_names(), self.aliases)
@@ -77,10 +70,10 @@ class Phrasebook:
         """Return what the game is about; how to write a move is added to it."""
         spec = self.env.spec
         told = [f"You are playing {spec.id if spec else type(self.game).__name__}."]
-        story = prose(self._doc.get("description") or self._doc[""], _STORY)
+        story = discover.prose(self._doc.get("description") or self._doc[""], _STORY)
         told.append(story)
         for heading in ("rewards", "reward", "reward function"):
-            if rewards := prose(self._doc.get(heading, ""), _REWARDS):
+            if rewards := discover.prose(self._doc.get(heading, ""), _REWARDS):
                 told.append(f"Rewards: {rewards}")
                 break
         told.append(self.limit_text())
@@ -88,7 +81,7 @@ class Phrasebook:
 
     def step_limit(self) -> int | None:
         """Return after how many moves an episode is cut, where that is known."""
-        return step_limit(self.env, self.game)
+        return discover.step_limit(self.env, self.game)
 
     def limit_text(self) -> str:
         """Return what is known about the length of an episode."""
@@ -206,7 +199,7 @@ class Phrasebook:
     def _choice_names(self, count: int) -> Sequence[str] | None:
         if count > FEW:
             return None
-        if found := choice_names(self.game, count):
+        if found := discover.choice_names(self.game, count):
             return found
         names = self._listed("action", count)
         lowered = [name.lower() for name in names or ()]
@@ -219,7 +212,7 @@ class Phrasebook:
     def _listed(self, what: str, count: int) -> list[str] | None:
         for heading, text in self._doc.items():
             if heading.startswith(what):
-                return numbered(text, count)
+                return discover.numbered(text, count)
         return None
 
 
@@ -233,7 +226,7 @@ def _docstring(kind: type) -> str:
     """Return the docstring of an environment's class, or of the nearest one it derives from."""
     own = itertools.takewhile(lambda each: each not in (gym.Env, gym.Wrapper, object), kind.__mro__)
     docs = [each.__doc__ or "" for each in own]
-    return docs[0] or next((doc for doc in docs if doc and not for_authors(doc)), "")
+    return docs[0] or next((doc for doc in docs if doc and not discover.for_authors(doc)), "")
 
 
 def named_choices(book: Phrasebook) -> Mapping[str, Any]:
