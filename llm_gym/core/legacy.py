@@ -290,11 +290,7 @@ def _why_over(old: BaseEnvironment, done: bool, info: Mapping[str, Any]) -> Stop
     if not (done or over):
         over = old.is_done() and not out_of_steps  # for a class with an is_done of its own
     if done or over:
-        # What is not a string is no reason, and may not even be hashable.
-        said = {
-            key: info[key] for key in info if key != "stop_reason" or isinstance(info[key], str)
-        }
-        return stop_reason(True, False, said)
+        return stop_reason(True, False, info)
     return StopReason.MAX_STEPS if out_of_steps else StopReason.PLAYING
 
 

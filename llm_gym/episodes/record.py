@@ -213,7 +213,7 @@ class Trajectory:
         flags = (True, False)
         if len(self.terminated) > 0 and len(self.truncated) > 0:
             flags = (self.terminated[-1], self.truncated[-1])
-        return why_stopped(*flags, _ending(self.infos))
+        return why_stopped(*flags, self.infos[-1] if self.infos else {})
 
     @stop_reason.setter
     def stop_reason(self, reason: StopReason | str) -> None:
@@ -224,7 +224,7 @@ class Trajectory:
         """Whether the episode was won: as the last ``info`` says, or as it was assigned."""
         if self._success is not None:
             return self._success
-        return bool(_ending(self.infos).get("success", False))
+        return bool(self.infos and flag(self.infos[-1], "success"))
 
     @success.setter
     def success(self, success: bool) -> None:
@@ -326,14 +326,3 @@ def _check_columns(columns: Mapping[str, Any]) -> None:
 
 def _is_stop_reason(value: object) -> bool:
     return isinstance(value, str) and value in _STOP_REASONS
-
-
-def _ending(infos: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the last ``info`` says about the end, without what no one can read."""
-    last = infos[-1] if infos else {}
-    ending: dict[str, Any] = {}
-    if isinstance(reason := last.get("stop_reason"), str):
-        ending["stop_reason"] = reason
-    if (won := flag(last, "success")) is not None:
-        ending["success"] = won
-    return ending

@@ -287,10 +287,8 @@ class MinesweeperEnv(TextEnv):
     def oracle_move(self) -> str:
         cell = self._middle
         if self._numbers:
-            cell = min(
-                (cell for cell in self._hidden() if self._numbers[cell] != MINE),
-                key=lambda cell: self._numbers[cell],
-            )
+            safe = (cell for cell in self._hidden() if self._numbers[cell] != MINE)
+            cell = min(safe, key=self._numbers.__getitem__)
         flagged = self._text[chart(self.rows, self.cols).places[cell]] == FLAG
         return f"{'flag' if flagged else 'reveal'} {self._name(cell)}"
 

@@ -268,7 +268,5 @@ class TowerOfHanoiEnv(TextEnv):
 
     def potential(self) -> float:
         away = distances(self.disks, self.pegs)
-        return progress(
-            away[number_of(goal_last([row[2:] for row in self._rows], self._goal))],
-            away[self._start],
-        )
+        towers = goal_last([row[2:] for row in self._rows], self._goal)
+        return progress(away[number_of(towers)], away[self._start])

@@ -35,7 +35,7 @@ _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ETOOM
 _MB = 1 << 20
 
 
-class Sandbox:
+class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
     r"""Runs Python code where it can do no harm.
 
     The worker starts with the first call and is kept warm. Calls may come from many threads at
@@ -131,9 +131,6 @@ class Sandbox:
         if worker is not None:
             worker.close()
 
-    def __enter__(self) -> Sandbox:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -195,7 +192,7 @@ class Sandbox:
             process.close()
 
 
-class SandboxSession:
+class SandboxSession(contextlib.AbstractContextManager["SandboxSession"]):
     """A process that keeps its variables between runs; made by ``Sandbox.session``.
 
     If a run takes too long or dies, the variables are lost, and the next run starts a new process.
@@ -238,9 +235,6 @@ class SandboxSession:
 
     def __del__(self) -> None:
         self.close()
-
-    def __enter__(self) -> SandboxSession:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
