@@ -31,7 +31,6 @@ from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.learn.single_process import SigtermListener, StopRequested
 from llm_gym_agents.model.load import TINY_SPREAD, limit_threads, tiny_llama
 from llm_gym_agents.recipes import Recipe
-from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder
 from llm_gym_agents.run.metrics import (
@@ -136,7 +135,11 @@ def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
     trainer.on_warning, trainer.on_notice = report.advise, report.say
     try:
         trainer.lock_folder()  # before anything is written: another process may use the folder
-        before = _prepare(trainer, report)
+        # SIGTERM ends the warm start and the first evaluation at once.
+        with SigtermListener() as stop, stop.interruptible(), report.console.status("") as status:
+            trainer.warm_up(report.say, status.update)
+            status.update("evaluating")
+            before = report.evaluate_before()
         with progress:
             latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
             done = 0 if latest is None else int(latest.name.rpartition("-")[2])
@@ -169,14 +172,6 @@ def _is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out; on a CPU torch says so only in the message."""
     said = "can't allocate memory" in str(error)
     return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
-
-
-def _prepare(trainer: PPOTrainer, report: RunReport) -> Evaluation:
-    """Do the warm start and evaluate; SIGTERM ends this at once."""
-    with SigtermListener() as stop, stop.interruptible(), report.console.status("") as status:
-        trainer.warm_up(report.say, status.update)
-        status.update("evaluating")
-        return report.evaluate_before()
 
 
 def _check_folder(config: ConfigStore, console: Console) -> None:

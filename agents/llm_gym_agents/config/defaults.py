@@ -172,10 +172,6 @@ def _epochs(profile: TaskProfile) -> int:
     return min(72, max(6, round(seconds / (ITERATIONS * took))))
 
 
-def _kwarg(name: str) -> str:
-    return f"{ENV_KWARGS}.{name}"
-
-
 RULES: tuple[Rule, ...] = (
     # --- the model ------------------------------------------------------------------------
     Rule("model.tiny_layers", 3, lambda s: _embedded(s) and _taught_game(s),
@@ -186,7 +182,7 @@ RULES: tuple[Rule, ...] = (
          "one observation is the whole state", "reading less is several times cheaper"),
     Rule("inference.context", "history", lambda s: not s.is_markov,
          "earlier observations matter", "the model sees the whole episode"),
-    Rule(_kwarg("rules"), "system", _ours,
+    Rule(f"{ENV_KWARGS}.rules", "system", _ours,
          "our environments and those in words", "rules are told once, not in every observation"),
     Rule("inference.system_prompt", "", lambda s: _embedded(s) and _ours(s),
          "embedded model", "it knows this game only and cannot read rules"),
@@ -200,12 +196,12 @@ RULES: tuple[Rule, ...] = (
          "an environment in words that goes on", "more short episodes teach more than a long one"),
     Rule("inference.bootstrap_at_turn_limit", True, _endless,
          "an environment in words that goes on", "the critic estimates the rest of the episode"),
-    Rule(_kwarg("max_invalid"), MOST_TURNS, lambda s: s.env == "as_text" and s.turns is None,
+    Rule(f"{ENV_KWARGS}.max_invalid", MOST_TURNS, lambda s: s.env == "as_text" and s.turns is None,
          "an environment in words without an end", "unusable replies must not end it early"),
     # --- rewards --------------------------------------------------------------------------
-    Rule(_kwarg("penalty"), _penalty, _ours,
+    Rule(f"{ENV_KWARGS}.penalty", _penalty, _ours,
          "our environments and those in words", "an unusable reply must not be safer than a move"),
-    Rule(_kwarg("shaping"), True, lambda s: s.has_potential,
+    Rule(f"{ENV_KWARGS}.shaping", True, lambda s: s.has_potential,
          "the game knows how near the goal is", "it sums to 0 and rewards every turn"),
     # --- the warm start -------------------------------------------------------------------
     Rule("warm_start.player", "reflex",
@@ -328,7 +324,7 @@ def _own_kwargs(
     alone = copy.deepcopy(config)
     alone.environment.env_kwargs = own = config.environment.kwargs_of(env_id)
     alone.environment.mix, alone.environment.env_id = {}, env_id
-    set_by_user = {*chosen, *(_kwarg(name) for name in own)}
+    set_by_user = {*chosen, *(f"{ENV_KWARGS}.{name}" for name in own)}
     apply_defaults(alone, profile.members[env_id], set_by_user)
     return alone.environment.env_kwargs
 

@@ -29,7 +29,7 @@ from llm_gym.reading.parsers import ActionParser
 from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.rollouts.rollout_data import PackedInputs, SequencePacker
+from llm_gym_agents.rollouts.rollout_data import SequencePacker
 from llm_gym_agents.rollouts.tasks import Turn
 from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
@@ -129,7 +129,12 @@ def _backward(
     learned = sum(len(turn.learned_ids) for talk in batch for turn in talk)
     total = 0.0
     for part in _parts(batch, micro_batch_tokens):
-        ids_S, lengths_Q, *asked = _inputs(part)
+        packed = SequencePacker()
+        for talk in part:
+            for at, turn in enumerate(talk):
+                packed.read(turn.prompt_ids, new_sequence=at == 0)
+                packed.learn(turn.reply_ids, turn.learned_ids)
+        ids_S, lengths_Q, *asked = packed.inputs()
         asked = [each.to(model.device) for each in asked]
         loss = -model(ids_S, lengths_Q, *asked, entropy="none").log_prob_T.sum() / learned
         loss.backward()
@@ -149,15 +154,6 @@ def _parts(batch: Sequence[Dialogue], most: int | None) -> Iterator[list[Dialogu
         part.append(talk)
         size += length
     yield part
-
-
-def _inputs(batch: Sequence[Dialogue]) -> PackedInputs:
-    packed = SequencePacker()
-    for talk in batch:
-        for at, turn in enumerate(talk):
-            packed.read(turn.prompt_ids, new_sequence=at == 0)
-            packed.learn(turn.reply_ids, turn.learned_ids)
-    return packed.inputs()
 
 
 # --- demonstrations -------------------------------------------------------------------

@@ -170,14 +170,16 @@ class PPO:
     def _step(self, packer: Packer, batch: TensorDict, rate: float, signal: float) -> Metrics:
         """Make the optimizer steps that ``signal`` is worth, at this rate; return metrics."""
         share = step_share(signal)
-        self._set_rates(rate, share)
+        policy, *critic = self.optimizer.param_groups
+        policy["lr"] = policy["base_lr"] * rate * share * self.trust.rate
+        for group in critic:
+            group["lr"] = group["base_lr"] * rate
         # Who wins nearly always need not explore.
         self.objective.set_entropy_coef(self.config.entropy_coef * share)
         metrics = self._epochs(packer, batch, signal)
         # The engine needs the memory while it generates.
         self.optimizer.zero_grad(set_to_none=True)
-        rate_used = {"train/lr": self.optimizer.param_groups[0]["lr"]}
-        return metrics | self.stabilizers.metrics | rate_used
+        return metrics | self.stabilizers.metrics | {"train/lr": policy["lr"]}
 
     def _draw_turns(self, data: RolloutData) -> TurnDraw | None:
         """Draw the turns to learn from; the same ones in every process."""
@@ -249,12 +251,6 @@ class PPO:
             old_T, data.sampler_log_prob_T, cap=self.config.importance_cap
         )
         return {name: float(value) for name, value in found.items()}
-
-    def _set_rates(self, rate: float, share: float) -> None:
-        policy, *critic = self.optimizer.param_groups
-        policy["lr"] = policy["base_lr"] * rate * share * self.trust.rate
-        for group in critic:
-            group["lr"] = group["base_lr"] * rate
 
     def _epochs(self, packer: Packer, batch: TensorDict, signal: float) -> Metrics:
         """Take the steps of an update; they end where the policy leaves its trust region."""

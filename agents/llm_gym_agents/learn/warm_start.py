@@ -411,7 +411,8 @@ class WarmStart:
         count = sampled = 0
         try:
             while count < turns and sampled < VISITED_TOKENS:
-                ids = range(first, first + self._batch_of(env_id))
+                size = math.ceil(self._share(env_id) * self.training.batch_size)
+                ids = range(first, first + size)
                 first = ids.stop
                 todo = [EpisodeTask(id, episode_seed(-5, id), id, asked) for id in ids]
                 played = self.sampler.play(todo)
@@ -430,10 +431,6 @@ class WarmStart:
     def _share(self, env_id: str) -> float:
         """Return the share of an environment in all turns."""
         return self.mix[env_id] / sum(self.mix.values()) if self.mix else 1.0
-
-    def _batch_of(self, env_id: str) -> int:
-        """Return the episodes that an environment has in a batch."""
-        return math.ceil(self._share(env_id) * self.training.batch_size)
 
     def collect(self, decision: Decision, at: int, turns: int) -> list[Dialogue]:
         """Return about ``turns`` turns, others in each round; in a mix each has its share."""

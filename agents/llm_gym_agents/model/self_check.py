@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from llm_gym.core.errors import ConfigError
@@ -57,36 +56,24 @@ def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> Non
         computing_in(dtype, lm.device),
         as_config_error(cannot, _KNOWN),
     ):
-        logits_TV = _each_alone(lm, rows)
-        found_T = _packed(lm, rows)
+        usual = lm.config._attn_implementation
+        with attention_implementation(lm.config, usual if usual in _ANY_DTYPE else "eager"):
+            alone = [lm(row[None], use_cache=False).logits[0, :-1].float() for row in rows]
+        logits_TV = torch.cat(alone)
+        lengths = torch.tensor([len(row) for row in rows])
+        hidden_SC = hidden_states(lm.base_model, torch.cat(rows), Packing.of(lengths, lm.device))
+        state_TC = torch.cat([part[:-1] for part in hidden_SC.split(lengths.tolist())])
+        told_T = torch.cat([row[1:] for row in rows])
+        found_T, _ = token_log_probs(Head.of(lm), state_TC, told_T, entropy="none", fused=False)
     if not bool(logits_TV.isfinite().all()):
         raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
-    told_T1 = torch.cat([row[1:] for row in rows])[:, None]
-    wanted_T = logits_TV.log_softmax(-1).gather(1, told_T1)[:, 0]
+    wanted_T = logits_TV.log_softmax(-1).gather(1, told_T[:, None])[:, 0]
     gap = float((found_T - wanted_T).abs().max())
     if not logits_agree(gap, float(logits_TV.std()), dtype):
         raise ConfigError(
             f"{cannot}: log-probs of packed sequences are off by up to {gap:.2g} from those "
             f"of its own forward{_KNOWN}"
         )
-
-
-def _each_alone(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
-    """Return the logits ``[T, V]`` of the model's own forward on each row alone."""
-    usual = lm.config._attn_implementation
-    with attention_implementation(lm.config, usual if usual in _ANY_DTYPE else "eager"):
-        logits = [lm(row[None], use_cache=False).logits[0, :-1].float() for row in rows]
-    return torch.cat(logits)
-
-
-def _packed(lm: PreTrainedModel, rows: list[Tensor]) -> Tensor:
-    """Return the log-prob of every token but the first of each row, read in one pass."""
-    lengths = torch.tensor([len(row) for row in rows])
-    hidden_SC = hidden_states(lm.base_model, torch.cat(rows), Packing.of(lengths, lm.device))
-    states = [part[:-1] for part in hidden_SC.split(lengths.tolist())]
-    told_T = torch.cat([row[1:] for row in rows])
-    head = Head.of(lm)
-    return token_log_probs(head, torch.cat(states), told_T, entropy="none", fused=False)[0]
 
 
 def logits_agree(gap: float, spread: float, dtype: torch.dtype) -> bool:

@@ -29,7 +29,6 @@ from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.play import (
     Beginning,
-    Step,
     add_failure,
     add_turn,
     close_record,
@@ -144,21 +143,13 @@ class TextEnvPool(EnvBase):
         self.is_closed = False
 
     def _make_specs(self, n: int) -> None:
-        def number() -> Unbounded:
-            return Unbounded(shape=(n,), dtype=torch.int64)
-
-        def flag() -> Binary:
-            return Binary(shape=(n, 1), n=None, dtype=torch.bool)
-
-        seen = {name: number() for name in ("observation", "episode", "system")}
-        if self._patterns:
-            seen["pattern"] = number()
-        self.observation_spec = Composite(seen, shape=(n,))
-        self.full_action_spec = Composite(action=number(), status=number(), shape=(n,))
+        number = Unbounded(shape=(n,), dtype=torch.int64)
+        flag = Binary(shape=(n, 1), n=None, dtype=torch.bool)
+        seen = ("observation", "episode", "system", *["pattern"] * self._patterns)
+        self.observation_spec = Composite({name: number.clone() for name in seen}, shape=(n,))
+        self.full_action_spec = Composite(action=number.clone(), status=number, shape=(n,))
         self.reward_spec = Unbounded(shape=(n, 1))
-        self.full_done_spec = Composite(
-            done=flag(), terminated=flag(), truncated=flag(), shape=(n,)
-        )
+        self.full_done_spec = Composite({name: flag.clone() for name in _FLAGS}, shape=(n,))
 
     # --- which episodes ------------------------------------------------------------------
 
@@ -281,7 +272,13 @@ class TextEnvPool(EnvBase):
             if what := invalid_env_output(*result[:2]):
                 lost[row] = what
                 continue
-            episode = self._advance(row, replies[row], result)
+            episode = self._playing[row]
+            assert episode is not None
+            add_turn(episode, replies[row], result)
+            self._observation_N[row] = self.texts.add(episode.states[-1])
+            if episode.dones[-1]:
+                flags = episode.terminated[-1], episode.truncated[-1]
+                self._end(row, stop_reason(*flags, episode.infos[-1]))
             reward_N[row] = episode.rewards[-1]
             terminated_N[row], truncated_N[row] = episode.terminated[-1], episode.truncated[-1]
         for row, what in lost.items():
@@ -302,17 +299,6 @@ class TextEnvPool(EnvBase):
             },
             self.batch_size,
         )
-
-    def _advance(self, row: int, reply: str, step: Step) -> Trajectory:
-        """Record one step of one row; return its episode."""
-        episode = self._playing[row]
-        assert episode is not None
-        add_turn(episode, reply, step)
-        self._observation_N[row] = self.texts.add(episode.states[-1])
-        if episode.dones[-1]:
-            flags = episode.terminated[-1], episode.truncated[-1]
-            self._end(row, stop_reason(*flags, episode.infos[-1]))
-        return episode
 
     def _state(self) -> dict[str, torch.Tensor]:
         state = {

@@ -73,6 +73,7 @@ def assemble(rollout: Rollout) -> RolloutData:
     would be lost.
     """
     episodes = rollout.episodes
+    env_ids = list(by_env(episodes))
     packed, lengths, sequences, bootstraps = SequencePacker(), [], [], []
     for turns, closing, episode in zip(
         rollout.turns, rollout.bootstrap_prompts, episodes, strict=True
@@ -100,20 +101,15 @@ def assemble(rollout: Rollout) -> RolloutData:
         bootstrap_E=int_tensor(bootstraps),
         group_E=int_tensor(int(episode.group or 0) for episode in episodes),
         episode_E=int_tensor(int(episode.episode_id or 0) for episode in episodes),
-        env_E=_env_numbers(episodes),
+        env_E=int_tensor([env_ids.index(str(episode.env_id)) for episode in episodes])
+        if len(env_ids) > 1
+        else None,
         truncated_reply_E=torch.tensor(
             [any(turn.finish == FinishReason.LENGTH for turn in own) for own in rollout.turns],
             dtype=torch.bool,
         ),
         batch_size=[],
     )
-
-
-def _env_numbers(episodes: Sequence[Trajectory]) -> Tensor | None:
-    ids = list(by_env(episodes))
-    if len(ids) < 2:
-        return None
-    return int_tensor(ids.index(str(episode.env_id)) for episode in episodes)
 
 
 def _of_turns(turns: Sequence[Sequence[Turn]], episodes: Sequence[Trajectory]) -> dict[str, Tensor]:
@@ -124,17 +120,15 @@ def _of_turns(turns: Sequence[Sequence[Turn]], episodes: Sequence[Trajectory]) -
     turn_ends_T = torch.zeros(tokens, dtype=torch.bool)
     turn_ends_T[counts_K.cumsum(0) - 1] = True
     reward_T = torch.zeros(tokens)
-    reward_T[turn_ends_T] = _real(reward for episode in episodes for reward in episode.rewards)
+    rewards = [reward for episode in episodes for reward in episode.rewards]
+    reward_T[turn_ends_T] = torch.tensor(rewards, dtype=torch.float32)
+    log_probs = [log_prob for turn in flat for log_prob in turn.log_probs]
     return {
-        "sampler_log_prob_T": _real(chain.from_iterable(turn.log_probs for turn in flat)),
+        "sampler_log_prob_T": torch.tensor(log_probs, dtype=torch.float32),
         "version_T": spread(int_tensor(turn.version for turn in flat), counts_K),
         "turn_ends_T": turn_ends_T,
         "reward_T": reward_T,
     }
-
-
-def _real(numbers: Iterable[float]) -> Tensor:
-    return torch.tensor(list(numbers), dtype=torch.float32)
 
 
 def _check(turns: Sequence[Turn], episode: Trajectory) -> None:

@@ -73,7 +73,7 @@ _HOW = "with config.checkpoint.output_dir (--checkpoint.output-dir)"
 def check_links(folder: Path) -> None:
     """Refuse a folder in which something that a run writes is a link out of it, or no file."""
     home = os.path.realpath(folder)
-    own = [each for each in _entries(home) if each.name.lstrip(".").split(".")[0] in WRITTEN]
+    own = [each for each in os.scandir(home) if each.name.lstrip(".").split(".")[0] in WRITTEN]
     while own:
         entry = own.pop()
         target = os.path.realpath(entry.path)
@@ -83,17 +83,12 @@ def check_links(folder: Path) -> None:
         elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
             what = "neither a file nor a folder"
         else:
-            own += _entries(entry.path) if stat.S_ISDIR(mode) else []
+            own += os.scandir(entry.path) if stat.S_ISDIR(mode) else []
             continue
         raise ConfigError(
             f"a run writes only to its own folder, got {entry.path}, which is {what}; remove it "
             "(the folder of a run may itself be a link)"
         )
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as found:
-        return list(found)
 
 
 class RunLock:

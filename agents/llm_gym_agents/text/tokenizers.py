@@ -110,12 +110,12 @@ def _count_words(texts: Iterable[str]) -> Counter[str]:
     return Counter(itertools.chain.from_iterable(each))
 
 
-def texts_of(env: gym.Env[str, str], episodes: int = 50, seed: int = 0) -> list[str]:
-    """Return what an environment that brings a random player says and takes, each text once."""
+def texts_of(env: gym.Env[str, str]) -> list[str]:
+    """Return what an environment says and takes in 50 random episodes, each text once."""
     act = env.get_wrapper_attr("random_action")
     legal = env.get_wrapper_attr("legal_actions")
     texts: dict[str, None] = {}
-    for episode in range(seed, seed + episodes):
+    for episode in range(50):
         observation, info = env.reset(seed=episode)
         texts |= {find_system_prompt(env, info): None, observation: None}
         for _ in range(_FEW_TURNS):

@@ -82,15 +82,21 @@ class PPOTrainer:
     ) -> None:
         self.config = config = _checked_copy(config)
         check_model(config.model, model, tokenizer)
-        self.reward_fn, self.callbacks = reward_fn, _list_callbacks(callbacks)
+        if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
+            raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
+        self.reward_fn, self.callbacks = reward_fn, found
         if val_dataset is not None and config.environment.mix:
             raise ConfigError("environment.mix is evaluated on itself, got a val_dataset too")
         self.environment = training_env(config.environment, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
-        self.unsaved_args = _unsaved_args(
-            environment, reward_fn=reward_fn, dataset=dataset, val_dataset=val_dataset
-        )
+        given: dict[str, Any] = {
+            "reward_fn": reward_fn,
+            "dataset": dataset,
+            "val_dataset": val_dataset,
+        }
+        given["environment"] = None if isinstance(environment, str) else environment
+        self.unsaved_args = [name for name, each in given.items() if each is not None]
         """Arguments that no checkpoint holds, so that ``llm-gym resume`` cannot restore them."""
         self.ranks = join_processes(config)
         seed_generators(config.training.seed)
@@ -171,10 +177,15 @@ class PPOTrainer:
             while self.iteration < self.schedule.iterations and not self.early_stop.is_enough:
                 rng_before = rng_state()
                 try:
-                    row = self._train_iteration()
+                    with self.ranks.watching():
+                        row = self._runner.train_iteration(
+                            self.iteration, self.elapsed_s, self._stop
+                        )
                 except StopRequested:  # SIGTERM while episodes were played: nothing was learned
                     self._save(rng_before)
                     break
+                self.elapsed_s = row[metrics.ELAPSED]
+                self.last_rate = self.schedule.update_settings(self.iteration)["rate"]
                 # Evaluated before it is saved: a checkpoint holds the success of its own weights.
                 row |= self._evaluate_if_due()
                 # Logged before it is saved: a run killed in between repeats the iteration, and
@@ -200,14 +211,6 @@ class PPOTrainer:
         if num_iters_per_epoch is not None:
             settings.num_iters_per_epoch = num_iters_per_epoch
         self.config.check()
-
-    def _train_iteration(self) -> dict[str, float]:
-        """Collect a batch, update the model, publish its weights; return metrics."""
-        with self.ranks.watching():
-            row = self._runner.train_iteration(self.iteration, self.elapsed_s, self._stop)
-        self.elapsed_s = row[metrics.ELAPSED]
-        self.last_rate = self.schedule.update_settings(self.iteration)["rate"]
-        return row
 
     def _log_iteration(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
         """Count the iteration as done, log its metrics, and call callbacks and warnings."""
@@ -478,18 +481,3 @@ def _checked_copy(config: ConfigStore) -> ConfigStore:
         )
     config.check()
     return copy.deepcopy(config)
-
-
-def _list_callbacks(callbacks: Any) -> list[Callable[..., Any]]:
-    """Return the callbacks of any iterable; raise ``ConfigError`` where they are none."""
-    if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
-        raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
-    return found
-
-
-def _unsaved_args(environment: EnvSource | None, **objects: Any) -> list[str]:
-    """Return the names of what a program gave that no file can bring back."""
-    named = environment is None or isinstance(environment, str)
-    return [name for name, each in objects.items() if each is not None] + ["environment"] * (
-        not named
-    )

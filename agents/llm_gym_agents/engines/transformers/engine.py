@@ -6,7 +6,7 @@ calling thread, while ``poll`` waits.
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -118,7 +118,13 @@ class TransformersEngine(Engine):
         self._need_open()
         if not self.running:
             return []
-        self._notice_new_weights()
+        if fingerprint(self.model) != self._weights:
+            if len(self._decoder):
+                raise EngineError(
+                    f"the model's weights were changed while {len(self._decoder)} replies were "
+                    "running; take them with poll, or drop them with cancel, before training"
+                )
+            self.forget()  # the prefix cache is of the old weights
         deadline = None if timeout is None else time.monotonic() + timeout
         finished: list[Row] = []
         with self._causal.reading():
@@ -174,7 +180,17 @@ class TransformersEngine(Engine):
         """Copy weights in place, all of them, or nothing if one does not fit."""
         self._need_open()
         self.need_idle()
-        own = _checked(self.model, given)
+        own: dict[str, Tensor] = self.model.state_dict(keep_vars=True)
+        if unknown := sorted(given.keys() - own.keys()):
+            raise ConfigError(
+                f"the model has no weights called {_few(unknown)}; nothing was changed"
+            )
+        for name, tensor in given.items():
+            if tensor.shape != own[name].shape:
+                raise ConfigError(
+                    f"{name} must have shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}; "
+                    "nothing was changed"
+                )
         for name, tensor in given.items():
             if not _same(own[name], tensor):
                 own[name].copy_(tensor)
@@ -211,17 +227,6 @@ class TransformersEngine(Engine):
         self._decoder.free()
         self._closed = True
 
-    def _notice_new_weights(self) -> None:
-        """Empty the prefix cache if the weights have changed since it was filled."""
-        if fingerprint(self.model) == self._weights:
-            return
-        if len(self._decoder):
-            raise EngineError(
-                f"the model's weights were changed while {len(self._decoder)} replies were "
-                "running; take them with poll, or drop them with cancel, before training"
-            )
-        self.forget()
-
     def forget(self) -> None:
         self._decoder.forget()
         self._weights = fingerprint(self.model)
@@ -229,20 +234,6 @@ class TransformersEngine(Engine):
     def _need_open(self) -> None:
         if self._closed:
             raise EngineError("the engine is closed")
-
-
-def _checked(model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the model's own tensors, if every one of ``given`` fits its own."""
-    own: dict[str, Tensor] = model.state_dict(keep_vars=True)
-    if unknown := sorted(given.keys() - own.keys()):
-        raise ConfigError(f"the model has no weights called {_few(unknown)}; nothing was changed")
-    for name, tensor in given.items():
-        if tensor.shape != own[name].shape:
-            raise ConfigError(
-                f"{name} must have shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}; "
-                "nothing was changed"
-            )
-    return own
 
 
 def fingerprint(model: nn.Module) -> tuple[int, int]:
