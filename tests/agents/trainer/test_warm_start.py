@@ -101,10 +101,11 @@ def test_auto_probes_a_given_model_and_teaches_one_that_writes_no_moves(tmp_path
     assert trainer.warm_start
 
 
-def test_auto_leaves_a_given_model_alone_that_writes_enough(tmp_path, monkeypatch):
+def test_auto_leaves_a_given_model_alone_that_writes_and_wins_enough(tmp_path, monkeypatch):
     model = {"model_name": save_tiny(tmp_path / "model")}
     auto = {"player": "auto"}
     monkeypatch.setattr(warm_start, "ENOUGH_USABLE", 0.0)
+    monkeypatch.setattr(warm_start, "SELDOM", 0.0)
     trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
     assert said[0].startswith("warm start: none")
     assert trainer.warm_start == {}
