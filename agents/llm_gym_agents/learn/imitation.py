@@ -118,8 +118,8 @@ def imitate(
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:
     """Write the losses of ``imitate`` to ``warm_start.jsonl`` in the folder of a run."""
-    rows = (json.dumps({"step": at, "loss": loss}) for at, loss in enumerate(losses, 1))
-    write_atomically(folder / "warm_start.jsonl", "".join(f"{row}\n" for row in rows))
+    rows = [json.dumps({"step": at, "loss": loss}) + "\n" for at, loss in enumerate(losses, 1)]
+    write_atomically(folder / "warm_start.jsonl", "".join(rows))
 
 
 def _backward(

@@ -40,11 +40,10 @@ class StopRequested(BaseException):
 class SigtermListener:
     """Listens to SIGTERM within a ``with`` block, if that runs in the main thread."""
 
-    def __init__(self) -> None:
-        self.requested = False
-        """Whether SIGTERM has come."""
-        self._at_once = False
-        self._usual: Any = None
+    requested = False
+    """Whether SIGTERM has come."""
+    _at_once = False
+    _usual: Any = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

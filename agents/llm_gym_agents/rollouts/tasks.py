@@ -154,8 +154,7 @@ def why_unplayed(rollout: Rollout) -> str:
 class EnvFailureWatch:
     """Stops a run after ``PATIENCE`` iterations that lost most episodes to environment failures."""
 
-    def __init__(self) -> None:
-        self.bad = 0
+    bad = 0
 
     def check(self, iteration: int, rollout: Rollout) -> None:
         """Raise ``ConfigError`` if nothing could be played, or too little for too long."""
