@@ -313,9 +313,8 @@ def _check_columns(columns: Mapping[str, Any]) -> None:
     terminated, truncated = columns["terminated"], columns["truncated"]
     if len(terminated) != len(truncated):
         raise RecordError("terminated and truncated must be recorded both or not at all")
-    if terminated and columns["dones"] != [
-        a or b for a, b in zip(terminated, truncated, strict=True)
-    ]:
+    over = [a or b for a, b in zip(terminated, truncated, strict=True)]
+    if terminated and columns["dones"] != over:
         raise RecordError("dones must be true exactly where terminated or truncated is true")
     if isinstance(tokens := columns["tokens"], Tokens):
         tokens = vars(tokens)

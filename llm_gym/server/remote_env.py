@@ -322,9 +322,7 @@ def _read_about(told: Any) -> About:
 
 
 def _space(told: Mapping[str, Any]) -> AnyText:
-    return AnyText(
-        _whole(told["max_length"]), examples=[_text(one) for one in told["examples"][:100]]
-    )
+    return AnyText(_whole(told["max_length"]), examples=[*map(_text, told["examples"][:100])])
 
 
 def _text(value: Any) -> str:

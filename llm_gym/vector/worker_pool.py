@@ -195,9 +195,7 @@ class WorkerProcess:
         culprit = self.jobs[max(self.position.value, 0)][0]
         self.end()
         fate = Failure(f"went down with the worker of row {culprit}", lost=True)
-        return {culprit: Failure(what, lost=True)} | {
-            row: fate for row in self.rows if row != culprit
-        }
+        return dict.fromkeys(self.rows, fate) | {culprit: Failure(what, lost=True)}
 
     def end(self) -> None:
         if self.alive:

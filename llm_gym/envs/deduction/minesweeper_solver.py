@@ -102,9 +102,7 @@ def deduce(constraints: list[Constraint]) -> tuple[int, int]:
     while found:
         found = False
         known = safe | mines
-        left = {
-            (cells & ~known, count - (cells & mines).bit_count()) for cells, count in constraints
-        }
+        left = {(cells & ~known, n - (cells & mines).bit_count()) for cells, n in constraints}
         open_ = sorted((cells, count) for cells, count in left if cells)
         for cells, count in open_:
             if count == 0:

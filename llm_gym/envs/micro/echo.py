@@ -77,9 +77,6 @@ class EchoEnv(TextEnv):
         words = ", ".join(self.legal_moves())
         return f"Your move is the word that I show, and no other. The words are: {words}."
 
-    def example_moves(self) -> Sequence[str]:
-        return self.legal_moves()
-
     def describe(self) -> str:
         return f"Say {self.oracle_move()}." if self._round < self.max_turns else "That is all."
 
@@ -108,6 +105,8 @@ class EchoEnv(TextEnv):
 
     def legal_moves(self) -> Sequence[str]:
         return WORDS[: self.words]
+
+    example_moves = legal_moves
 
     def oracle_move(self) -> str:
         return WORDS[self._asked[self._round]]

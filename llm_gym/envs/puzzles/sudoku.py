@@ -85,9 +85,7 @@ def blank_text(size: int) -> tuple[str, tuple[int, ...]]:
     '   1 2   3 4\n1| . . | . .\n2| . . | . .\n   ---------\n3| . . | . .\n4| . . | . .'
     """
     box = math.isqrt(size)
-    groups = [
-        " ".join(str(at + 1) for at in range(left, left + box)) for left in range(0, size, box)
-    ]
+    groups = [" ".join(str(n + 1) for n in range(left, left + box)) for left in range(0, size, box)]
     lines = ["   " + "   ".join(groups)]
     row = "| " + " | ".join([" ".join("." * box)] * box)
     for number in range(1, size + 1):

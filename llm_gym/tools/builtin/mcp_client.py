@@ -83,9 +83,8 @@ class McpServer:
         """Call a tool of the server; its text, or ``ToolError`` with the reason."""
         if not self._thread.is_alive() or self._loop.is_closed():
             raise ToolError("The MCP server is closed.")
-        asked = asyncio.run_coroutine_threadsafe(
-            self._session.call_tool(name, arguments), self._loop
-        )
+        call = self._session.call_tool(name, arguments)
+        asked = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             answer = asked.result(self.timeout).model_dump(by_alias=True)
         except TimeoutError:

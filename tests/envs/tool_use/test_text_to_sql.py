@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from llm_gym.envs.tool_use.text_to_sql.env import TextToSQLEnv, same_rows
-from llm_gym.envs.tool_use.text_to_sql.questions import (
+from llm_gym.envs.tool_use.text_to_sql.env import (
     QUESTIONS,
+    TextToSQLEnv,
     answer,
     ask,
     draw_question,
     read_keys,
     read_question,
+    same_rows,
 )
 from llm_gym.envs.tool_use.text_to_sql.world import DOMAINS, draw_schema, fill
 from llm_gym.tools.builtin.sql import Database
