@@ -34,8 +34,8 @@ DEFAULTS = """
 by `AsText`, text by itself). With `--dry-run` it prints each choice with its reason, and marks yours. Recipes and a
 `ConfigStore` made in Python do not use this table.
 
-| setting | value | for which tasks | why |
-|---|---|---|---|
+| setting | value | for which tasks |
+|---|---|---|
 """
 _PROPERTIES = {
     "model_name": "is_embedded",
@@ -60,7 +60,7 @@ def page() -> str:
             parts.append(f"| {' | '.join(cells)} | {users} |\n")
     parts.append(DEFAULTS)
     for rule in RULES:
-        parts.append(f"| `{rule.setting}` | {rule.shown} | {rule.task} | {rule.reason} |\n")
+        parts.append(f"| `{rule.setting}` | {rule.shown} | {rule.task} |\n")
     return "".join(parts)
 
 

@@ -28,6 +28,7 @@ import torch
 from transformers import AutoTokenizer
 
 from benchmarks.learn.train_gpu import DEVICE, SIZES, load
+from benchmarks.lib.counted import served_config
 from benchmarks.lib.lanes import turn
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.play.throughput import Recorder, bare, forget
@@ -42,21 +43,12 @@ WARM = 2
 
 
 def settings(args: argparse.Namespace, folder: str) -> ConfigStore:
-    config = ConfigStore()
+    config = served_config(args, folder)
     config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
-    config.inference.backend = args.engine
     if args.engine == "vllm":
-        own = {"cache_gb": args.cache_gb, "max_model_len": args.context, "sleeps": False}
-        config.inference.engine = own | {"max_rows": args.episodes}
-    config.inference.max_tokens, config.inference.max_turns = args.max_tokens, args.turns
-    config.inference.num_envs = config.training.batch_size = args.episodes
-    config.training.mini_batch_size = max(args.episodes // 4, 1)
-    config.training.learning_rate, config.training.micro_batch_tokens = 1e-7, args.micro
-    config.training.num_epochs, config.training.num_iters_per_epoch = 1, WARM + args.iterations
-    config.environment.env_id, config.environment.eval_interval = args.env, 0
-    config.warm_start.player = "none"
-    config.checkpoint.output_dir, config.checkpoint.save_interval = folder, 0
-    config.checkpoint.record_every = 0
+        config.inference.engine["max_rows"] = args.episodes
+    config.training.micro_batch_tokens = args.micro
+    config.training.num_iters_per_epoch += WARM
     return config
 
 

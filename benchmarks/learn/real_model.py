@@ -7,19 +7,18 @@ asked: it then plays all of it; ``suite.json`` in the run's folder says what it 
 
     python -m benchmarks.learn.real_model --model FOLDER --lanes 5 --minutes 11
     python -m benchmarks.learn.real_model --model FOLDER --games text-game-easy --seeds 0 --lanes 1
-    python -m benchmarks.learn.real_model --model FOLDER --runs "maze-easy:1 training.gamma=0.8"
     python -m benchmarks.envs.leaderboard --add runs/real-model/smollm2-…/suite.json --name "taught"
     python -m benchmarks.lib.figures; python -m benchmarks.pages     # figures and tables again
 
 Runs share the card in lanes. A lane is a process that starts vLLM once and takes run after run from
-the queue, first one seed of every game, or what ``--runs`` names, with settings besides its recipe
-where there are some. A run that fails, or hangs, is a row that says so, and its lane begins anew.
-Each row is written to ``--out`` as it comes.
+the queue, first one seed of every game. A run that fails, or hangs, is a row that says so, and its
+lane begins anew. Each row is written to ``--out`` as it comes.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import queue
@@ -32,7 +31,6 @@ from typing import Any
 
 from benchmarks.learn.tables import real_model_runs
 from benchmarks.lib.machine import RESULTS, provenance
-from llm_gym.cli.common import settings
 from llm_gym_agents.recipes import GAMES
 
 RESULT = RESULTS / "real_model.json"
@@ -63,18 +61,13 @@ class Results:
             self.place.write_text(json.dumps(self.found, indent=1) + "\n", "utf-8")
             print(told(row), flush=True)
 
-    def knows(self, job: Job) -> bool:
-        rows = [row for row in self.found["runs"] if "error" not in row]
-        return any(_named(row) == _named(job) for row in rows)
-
-
-def _named(job: Job) -> tuple[Any, ...]:
-    """Return what makes two runs the same."""
-    return job["game"], job["seed"], job.get("set", {})
+    def knows(self, game: str, seed: int) -> bool:
+        rows = (row for row in self.found["runs"] if "error" not in row and not row.get("set"))
+        return any((row["game"], row["seed"]) == (game, seed) for row in rows)
 
 
 def told(row: dict[str, Any]) -> str:
-    name = " ".join([f"{row['game']} seed {row['seed']}", *map(str, row.get("set", {}).items())])
+    name = f"{row['game']} seed {row['seed']}"
     if "error" in row:
         return f"{name}: {row['error']}"
     steps = (f"{row[each]['success']:.1%}" for each in ("start", "warm", "trained"))
@@ -139,7 +132,6 @@ class Lane(threading.Thread):
         command += ["--work", str(args.work), "--episodes", str(args.episodes)]
         command += ["--cache-gb", str(args.cache_gb), "--run-seconds", str(args.run_seconds)]
         command += ["--tiny"] if args.tiny else []
-        command += [f"--set={each}" for each in args.set]
         # Lanes start at the same moment, and would compile into the same folder.
         own = {"VLLM_CACHE_ROOT": str((args.work / f"vllm-{self.number}").resolve())}
         with (args.work / f"lane-{self.number}.log").open("a") as log:
@@ -154,33 +146,12 @@ class Lane(threading.Thread):
 
 
 def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:
-    """Return what is to be done: what is named, or one seed of every game first."""
+    """Return what is to be done: one seed of every game first."""
     jobs: queue.Queue[Job] = queue.Queue()
-    order = [(game, seed) for seed in args.seeds for game in args.games]
-    made = [job_of(game, seed) for game, seed in order] if args.runs is None else args.runs
-    for job in made:
-        if not results.knows(job):
-            jobs.put(job)
+    for seed, game in itertools.product(args.seeds, args.games):
+        if not results.knows(game, seed):
+            jobs.put({"game": game, "seed": seed, "suite": (game, seed) == TAUGHT})
     return jobs
-
-
-def job_of(game: str, seed: int, *more: str) -> Job:
-    """Return a run of a recipe, with ``NAME=VALUE`` settings besides it."""
-    job: Job = {"game": game, "seed": seed, "suite": (game, seed) == TAUGHT}
-    return job | ({"set": settings(list(more), "--runs")} if more else {})
-
-
-def named_run(text: str) -> Job:
-    """Return the run that ``GAME:SEED SECTION.NAME=VALUE ...`` names.
-
-    >>> named_run("maze-easy:1 training.gamma=0.8")
-    {'game': 'maze-easy', 'seed': 1, 'suite': False, 'set': {'training.gamma': 0.8}}
-    """
-    which, *more = text.split()
-    game, _, seed = which.partition(":")
-    if game not in GAMES or not seed.isdigit():
-        raise argparse.ArgumentTypeError(f"a run is GAME:SEED of {', '.join(GAMES)}, got {which!r}")
-    return job_of(game, int(seed), *more)
 
 
 def main() -> None:
@@ -188,8 +159,6 @@ def main() -> None:
     parser.add_argument("--model", help="the folder of SmolLM2-135M-Instruct")
     parser.add_argument("--games", nargs="+", choices=GAMES, default=list(GAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--runs", type=named_run, nargs="+", metavar="RUN", help="these instead")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="for all")
     parser.add_argument("--lanes", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=60.0, help="no longer than this in all")
     parser.add_argument("--least", type=float, default=30.0, help="seconds that a run must have")

@@ -14,7 +14,6 @@ import json
 import shutil
 import sys
 import traceback
-import zlib
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -22,7 +21,6 @@ from typing import Any
 import torch
 
 from benchmarks.envs.suite_scores import plain_first, play_together, suite_mean
-from llm_gym.cli.common import settings as named_values
 from llm_gym.registry.suite import ENVS
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.engines.base import Engine, Sampling
@@ -64,9 +62,6 @@ class KeptEngine:
 def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
     """Return the config of a run: a recipe, its seed and its place."""
     config = smollm2(job["game"]).config
-    for name, value in (named_values(args.set, "--set") | job.get("set", {})).items():
-        section, _, setting = name.partition(".")
-        config.update({section: {setting: value}})
     config.model.model_name, config.training.seed = args.model, job["seed"]
     config.inference.backend = args.backend
     config.inference.engine = {}
@@ -82,8 +77,7 @@ def settings(job: dict[str, Any], args: argparse.Namespace) -> ConfigStore:
         config.inference.num_envs, config.inference.max_turns = 4, 2
         config.warm_start.turns, config.warm_start.steps = 20, 2
         config.environment.eval_episodes = 4
-    more = [f"{zlib.crc32(json.dumps(job['set']).encode()):08x}"] if "set" in job else []
-    place = args.work / "-".join([PREFIX + job["game"], str(job["seed"]), *more])
+    place = args.work / f"{PREFIX}{job['game']}-{job['seed']}"
     shutil.rmtree(place, ignore_errors=True)
     config.checkpoint.output_dir = str(place)
     return config
@@ -183,7 +177,6 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, required=True)
     parser.add_argument("--cache-gb", type=int, required=True)
     parser.add_argument("--run-seconds", type=float, required=True)
-    parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(2)

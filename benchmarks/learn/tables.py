@@ -48,11 +48,12 @@ def learning(result: Any) -> str:
     done = sum(len(game[name]) for game in found.values() for name in ESTIMATORS)
     failed = [key for key, row in rows.items() if "error" in row]
     won, pairs = pairs_won(found)
-    columns = {"game": TEXT, "start": "{:.0%}"} | dict.fromkeys(NAMES.values(), "{}")
+    names = [name for name in NAMES if any(game[name] for game in found.values())]
+    columns = {"game": TEXT, "start": "{:.0%}"} | {NAMES[name]: "{}" for name in names}
     lines = []
     for game in (game for game in EPISODES if game in found):
         starts = [run["curve"][0]["success"] for run in found[game]["gae"]]
-        lines.append((game, fmean(starts), *(_ends(found[game][name]) for name in NAMES)))
+        lines.append((game, fmean(starts), *(_ends(found[game][name]) for name in names)))
     return (
         f"{done} of {wanted} runs; in {won} of {pairs} pairs of game and estimator every seed "
         f"ended at {GOAL:.0%} or more."

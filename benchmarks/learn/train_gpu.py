@@ -9,7 +9,6 @@ peak, and what ``memory_plan`` said before.
 
     python -m benchmarks.learn.train_gpu update --model FOLDER
     python -m benchmarks.learn.train_gpu fits
-    python -m benchmarks.learn.train_gpu update --sizes tiny --episodes 8 --repeats 1  # on a CPU
 
 Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for another place).
 """

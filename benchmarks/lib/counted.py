@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -10,6 +11,29 @@ from llm_gym_agents import ConfigStore, PPOTrainer
 
 TIMED = ("time/", "ray/", "engine/")
 """Metrics that depend on when and where a run is played."""
+
+
+def served_config(args: argparse.Namespace, folder: str) -> ConfigStore:
+    """Return a run that plays and learns alike in every iteration, and keeps nothing.
+
+    The learning rate is small, so that episodes stay equally long.
+    """
+    config = ConfigStore()
+    config.inference.backend = args.engine
+    if args.engine == "vllm":
+        # A cache of known size: engines that share a card can start at the same time.
+        own = {"cache_gb": args.cache_gb, "max_model_len": args.context, "sleeps": False}
+        config.inference.engine = own
+    config.inference.max_tokens, config.inference.max_turns = args.max_tokens, args.turns
+    config.inference.num_envs = config.training.batch_size = args.episodes
+    config.training.mini_batch_size = max(args.episodes // 4, 1)
+    config.training.learning_rate = 1e-7
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, args.iterations
+    config.environment.env_id, config.environment.eval_interval = args.env, 0
+    config.warm_start.player = "none"
+    config.checkpoint.output_dir, config.checkpoint.save_interval = folder, 0
+    config.checkpoint.record_every = 0
+    return config
 
 
 class CountedRun:

@@ -19,8 +19,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.peers.episodes import BATCH, ENV_ID, ENV_KWARGS
-from benchmarks.peers.gpu_clock import Clock, wait_for
+from benchmarks.peers.episodes import BATCH, ENV_ID, ENV_KWARGS, Clock, wait_for
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.plan import profile_task
 from llm_gym_agents.config.defaults import apply_defaults

@@ -15,16 +15,15 @@ def trl_train(result: Any) -> str:
     """The same tiny model, game and batch trained by TRL and by us, on a CPU."""
     columns = {"side, setting": TEXT, "seeds": "{}"}
     columns |= {"start": "{:.1%}", "end, mean": "{:.1%}", "lowest to highest": "{}"}
-    columns |= {"peak, mean": "{:.1%}", "episodes": "{:,.0f}", "CPU s": "{:.0f}"}
-    columns |= {"CPU s per update": "{:.2f}", "CPU s to 60 %": "{:.0f}"}
+    columns |= {"episodes": "{:,.0f}", "CPU s": "{:.0f}", "CPU s per update": "{:.2f}"}
     columns |= {"to TRL's end": "{:.0f}", "times faster": "{:.1f}x"}
     rows = [
         (
             name,
             *(row[key] for key in ("seeds", "start", "final")),
             f"{row['lowest']:.1%} to {row['highest']:.1%}",
-            *(row[key] for key in ("peak", "episodes", "cpu_s", "cpu_s_per_update")),
-            *(row.get(key) for key in ("cpu_s_to_60", "cpu_s_to_trl_final", "times_faster")),
+            *(row[key] for key in ("episodes", "cpu_s", "cpu_s_per_update")),
+            *(row.get(key) for key in ("cpu_s_to_trl_final", "times_faster")),
         )
         for name, row in summary(result["rows"]).items()
     ]

@@ -5,7 +5,7 @@ tried on each. All engines start at the same time; then one run after another ha
 and reports the success of every batch. A run that is slower to learn is given more time.
 
     python -m benchmarks.peers.trl_gpu --model FOLDER                    # seven minutes of a GPU
-    python -m benchmarks.peers.trl_gpu --model FOLDER --runs trl:5e-5:0 ours:5e-5:0 ours:5e-5:1
+    python -m benchmarks.peers.trl_gpu --model FOLDER --sides ours --rates 5e-5 --seeds 0 1
 
 Needs TRL 1.16 and vLLM beside this package. Each run is a process of its own with a limit; what it
 has measured is written every few seconds, and counts whatever happens then; one that ends before
@@ -32,9 +32,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from benchmarks.lib.curves import reached
+from benchmarks.lib.curves import reached, smooth
 from benchmarks.lib.machine import RESULTS, provenance
-from benchmarks.peers.gpu_clock import ready_of
+from benchmarks.peers.episodes import ready_of
 
 RESULT = RESULTS / "trl_gpu.json"
 SIDE = ("-m", "benchmarks.peers.gpu_side")
@@ -46,8 +46,6 @@ NOTE_EVERY = 3.0
 """Seconds between two looks at what a run has measured."""
 STARTS = 2
 """Times that a run is started, if it ends before its turn."""
-SMOOTH = 5
-"""Batches whose success is averaged before it is compared: one has 64 episodes."""
 TOLD = "told to stop"
 """What is wrong with a run that was cut from outside; what it had measured counts."""
 
@@ -145,14 +143,6 @@ def all_ready(runs: list[Run], warm: subprocess.Popen[bytes], limit: float) -> b
     return warm.poll() == 0
 
 
-def wanted(args: argparse.Namespace) -> list[tuple[str, float, int]]:
-    """Return side, rate and seed of every run, in the order of their turns."""
-    if args.runs:
-        parts = [each.split(":") for each in args.runs]
-        return [(side, float(rate), int(seed)) for side, rate, seed in parts]
-    return list(itertools.product(args.sides, args.rates, args.seeds))
-
-
 def write(path: Path, made: dict[str, Any]) -> None:
     """Write a result; the file is whole at any moment."""
     part = path.with_suffix(".part")
@@ -169,7 +159,7 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
         warm = subprocess.Popen([*command, "--warm-steps", str(args.warm_steps)])
         runs: list[Run] = []
         try:
-            for side, rate, seed in wanted(args):
+            for side, rate, seed in itertools.product(args.sides, args.rates, args.seeds):
                 runs.append(Run(side, rate, seed, begin=begin, place=place, args=args))
             if not all_ready(runs, warm, args.starting):
                 sys.exit("no start: see above")
@@ -187,19 +177,6 @@ def measured(args: argparse.Namespace, made: dict[str, Any]) -> None:
             for each in [*(run.process for run in runs), warm]:
                 each.kill()
                 each.wait()
-
-
-def smoothed(rows: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Return rows with the success of the last few batches.
-
-    >>> smoothed([{"success": float(at)} for at in range(3)])
-    [{'success': 0.0}, {'success': 0.5}, {'success': 1.0}]
-    """
-    found = []
-    for at, row in enumerate(rows):
-        last = rows[max(0, at + 1 - SMOOTH) : at + 1]
-        found.append(row | {"success": statistics.fmean(each["success"] for each in last)})
-    return found
 
 
 def summary(sides: dict[str, Any]) -> dict[str, Any]:
@@ -245,6 +222,12 @@ def summary(sides: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
+def smoothed(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return rows with the success of the last few batches: one has 64 episodes."""
+    means = smooth([row["success"] for row in rows])
+    return [row | {"success": mean} for row, mean in zip(rows, means, strict=True)]
+
+
 def _setting(name: str) -> str:
     return name.partition(", seed")[0]
 
@@ -270,7 +253,6 @@ def main() -> None:
     parser.add_argument("--sides", nargs="+", choices=("ours", "trl"), default=["ours", "trl"])
     parser.add_argument("--rates", type=float, nargs="+", default=[2e-5, 5e-5], help="of both")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of each")
-    parser.add_argument("--runs", nargs="+", metavar="SIDE:RATE:SEED", help="these alone, in order")
     parser.add_argument("--warm-steps", type=int, default=60)
     parser.add_argument("--cache-gb", type=int, default=8, help="of each vLLM")
     parser.add_argument("--starting", type=float, default=STARTING, help="most seconds of it")

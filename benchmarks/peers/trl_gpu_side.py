@@ -18,8 +18,7 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.generation import vllm_generation
 
-from benchmarks.peers.episodes import BATCH, GROUP, Row, fields
-from benchmarks.peers.gpu_clock import Clock, wait_for
+from benchmarks.peers.episodes import BATCH, GROUP, Clock, Row, fields, wait_for
 from benchmarks.peers.trl_side import Player
 from llm_gym_agents.model.load import load_model, load_tokenizer
 

@@ -112,7 +112,7 @@ class Plan:
 
 def runner() -> Callable[[Job, float], Row]:
     """Return what runs a job: our side, which begins with a folder, as a fork."""
-    forks = Forks("benchmarks.peers.our_side")
+    forks = Forks("benchmarks.peers.guess")
     return lambda job, timeout: (forks if Path(job.command[0]).is_dir() else run)(job, timeout)
 
 
@@ -137,8 +137,6 @@ def summary(rows: Mapping[str, Row]) -> dict[str, Any]:
         if key.startswith("final/") and "curve" in row:
             found.setdefault(f"{row['side']}, {row['setting']}", []).append(row["curve"])
     told = {name: _told(curves) for name, curves in found.items()}
-    for name, curves in found.items():
-        told[name]["cpu_s_to_60"] = _way(curves, 0.6)
     peers = [name for name in told if name.startswith("trl")]
     if not peers:
         return told
@@ -160,7 +158,6 @@ def _told(curves: list[list[Row]]) -> dict[str, Any]:
         "final": _mean(finals),
         "lowest": min(finals),
         "highest": max(finals),
-        "peak": _mean([max(point["success"] for point in curve) for curve in curves]),
         "episodes": _mean([end["episodes"] for end in ends]),
         "cpu_s": _mean([end["cpu_s"] for end in ends]),
         "cpu_s_per_update": _mean([end["cpu_s"] / end["updates"] for end in ends]),

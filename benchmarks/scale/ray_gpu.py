@@ -57,28 +57,12 @@ SHOWN = (
 
 
 def config_of(arguments: argparse.Namespace, folder: str) -> Any:
-    from llm_gym_agents import ConfigStore
+    from benchmarks.lib.counted import served_config
 
-    config = ConfigStore()
+    config = served_config(arguments, folder)
     config.model.model_name = arguments.model
-    config.inference.backend = arguments.engine
-    if arguments.engine == "vllm":
-        # A cache of known size: engines that share a card can start at the same time.
-        own = {"cache_gb": arguments.cache_gb, "max_model_len": arguments.context}
-        config.inference.engine = own | {"sleeps": False}
-        if arguments.eager:
-            config.inference.engine["eager"] = True
-    config.inference.max_tokens = arguments.max_tokens
-    config.inference.max_turns = arguments.turns
-    config.inference.num_envs = config.training.batch_size = arguments.episodes
-    config.training.num_epochs, config.training.num_iters_per_epoch = 1, arguments.iterations
-    config.training.mini_batch_size = max(arguments.episodes // 4, 1)
-    config.training.learning_rate = 1e-7
-    config.environment.env_id = arguments.env
-    config.environment.eval_interval = 0
-    config.warm_start.player = "none"
-    config.checkpoint.output_dir, config.checkpoint.save_interval = folder, 0
-    config.checkpoint.record_every = 0
+    if arguments.eager and arguments.engine == "vllm":
+        config.inference.engine["eager"] = True
     if arguments.part == "ray":
         config.ray.use_ray, config.ray.num_actors = True, arguments.actors
         config.ray.num_gpus_per_actor = arguments.share

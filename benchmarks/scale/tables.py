@@ -19,7 +19,6 @@ STAGES = {
     "sync": "2 actors, staleness 0",
     "staleness_1": "2 actors, staleness 1",
 }
-LEARNERS = {"none": "one process", "ddp": "replicas (`ddp`)", "fsdp": "shards (`fsdp`)"}
 
 
 @measured("chaos", "make chaos")
@@ -112,22 +111,4 @@ def _stage(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
     return name, row["start_s"], row["iteration_s"], *parts, row["episodes_per_s"], length, old
 
 
-@measured("fsdp_gpu", "a one-off study")
-def fsdp_gpu(result: Any) -> str:
-    """One update by shards and replicas."""
-    columns = {"learner": TEXT, "GPUs": "{}", "an update": "{:.2f} s", "peak": "{:.1f} GiB"}
-    columns |= {"between updates": "{:.1f} GiB", "largest weight difference": "{:.1g}"}
-    keys = ("world", "update_s", "peak_gib", "between_gib", "largest_weight_gap")
-    rows = [
-        (name, *(result[mode][key] for key in keys))
-        for mode, name in LEARNERS.items()
-        if mode in result
-    ]
-    machine = result["machine"]
-    return (
-        f"{table(columns, rows)}\n\nOn one GPU nothing is spread: the table shows the overhead "
-        f"alone, on {machine['cpus']} cores with a load average of {machine['load_average']:g}."
-    )
-
-
-TABLES = {"chaos": chaos, "staleness": staleness, "ray-gpu": ray_gpu, "fsdp-gpu": fsdp_gpu}
+TABLES = {"chaos": chaos, "staleness": staleness, "ray-gpu": ray_gpu}
