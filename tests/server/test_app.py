@@ -296,5 +296,5 @@ def test_what_cannot_be_served_is_one_sentence(capsys):
 def test_a_server_that_dies_at_once_is_not_entered(monkeypatch):
     server = serving()
     monkeypatch.setattr(server._server, "run", lambda sockets: 1 / 0)
-    with pytest.raises(ConfigError, match="ended"), server:
+    with pytest.raises(ConfigError, match="did not start"), server:
         pytest.fail("nothing listens")

@@ -35,7 +35,7 @@ def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, 
     assert cli.main(["train", "llm_gym/Echo-v0", "--dry-run", "--training.batch-size", "16"]) == 0
     text = capsys.readouterr().out
     assert "at most 448 sampled in an iteration" in text  # 16 episodes, 4 turns, 7 tokens
-    assert "245 iterations, 3,920 episodes" in text
+    assert "160 iterations, 2,560 episodes" in text
     assert "training.batch_size" in text
     assert "chosen by you" in text
     assert re.search(r"  reading less\b", text)

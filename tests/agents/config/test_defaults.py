@@ -241,10 +241,10 @@ def test_environments_of_others_are_paid_and_valued_in_their_own_units():
     assert defaults_of("CartPole-v1").training.gamma > defaults_of("FrozenLake-v1").training.gamma
 
 
-def test_every_rule_is_in_the_docs_with_its_reason():
+def test_every_rule_is_in_the_docs():
     page = (Path(__file__).parents[3] / "docs/settings.md").read_text()
     for rule in RULES:
-        assert f"| `{rule.setting}` | {rule.shown} | {rule.task} | {rule.reason} |" in page
+        assert f"| `{rule.setting}` | {rule.shown} | {rule.task} |" in page
 
 
 @pytest.mark.parametrize(

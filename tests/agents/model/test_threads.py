@@ -21,6 +21,7 @@ def two_threads(monkeypatch):
 def test_a_small_model_gets_one_thread_and_a_larger_one_keeps_its_own():
     limit_threads(tiny_llama(byte_tokenizer()))
     assert torch.get_num_threads() == 1
+    torch.set_num_threads(2)
     limit_threads(torch.nn.Linear(1_000, 1_000))
     assert torch.get_num_threads() == 2
 

@@ -81,7 +81,7 @@ def test_summed_log_probs_of_texts(engine):
         ids = list(response.encode())
         wanted = sum(log_probs(engine.engine.model, before, ids)) if ids else 0.0
         assert total == pytest.approx(wanted, abs=1e-4)
-    with pytest.raises(ConfigError, match="responses"):
+    with pytest.raises(ConfigError, match="got 4 and 1"):
         engine.compute_log_probs(PROMPTS, ["one"])
 
 
