@@ -20,7 +20,7 @@ MOST_TURNS = 100
 DECISIONS = 1600
 """Turns of a batch, about."""
 OFTEN = 0.6
-"""Share of episodes that random moves win, from which the embedded model imitates them."""
+"""Share of episodes won at random, from which the embedded model imitates the reflex player."""
 SECONDS = 180
 """CPU seconds of a run of the embedded model, about, after its warm start."""
 DEEPER = 1.5
@@ -208,8 +208,6 @@ RULES: tuple[Rule, ...] = (
          lambda s: _embedded(s) and s.random_wins >= OFTEN and s.env == "suite",
          "embedded model, a game that random moves often win",
          "a small model learns more from a simple player there"),
-    Rule("warm_start.player", "random", lambda s: _embedded(s) and s.random_wins >= OFTEN,
-         "embedded model, random moves often win", "a small model learns less from a solver there"),
     Rule("warm_start.player", "auto", _always,
          "any", "without a legal move all rewards are equal"),
     Rule("warm_start.turns", 8000, _embedded, "embedded model", "it has to learn every word"),

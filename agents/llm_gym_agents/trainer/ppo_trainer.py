@@ -90,13 +90,9 @@ class PPOTrainer:
         self.environment = training_env(config.environment, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
-        given: dict[str, Any] = {
-            "reward_fn": reward_fn,
-            "dataset": dataset,
-            "val_dataset": val_dataset,
-        }
-        given["environment"] = None if isinstance(environment, str) else environment
+        given = {"reward_fn": reward_fn, "dataset": dataset, "val_dataset": val_dataset}
         self.unsaved_args = [name for name, each in given.items() if each is not None]
+        self.unsaved_args += ["environment"] * (not isinstance(environment, str | None))
         """Arguments that no checkpoint holds, so that ``llm-gym resume`` cannot restore them."""
         self.ranks = join_processes(config)
         seed_generators(config.training.seed)

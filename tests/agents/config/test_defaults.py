@@ -249,7 +249,7 @@ def test_every_rule_is_in_the_docs():
 
 @pytest.mark.parametrize(
     ("env", "wins", "player"),
-    [("suite", 0.7, "reflex"), ("suite", 0.5, "auto"), ("as_text", 0.7, "random")],
+    [("suite", 0.7, "reflex"), ("suite", 0.5, "auto"), ("as_text", 0.7, "auto")],
 )
 def test_where_random_moves_often_win_the_embedded_model_imitates_a_simple_player(
     env, wins, player
