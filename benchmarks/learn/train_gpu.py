@@ -4,10 +4,14 @@
 weights, bfloat16 autocast, a scoring pass, two epochs of four steps, a chunked head, fused AdamW)
 on 64 episodes of 1,024 tokens. ``ratio`` is our speed over the loop's, ``memory`` our peak by its.
 
+*prefix.* ``PPO.update`` on sequences of 256 ids that begin alike: each prefix read ``once``, every
+sequence read ``whole``, and read whole without CUDA graphs (``eager``).
+
 *fits.* One update of random weights of a size: all weights, with checkpointing, with LoRA. Seconds,
 peak, and what ``memory_plan`` said before.
 
     python -m benchmarks.learn.train_gpu update --model FOLDER
+    python -m benchmarks.learn.train_gpu prefix
     python -m benchmarks.learn.train_gpu fits
 
 Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for another place).
@@ -16,6 +20,7 @@ Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for anoth
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import statistics
@@ -23,6 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -32,7 +38,10 @@ from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.synthetic import batch, llama
 from llm_gym_agents import ConfigStore
 from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.model import policy_value
 from llm_gym_agents.model.load import ModelShape
+from llm_gym_agents.model.shared_prefix import Prefixes
+from llm_gym_agents.rollouts.rollout_data import RolloutData
 from llm_gym_agents.trainer.build import prepare_lm
 from llm_gym_agents.trainer.memory_plan import GIB, MemoryPlan, plan_memory
 
@@ -177,6 +186,49 @@ def update_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield row
 
 
+# --- shared prefixes ----------------------------------------------------------------------------
+
+CASES = {"half of the ids": (128, 512), "groups of eight": (192, 8), "nothing": (0, 1)}
+"""What is shared → ids at the beginning, and sequences that have the same ones."""
+
+
+def alike(vocabulary: int, episodes: int, shared: int, group: int) -> RolloutData:
+    """Return episodes of one turn, 192 ids read and 64 sampled, that begin alike."""
+    data = batch(vocabulary, episodes, 1, 192, 64)
+    rows = data.ids_S.view(episodes, 256)
+    for first in range(0, episodes, group):
+        rows[first : first + group, :shared] = rows[first, :shared]
+    data.group_E = torch.arange(episodes) // group
+    return data
+
+
+def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for name in args.sizes:
+        for case, (shared, group) in CASES.items():
+            config = settings(args.episodes, args.micro[0])
+            config.training.ppo_epochs = 1
+            config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
+            learner = Learner(prepare_lm(config.model, load(name)), config.training, config.model)
+            data = alike(learner.lm.config.vocab_size, args.episodes, shared, group)
+            update = functools.partial(learner.ppo.update, data)
+            whole = (
+                mock.patch.multiple(Prefixes, pay=lambda *_: False),
+                mock.patch.object(policy_value, "share_prefixes", return_value=None),
+            )
+            row: dict[str, Any] = {"model": name, "shared": case}
+            with whole[0], whole[1]:
+                row["eager"] = measured(update, args.repeats)
+                learner.use_cuda_graphs()
+                row["whole"] = measured(update, args.repeats)
+            row["once"] = measured(update, args.repeats)
+            del learner, update
+            free()
+            row["ratio"] = row["whole"]["seconds"] / row["once"]["seconds"]
+            row["over_eager"] = row["eager"]["seconds"] / row["once"]["seconds"]
+            print(f"{name} {case}: {row['ratio']:.2f}, {row['over_eager']:.2f} times", flush=True)
+            yield row
+
+
 # --- what fits ----------------------------------------------------------------------------------
 
 
@@ -228,7 +280,7 @@ def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("part", choices=("update", "fits"))
+    parser.add_argument("part", choices=("update", "prefix", "fits"))
     parser.add_argument("--model", help="a folder with real weights")
     parser.add_argument("--sizes", nargs="*", default=None, choices=SIZES)
     parser.add_argument("--episodes", type=int, default=None)
@@ -238,9 +290,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.sizes is None:
         args.sizes = ["0.5B", "1.5B", "7B"] if args.part == "fits" else ["0.5B", "1.5B"]
-    args.episodes = args.episodes or {"update": 64, "fits": 16}[args.part]
+    args.episodes = args.episodes or {"update": 64, "prefix": 256, "fits": 16}[args.part]
     rows = []
-    parts = {"update": update_rows, "fits": fit_rows}
+    parts = {"update": update_rows, "prefix": prefix_rows, "fits": fit_rows}
     for row in parts[args.part](args):
         rows.append(row)
         keep(args.out, args.part, rows)  # after each: a later one may take the machine's last hour

@@ -120,8 +120,7 @@ class BatchScorer:
             yield self._cut(packer, [shortest])[0].to(self.model.device), False
 
     def _cut(self, packer: Packer, episodes: Sequence[int]) -> list[Pack]:
-        shares = not self.model.graph_caches
-        return packer.within(episodes, self.budget, whole=self.whole, shares=shares)
+        return packer.within(episodes, self.budget, whole=self.whole)
 
 
 def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:

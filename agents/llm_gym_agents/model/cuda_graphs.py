@@ -2,7 +2,7 @@
 
 A small model is launch-bound: its kernels finish before the CPU has launched the next ones. A graph
 launches a whole pass at once. It has fixed shapes and memory addresses, so a packed batch is copied
-to where the graph reads and padded to a bucket size with dummy sequences.
+to where the graph reads and padded to a bucket size with dummy sequences and unused keys.
 
 A bucket size is captured when it comes up for the second time; what cannot be captured runs as
 usual. Weights may change in place between two passes; their addresses may not. This file is the one
@@ -17,12 +17,14 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from llm_gym_agents.model.packed_attention import Packing
+from llm_gym_agents.model.packed_attention import Packing, SharedKeys
 
 Read = Callable[[Tensor, Packing], Tensor]
 """Runs the trunk on packed ids and returns the hidden state at each of them."""
@@ -81,12 +83,15 @@ class GraphCache:
     def __len__(self) -> int:
         return len(self._made)
 
-    def hidden(self, ids_S: Tensor, lengths_Q: Tensor) -> Tensor | None:
-        """Return the hidden state at each id; None if the pass must run as usual."""
+    def hidden(self, ids_S: Tensor, packing: Packing) -> Tensor | None:
+        """Return the hidden state at each id; None if the pass must run as usual.
+
+        ``packing`` is best on the CPU, where it is padded.
+        """
         if not self.works:
             return None
         self._drop_if_weights_moved()
-        size, learns = BucketSize.of(lengths_Q), torch.is_grad_enabled()
+        size, learns = BucketSize.of(packing), torch.is_grad_enabled()
         key = size, learns
         self._seen[key] += 1
         if key not in self._made:
@@ -95,7 +100,7 @@ class GraphCache:
             if (made := self._captured(size, learns)) is None:
                 return None
             self._made[key] = made
-        return self._made[key](ids_S, lengths_Q)
+        return self._made[key](ids_S, packing)
 
     def _captured(self, size: BucketSize, learns: bool) -> _CapturedPass | None:
         try:
@@ -161,8 +166,7 @@ class _CapturedPass:
         self._read, self._size, self.shared = read, size, shared
         device = shared.device
         self._ids_S = torch.zeros(size.ids, dtype=torch.int64, device=device)
-        lengths_Q = size.fill(torch.zeros(0, dtype=torch.int64))
-        self._packing = Packing.of(lengths_Q, device, longest=size.longest)
+        self._packing = size.empty().to(device)
         self._learns = learns and bool(shared.weights)
         self._hidden_SC = self._grad_SC = torch.empty(0)
         self.used: list[bool] = []
@@ -172,14 +176,11 @@ class _CapturedPass:
             self._backward_again = capture(self._backward, shared.pool, shared.stream)
         self._hidden_SC = self._hidden_SC.detach()  # what autograd saved lives in the pool now
 
-    def __call__(self, ids_S: Tensor, lengths_Q: Tensor) -> Tensor:
+    def __call__(self, ids_S: Tensor, packing: Packing) -> Tensor:
         """Return the hidden state at each of ``ids_S``, valid until the next pass."""
         self._ids_S[: len(ids_S)].copy_(ids_S)
         self._ids_S[len(ids_S) :].zero_()
-        filled = self._size.fill(lengths_Q)
-        packing = Packing.of(filled, longest=self._size.longest)
-        self._packing.slot_S.copy_(packing.slot_S, non_blocking=True)
-        self._packing.starts.copy_(packing.starts, non_blocking=True)
+        self._packing.copy_(self._size.fill(packing))
         if self._learns:
             replayed: Any = _Replay.apply  # untyped in torch
             found: Tensor = replayed(self, *self.shared.weights)
@@ -254,35 +255,77 @@ class BucketSize(NamedTuple):
     ids: int
     rows: int
     longest: int
+    keys: int = 0
+    """0 unless prefixes are shared."""
+    most_keys: int = 0
 
     @classmethod
-    def of(cls, lengths_Q: Tensor) -> BucketSize:
-        """Return the bucket of sequences of these lengths; there are four per power of two.
+    def of(cls, packing: Packing) -> BucketSize:
+        """Return the bucket of packed sequences: four sizes of ids per power of two, two of keys.
 
-        >>> BucketSize.of(torch.tensor([100, 300, 210]))
-        BucketSize(ids=640, rows=4, longest=512)
+        >>> BucketSize.of(Packing.of(torch.tensor([100, 300, 210])))
+        BucketSize(ids=640, rows=4, longest=512, keys=0, most_keys=0)
         """
-        ids, longest = int(lengths_Q.sum()), int(lengths_Q.max())
-        longest = max(_SHORTEST, 1 << (longest - 1).bit_length())
-        step = max(_SHORTEST, 1 << max(0, (ids - 1).bit_length() - 3))
-        filled = -(-ids // step) * step
-        rows = len(lengths_Q) + -(-(filled - ids) // longest)
-        return cls(filled, 1 << (rows - 1).bit_length(), longest)
+        ids, longest = len(packing.slot_S), max(_SHORTEST, _power(packing.longest))
+        filled = _steps(ids, 8)
+        rows = _power(packing.rows + -(-(filled - ids) // longest))
+        if packing.shared is None:
+            return cls(filled, rows, longest)
+        keys = _steps(len(packing.shared.index_K) + filled - ids, 4)
+        most_keys = max(longest, _power(packing.shared.longest))
+        return cls(filled, rows, longest, keys, most_keys)
 
-    def fill(self, lengths_Q: Tensor) -> Tensor:
-        """Return the lengths of all sequences: those given, dummies, empty ones.
+    def empty(self) -> Packing:
+        """Return a packing of dummies."""
+        none = torch.zeros(0, dtype=torch.int64)
+        packing = Packing.of(none, longest=self.longest)
+        if self.keys:
+            shared = SharedKeys(none, packing.starts, self.most_keys, none)
+            packing = replace(packing, shared=shared)
+        return self.fill(packing)
+
+    def fill(self, packing: Packing) -> Packing:
+        """Return the packing with dummies and empty sequences added.
 
         Dummies are read like any sequence: what an attention kernel skips is uninitialised memory,
-        and zero times that need not be zero.
-
-        >>> BucketSize(640, 8, 256).fill(torch.tensor([100, 250]))
-        tensor([100, 250, 256,  34,   0,   0,   0,   0])
+        and zero times that need not be zero. A dummy has its own ids as keys.
         """
-        left = self.ids - int(lengths_Q.sum())
-        filling = [self.longest] * (left // self.longest) + [left % self.longest]
-        empty = self.rows - len(lengths_Q) - len(filling)
-        more = filling + [0] * empty if empty >= 0 else filling[:empty]
-        return torch.cat([lengths_Q, lengths_Q.new_tensor(more)])
+        ids, rows = len(packing.slot_S), packing.rows
+        filling = self._dummies(ids, self.rows - rows)
+        lengths = torch.cat([packing.starts.diff(), filling])
+        filled = Packing.of(lengths.to(torch.int64), longest=self.longest)
+        if (shared := packing.shared) is None:
+            return filled
+        index_K = torch.cat([shared.index_K, torch.arange(ids, self.ids)])
+        more = (shared.starts[-1] + filling.cumsum(0)).to(torch.int32)
+        keys = SharedKeys(
+            F.pad(index_K, (0, self.keys - len(index_K)), value=self.ids),
+            torch.cat([shared.starts, more]),
+            self.most_keys,
+            torch.cat([shared.position_S, filled.position_S[ids:]]),
+        )
+        return replace(filled, shared=keys)
+
+    def _dummies(self, ids: int, rows: int) -> Tensor:
+        """Return the lengths of ``rows`` dummies after ``ids`` ids, the last ones empty.
+
+        >>> BucketSize(640, 8, 256)._dummies(350, 6)
+        tensor([256,  34,   0,   0,   0,   0], dtype=torch.int32)
+        """
+        left = self.ids - ids
+        filled = torch.arange(1, rows + 1, dtype=torch.int32) * self.longest
+        return filled.clamp(max=left).diff(prepend=filled.new_zeros(1))
+
+
+def _power(number: int) -> int:
+    """Return the power of two at or above ``number``."""
+    return 1 << (number - 1).bit_length()
+
+
+def _steps(number: int, parts: int) -> int:
+    """Return ``number`` rounded up to a ``parts``-th of the power of two above."""
+    step = max(_SHORTEST, _power(number) // parts)
+    return -(-number // step) * step
 
 
 # --- torch.cuda -------------------------------------------------------------------------------

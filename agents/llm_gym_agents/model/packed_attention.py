@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,16 +41,22 @@ class SharedKeys:
     """What sequences that share prefixes attend to."""
 
     index_K: Tensor
-    """The id of each key."""
-    padded_QL: Tensor
-    """The same, padded to ``[Q, L]`` and flattened."""
+    """The id of each key. Keys at the end that no sequence has are of no id: S."""
     starts: Tensor
     """Where the keys of each sequence begin, and where the last ones end, as int32."""
     longest: int
     position_S: Tensor
     """Position of each id in its sequence."""
-    masks: dict[int | None, Tensor] = field(default_factory=dict)
-    """By window, as all layers use the same ones."""
+    derived: dict[Any, Tensor] = field(default_factory=dict)
+    """What padded attention makes of these once for all layers."""
+
+    def padded(self) -> Tensor:
+        """Return the id of each key, padded to ``[Q, L]`` and flattened."""
+        if "keys" not in self.derived:
+            slot_K = _slots(self.starts.diff(), self.longest)
+            empty = self.index_K.new_zeros((len(self.starts) - 1) * self.longest)
+            self.derived["keys"] = empty.index_copy_(0, slot_K, self.index_K[: len(slot_K)])
+        return self.derived["keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +84,32 @@ class Packing:
         the longest length.
         """
         longest = longest or int(lengths_Q.max())
-        row_S = _rows(lengths_Q)
-        starts_Q = lengths_Q.cumsum(0) - lengths_Q
-        within_S = torch.arange(len(row_S), device=lengths_Q.device) - starts_Q[row_S]
-        slot_S = row_S * longest + within_S
+        slot_S = _slots(lengths_Q, longest)
         starts = F.pad(lengths_Q.cumsum(0), (1, 0)).to(torch.int32)
         where = lengths_Q.device if device is None else device
         slot_S, starts = (each.to(where, non_blocking=True) for each in (slot_S, starts))
         return cls(len(lengths_Q), slot_S, starts, longest)
+
+    def to(self, device: torch.device) -> Packing:
+        """Return the same for ids on ``device``."""
+        shared = self.shared
+        if shared is not None:
+            index_K, starts, position_S = (
+                each.to(device, non_blocking=True)
+                for each in (shared.index_K, shared.starts, shared.position_S)
+            )
+            shared = SharedKeys(index_K, starts, shared.longest, position_S)
+        slot_S, starts = (each.to(device, non_blocking=True) for each in (self.slot_S, self.starts))
+        return replace(self, slot_S=slot_S, starts=starts, shared=shared)
+
+    def copy_(self, other: Packing) -> None:
+        """Overwrite the tensors by those of another packing of the same shapes."""
+        self.slot_S.copy_(other.slot_S, non_blocking=True)
+        self.starts.copy_(other.starts, non_blocking=True)
+        if self.shared is not None and other.shared is not None:
+            self.shared.derived.clear()
+            for name in ("index_K", "starts", "position_S"):
+                getattr(self.shared, name).copy_(getattr(other.shared, name), non_blocking=True)
 
     @property
     def position_S(self) -> Tensor:
@@ -108,7 +132,7 @@ class Packing:
         """Return keys or values as ``[Q, H, L, D]``."""
         if self.shared is None:
             return self.pad(x_SHD)
-        x_SHD = x_SHD.index_select(0, self.shared.padded_QL)
+        x_SHD = x_SHD.index_select(0, self.shared.padded())
         x_QLHD: Tensor = x_SHD.unflatten(0, (self.rows, -1))
         return x_QLHD.transpose(1, 2)
 
@@ -121,19 +145,32 @@ def pad(x_SHD: Tensor, slot_S: Tensor, rows: int, longest: int) -> Tensor:
 
 
 class _TakeKeys(torch.autograd.Function):
-    """Keys by index. The gradient of a key that many sequences share is summed in float32."""
+    """Keys by index. The gradient of a key that many sequences share is summed in float32.
+
+    A key of no id has index S. Attention does not read it, and what its gradient holds is dropped.
+    """
 
     @staticmethod
     def forward(ctx: Any, x_SHD: Tensor, index_K: Tensor) -> Tensor:
         ctx.save_for_backward(index_K)
         ctx.shape = x_SHD.shape
-        return x_SHD.index_select(0, index_K)
+        return x_SHD.index_select(0, index_K.clamp(max=len(x_SHD) - 1))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (index_K,), grad_KHD = ctx.saved_tensors, grads[0]
-        total_SHD = grad_KHD.new_zeros(ctx.shape, dtype=torch.float32)
-        return total_SHD.index_add_(0, index_K, grad_KHD.float()).to(grad_KHD.dtype), None
+        ids, *rest = ctx.shape
+        total_SHD = grad_KHD.new_zeros((ids + 1, *rest), dtype=torch.float32)
+        total_SHD.index_add_(0, index_K, grad_KHD.float())
+        return total_SHD[:ids].to(grad_KHD.dtype), None
+
+
+def _slots(lengths_Q: Tensor, longest: int) -> Tensor:
+    """Return the index into the flattened ``[Q, L]`` of each id."""
+    row_S = _rows(lengths_Q)
+    starts_Q = lengths_Q.cumsum(0) - lengths_Q
+    within_S = torch.arange(len(row_S), device=lengths_Q.device) - starts_Q[row_S]
+    return row_S * longest + within_S
 
 
 def _rows(lengths_Q: Tensor) -> Tensor:
@@ -243,7 +280,7 @@ def _padded(
 
 def _mask(packing: Packing, window: int | None, dtype: torch.dtype) -> Tensor:
     """Return 0 where a query sees a key, else -inf; padding sees the first key, unused."""
-    known = {} if packing.shared is None else packing.shared.masks
+    known = {} if packing.shared is None else packing.shared.derived
     if window not in known:
         at_L = torch.arange(packing.most_keys, device=packing.slot_S.device)
         position = at_L

@@ -144,24 +144,23 @@ class PolicyValueModel(nn.Module):
         self, ids_S: Tensor, sequence_lengths_Q: Tensor, asked_P: Tensor
     ) -> Callable[[Any, str], Tensor]:
         """Return what gives the last hidden state of a trunk at ``asked_P``."""
-        # A CUDA graph has fixed shapes, and gains a small model more than reading less does.
-        shared = None
-        if not self.graph_caches:
-            shared = share_prefixes(ids_S, sequence_lengths_Q, self.device)
-        ids_S = ids_S.to(self.device, non_blocking=True)
+        shared = share_prefixes(ids_S, sequence_lengths_Q, pads=self.device.type == "cpu")
+        packing = Packing.of(sequence_lengths_Q.cpu())
         if shared is not None:
-            ids_S, asked_P = shared.ids_U, shared.place_S[asked_P]
+            ids_S, packing = shared.ids_U, shared.packing
+            asked_P = shared.place_S.to(self.device, non_blocking=True)[asked_P]
+        ids_S = ids_S.to(self.device, non_blocking=True)
+        there = packing.to(self.device)
 
         def read(trunk: Any, name: str) -> Tensor:
             if name in self.graph_caches:
-                hidden_SC = self.graph_caches[name].hidden(ids_S, sequence_lengths_Q)
+                hidden_SC = self.graph_caches[name].hidden(ids_S, packing)
                 if hidden_SC is not None:
                     return hidden_SC[asked_P]
-            packing = shared.packing if shared else Packing.of(sequence_lengths_Q, self.device)
             if not is_worth_it(trunk, len(ids_S), len(asked_P)):
-                return hidden_states(trunk, ids_S, packing)[asked_P]
-            with last_layer_at(trunk, asked_P, packing):
-                return hidden_states(trunk, ids_S, packing)
+                return hidden_states(trunk, ids_S, there)[asked_P]
+            with last_layer_at(trunk, asked_P, there):
+                return hidden_states(trunk, ids_S, there)
 
         return read
 

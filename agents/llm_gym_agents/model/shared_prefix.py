@@ -27,7 +27,7 @@ KEY = 1 / 16
 
 
 class SharedPrefix(NamedTuple):
-    """A batch in which each shared prefix is read once."""
+    """A batch in which each shared prefix is read once, on the CPU."""
 
     ids_U: Tensor
     packing: Packing
@@ -83,9 +83,13 @@ class Prefixes:
 
 
 def share_prefixes(
-    ids_S: Tensor, lengths_Q: Tensor, device: torch.device, worth: float = WORTH
+    ids_S: Tensor, lengths_Q: Tensor, *, pads: bool, worth: float = WORTH
 ) -> SharedPrefix | None:
-    """Return the batch with every prefix read once; None if more than ``worth`` of it is left."""
+    """Return the batch with every prefix read once; None if more than ``worth`` of it is left.
+
+    ``pads`` says whether attention pads its rows to the longest. Then a sequence that owns much
+    more than others, such as the prefix of all, is cut into several rows.
+    """
     rows = len(lengths_Q)
     if rows < 2:
         return None
@@ -100,23 +104,19 @@ def share_prefixes(
     owner_QL = np.maximum.accumulate(np.where(is_own_QL, np.arange(rows)[:, None], 0), axis=0)
     place_QL = (own_Q.cumsum() - own_Q - common_Q)[owner_QL] + at_L
     ids_U = np.concatenate([found.rows[at][n:] for at, n in zip(order, common_Q, strict=True)])
-    packing = _attention(place_QL, common_Q, lengths, device)
+    packing = _attention(place_QL, common_Q, lengths, pads)
     back = order.argsort()
     there_QL = at_L < lengths[back][:, None]
-    return SharedPrefix(_to(device, ids_U), packing, _to(device, place_QL[back][there_QL]))
+    return SharedPrefix(_tensor(ids_U), packing, _tensor(place_QL[back][there_QL]))
 
 
 def _attention(
-    place_QL: np.ndarray, common_Q: np.ndarray, lengths_Q: np.ndarray, device: torch.device
+    place_QL: np.ndarray, common_Q: np.ndarray, lengths_Q: np.ndarray, pads: bool
 ) -> Packing:
-    """Return which ids are queries, in rows, and which are the keys of each row.
-
-    Without a kernel for rows of any length they are padded to the longest, so there a sequence
-    that owns much more than others, such as the prefix of all, is cut into several rows.
-    """
+    """Return which ids are queries, in rows, and which are the keys of each row."""
     own_Q = lengths_Q - common_Q
     width = own_Q.max()
-    if device.type == "cpu":
+    if pads:
         width = max(int(np.median(own_Q[own_Q > 0])), int(own_Q.mean()) // 2, 1)
     parts_Q = -(-own_Q // width)
     of_R = np.repeat(np.arange(len(own_Q)), parts_Q)
@@ -124,18 +124,16 @@ def _attention(
     first_R = common_Q[of_R] + part_R * width
     end_R = np.minimum(first_R + width, lengths_Q[of_R])
     at_L = np.arange(place_QL.shape[1])
-    seen_RL, place_RL = at_L < end_R[:, None], place_QL[of_R]
+    seen_RL = at_L < end_R[:, None]
     read_RL = seen_RL & (at_L >= first_R[:, None])
     shared = SharedKeys(
-        index_K=_to(device, place_RL[seen_RL]),
-        padded_QL=_to(device, np.where(seen_RL, place_RL, 0).ravel()),
-        starts=_to(device, np.r_[0, end_R.cumsum()].astype(np.int32)),
+        index_K=_tensor(place_QL[of_R][seen_RL]),
+        starts=torch.from_numpy(np.r_[0, end_R.cumsum()].astype(np.int32)),
         longest=len(at_L),
-        position_S=_to(device, np.broadcast_to(at_L, read_RL.shape)[read_RL]),
+        position_S=_tensor(np.broadcast_to(at_L, read_RL.shape)[read_RL]),
     )
-    return replace(Packing.of(torch.from_numpy(end_R - first_R), device), shared=shared)
+    return replace(Packing.of(torch.from_numpy(end_R - first_R)), shared=shared)
 
 
-def _to(device: torch.device, numbers: np.ndarray) -> Tensor:
-    wide = numbers if numbers.dtype == np.int32 else numbers.astype(np.int64)
-    return torch.from_numpy(wide).to(device, non_blocking=True)
+def _tensor(numbers: np.ndarray) -> Tensor:
+    return torch.from_numpy(numbers.astype(np.int64))

@@ -81,23 +81,22 @@ class Packer:
         )
         self._first_sequence_E = segment_starts(data.sequences_E)
 
-    def within(
-        self, episodes: Sequence[int], budget: int, *, whole: bool = False, shares: bool = False
-    ) -> list[Pack]:
+    def within(self, episodes: Sequence[int], budget: int, *, whole: bool = False) -> list[Pack]:
         """Return packs of at most ``budget`` ids, of about the same size.
 
         A longer episode is split between its sequences. A longer sequence, or with ``whole`` a
         longer episode, is a pack of its own: what was played is never lost to a budget.
 
-        If the model ``shares`` prefixes, only ids that it reads count, and sequences that begin
+        Where sharing prefixes pays, only ids that the model reads count, and sequences that begin
         alike go together.
         """
         if budget < 1:
             raise ConfigError(f"a token budget must be at least 1, got {budget}")
         first_E, count_E = self._first_sequence_E, self.data.sequences_E
         everything = [_Piece(at, int(first_E[at]), int(count_E[at])) for at in episodes]
-        if shares and everything:
-            shares = self._prefixes.pay(np.concatenate([each.indices for each in everything]))
+        shares = bool(everything) and self._prefixes.pay(
+            np.concatenate([each.indices for each in everything])
+        )
         pieces = [part for each in everything for part in self._parts(each, budget, whole, shares)]
         if shares:
             pieces.sort(key=lambda piece: int(self._prefixes.rank[piece.first]))

@@ -14,7 +14,9 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.model import cuda_graphs
 from llm_gym_agents.model.cuda_graphs import BucketSize, can_capture
+from llm_gym_agents.model.packed_attention import Packing
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.model.shared_prefix import share_prefixes
 from tests.agents.learn.test_ppo import data
 from tests.agents.model.test_policy_value import batch
 from tests.agents.tiny import tiny_model
@@ -198,16 +200,50 @@ def test_an_update_with_recorded_passes_ends_with_the_same_weights(device):
         close(one, two, device)
 
 
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_what_sequences_share_is_read_once_in_a_recorded_pass(critic, device):
+    plain, recording = pair(device, critic=critic)
+    for seed in range(4):
+        dice = torch.Generator().manual_seed(seed)
+        rows = 12 + seed  # another number of sequences, and of keys, in the same bucket
+        ids = torch.randint(0, 16, (rows, 40), generator=dice)
+        ids[:, :30] = ids[0, :30]
+        at = (torch.arange(rows) * 40 + 35).to(device)
+        given = ids.flatten(), torch.full((rows,), 40), at, ids[:, 36].to(device)
+        wanted, found = gradients(plain, given), gradients(recording, given)
+        assert found.keys() == wanted.keys()
+        for name in wanted:
+            close(found[name], wanted[name], device)
+    caches = recording.graph_caches.values()
+    assert [[size.keys > 0 for size, _ in each._made] for each in caches] == [[True]] * len(caches)
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["whole", "shared prefixes"])
 @pytest.mark.parametrize("seed", range(40))
-def test_a_size_has_room_for_what_it_is_of_and_is_full(seed):
+def test_a_size_has_room_for_what_it_is_of_and_is_full(seed, shares):
     dice = torch.Generator().manual_seed(seed)
-    rows = int(torch.randint(1, 200, (), generator=dice))
+    rows = int(torch.randint(2, 200, (), generator=dice))
     lengths = torch.randint(1, 4 ** (1 + seed % 6), (rows,), generator=dice)
-    size = BucketSize.of(lengths)
-    for given in (lengths, lengths[:0]):
-        filled = size.fill(given)
-        assert len(filled) == size.rows
-        assert int(filled.sum()) == size.ids
-        assert int(filled.max()) <= size.longest
-        assert torch.equal(filled[: len(given)], given)
-    assert size.ids <= max(int(lengths.sum()) + 127, 1.25 * int(lengths.sum()) + 1)
+    packing = Packing.of(lengths)
+    if shares:
+        found = share_prefixes(lengths.new_zeros(int(lengths.sum())), lengths, pads=False)
+        packing = found.packing
+    size, own = BucketSize.of(packing), len(packing.slot_S)
+    filled = size.fill(packing)
+    for each in (filled, size.empty()):
+        assert each.rows == size.rows
+        assert int(each.starts[-1]) == len(each.slot_S) == size.ids
+        assert int(each.starts.diff().max()) <= size.longest == each.longest
+    assert torch.equal(filled.position_S[:own], packing.position_S)
+    assert torch.equal(filled.starts[: packing.rows + 1], packing.starts)
+    assert size.ids <= max(own + 127, 1.25 * own + 1)
+    if not shares:
+        return
+    for each in (filled.shared, size.empty().shared):
+        used = int(each.starts[-1])
+        assert len(each.index_K) == size.keys
+        assert int(each.starts.diff().max()) <= size.most_keys == each.longest
+        assert int(each.index_K[:used].max()) < size.ids
+        assert (each.index_K[used:] == size.ids).all()
+    keys = packing.shared.index_K
+    assert torch.equal(filled.shared.index_K[: len(keys)], keys)

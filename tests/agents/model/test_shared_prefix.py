@@ -12,7 +12,6 @@ from llm_gym_agents.model.shared_prefix import Prefixes, share_prefixes
 from tests.agents.tiny import tiny_model
 from tests.agents.work import TensorWork
 
-CPU = torch.device("cpu")
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gpt2")
 RULES = list(range(1, 21))
 TREE = (
@@ -37,7 +36,7 @@ def whole(found):
 
 def test_each_prefix_is_read_once_and_every_id_has_its_place():
     ids, lengths = packed(TREE)
-    found = share_prefixes(ids, lengths, CPU)
+    found = share_prefixes(ids, lengths, pads=True)
     assert whole(found) == ids.tolist()
     assert len(found.ids_U) == 20 + 2 + 2 + 1 + 1 + 4  # rules, 30 31, 33 34, 32, 40, the other
     longest = {tuple(TREE[0]), tuple(TREE[1]), tuple(TREE[2]), tuple(TREE[4])}
@@ -51,7 +50,7 @@ def whole_rows(packing, ids_U):
     keys = [
         ids_U[shared.index_K[a:b]].tolist() for a, b in itertools.pairwise(shared.starts.tolist())
     ]
-    padded = ids_U[shared.padded_QL].view(rows, -1).tolist()
+    padded = ids_U[shared.padded()].view(rows, -1).tolist()
     position = iter(shared.position_S.tolist())
     for row, number, table in zip(keys, own, padded, strict=True):
         assert number > 0
@@ -73,7 +72,7 @@ def test_random_trees_keep_every_sequence(seed):
     ]
     rows += [[*row[: number(len(row) + 1)], number(3)] for row in rows]
     ids, lengths = packed(rows)
-    found = share_prefixes(ids, lengths, CPU, worth=1.0)
+    found = share_prefixes(ids, lengths, pads=True, worth=1.0)
     assert whole(found) == ids.tolist()
     whole_rows(found.packing, found.ids_U)
     tree = {tuple(row[: at + 1]) for row in rows for at in range(len(row))}
@@ -93,7 +92,7 @@ def test_what_some_of_the_sequences_cost_grows_with_them(seed):
         some = [rows[at] for at in order[:count]]
         tree = {tuple(row[: at + 1]) for row in some for at in range(len(row))}
         assert prefixes.unshared(order[:count]) == len(tree)
-        read = share_prefixes(*packed(some), CPU)
+        read = share_prefixes(*packed(some), pads=True)
         cost = prefixes.cost(order[:count])
         assert cost >= (sum(map(len, some)) if read is None else len(tree))
         assert cost >= before, "a run of sequences can be cut by halving"
@@ -102,11 +101,11 @@ def test_what_some_of_the_sequences_cost_grows_with_them(seed):
 
 def test_a_prefix_of_all_is_cut_into_rows_and_shared_only_where_it_pays():
     rows = [[*range(20), 20 + at, 7, 8, 9] for at in range(16)]
-    packing = share_prefixes(*packed(rows), CPU).packing
+    packing = share_prefixes(*packed(rows), pads=True).packing
     assert packing.longest == 4
     assert packing.rows == 15 + 6  # 24 ids of the first in rows of four
-    assert share_prefixes(*packed([[1, 2, 3], [1, 5, 6], [7, 8, 9]]), CPU) is None
-    assert share_prefixes(*packed([[1, 2, 3]]), CPU) is None
+    assert share_prefixes(*packed([[1, 2, 3], [1, 5, 6], [7, 8, 9]]), pads=True) is None
+    assert share_prefixes(*packed([[1, 2, 3]]), pads=True) is None
 
 
 def asked():
@@ -128,7 +127,7 @@ def scores_and_gradients(model, inputs):
 def both_ways(model, monkeypatch):
     inputs = asked()
     once = scores_and_gradients(model, inputs)
-    monkeypatch.setattr(model_module, "share_prefixes", lambda *_: None)
+    monkeypatch.setattr(model_module, "share_prefixes", lambda *_, **__: None)
     return once, scores_and_gradients(model, inputs)
 
 
@@ -174,7 +173,7 @@ def test_a_pass_makes_fewer_numbers(monkeypatch):
         with TensorWork() as work:
             model(ids, lengths, position, ids[position + 1]).log_prob_T.sum().backward()
         made.append(work.numbers)
-        monkeypatch.setattr(model_module, "share_prefixes", lambda *_: None)
+        monkeypatch.setattr(model_module, "share_prefixes", lambda *_, **__: None)
     assert made[0] < 0.4 * made[1]
 
 
@@ -196,6 +195,6 @@ def test_on_a_gpu_in_bfloat16_it_is_within_rounding(family, monkeypatch):
         return torch.cat([p.grad.flatten().float() for p in lm.parameters() if p.grad is not None])
 
     once = gradients(rough)
-    monkeypatch.setattr(model_module, "share_prefixes", lambda *_: None)
+    monkeypatch.setattr(model_module, "share_prefixes", lambda *_, **__: None)
     every, wanted = gradients(rough), gradients(exact)
     assert (once - wanted).norm() <= 1.2 * (every - wanted).norm() + 1e-4 * wanted.norm()

@@ -24,9 +24,6 @@ from llm_gym_agents.rollouts.tasks import (
 )
 from tests.agents.scored import episode
 
-CPU = torch.device("cpu")
-
-
 ids = st.lists(st.integers(0, 255), min_size=1, max_size=4)
 
 
@@ -127,8 +124,7 @@ def test_what_is_shared_does_not_fill_a_pack(context):
     )  # fmt: skip
     assert len(data.ids_S) == 8 * 42
     packer, everything = Packer(data), list(range(episodes))
-    assert len(packer.within(everything, 100)) == 4
-    assert len(packer.within(everything, 100, shares=True)) == 1
+    assert len(packer.within(everything, 100)) == 1
 
 
 @pytest.mark.parametrize("cut", [(), (0,), (1,), (0, 1)])
@@ -139,11 +135,9 @@ def test_an_episode_is_cut_if_any_of_its_replies_is(cut):
     assert data.truncated_reply_E.tolist() == [bool(cut)]
 
 
-@given(
-    rollouts(), st.integers(0, 12), st.booleans(), st.booleans(), st.randoms(use_true_random=False)
-)
+@given(rollouts(), st.integers(0, 12), st.booleans(), st.randoms(use_true_random=False))
 def test_packs_hold_every_token_and_every_place_to_bootstrap_from_once(
-    rollout, room, whole, shares, random
+    rollout, room, whole, random
 ):
     data = assemble(rollout)
     packer = Packer(data)
@@ -151,14 +145,14 @@ def test_packs_hold_every_token_and_every_place_to_bootstrap_from_once(
     budget = int(longest.max()) + room
     order = list(range(len(data.lengths_E)))
     random.shuffle(order)
-    packs = packer.within(order, budget, whole=whole, shares=shares)
+    packs = packer.within(order, budget, whole=whole)
     seen_T = torch.cat([pack.index_T for pack in packs])
     assert sorted(seen_T.tolist()) == list(range(data.tokens))
     closed = []
     for pack in packs:
         # A prompt to bootstrap from joins the pack before it, and may exceed the budget.
         assert len(pack.ids_S) == int(pack.sequence_lengths_Q.sum())
-        read = share_prefixes(pack.ids_S, pack.sequence_lengths_Q, CPU) if shares else None
+        read = share_prefixes(pack.ids_S, pack.sequence_lengths_Q, pads=True)
         assert len(read.ids_U if read else pack.ids_S) <= budget + int(longest.max())
         assert pack.lengths_M.sum() == len(pack.index_T) == len(pack.token_T)
         assert torch.equal(pack.token_T, data.token_T[pack.index_T])
