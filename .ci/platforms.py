@@ -2,8 +2,8 @@
 
 ``python .ci/platforms.py`` fails when an extra can no longer be installed where the table says it
 can; ``--write`` writes the table anew. Nothing is installed: uv resolves for machines and Pythons
-that are not at hand. A cell is ``yes`` (wheels for everything), ``build X`` (X has no wheel there
-and is built from source) or ``no (X)``.
+that are not at hand. The answer is ``yes`` (wheels for everything), ``build X`` (X has no wheel
+there and is built from source) or ``no (X)``. The table has every answer but yes.
 """
 
 import argparse
@@ -21,8 +21,9 @@ PAGE = ROOT / "docs" / "faq.md"
 LINUX = {"Linux x86-64": "x86_64-manylinux_2_35", "Linux aarch64": "aarch64-manylinux_2_35"}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 COLUMNS = {
-    f"{name}, {python}": (target, python) for name, target in LINUX.items() for python in PYTHONS
-} | {"macOS arm64, 3.13": ("aarch64-apple-darwin", "3.13")}
+    f"{name} {python}": (target, python) for name, target in LINUX.items() for python in PYTHONS
+} | {"macOS arm64 3.13": ("aarch64-apple-darwin", "3.13")}
+EVERYWHERE = "everywhere"
 MAKE = "train,lora,dev"
 # These fix versions of their own, so constraints.txt does not apply to them.
 UNCONSTRAINED = ("vllm", "sglang", "openenv")
@@ -60,7 +61,7 @@ def compile_for(extra: str, target: str, python: str, *options: str) -> str:
 
 
 def cell(extra: str, target: str, python: str) -> str:
-    """Return one cell of the table."""
+    """Return whether ``extra`` can be installed there: ``yes``, ``build X`` or ``no (X)``."""
     against = compile_for(extra, target, python, *WHEELS_ONLY)
     if not against:
         return "yes"
@@ -85,28 +86,33 @@ def label(extra: str) -> str:
 
 
 def table(rows: dict[str, list[str]]) -> str:
-    """Return the table; extras with equal cells share a row."""
-    lines = ["| | " + " | ".join(COLUMNS) + " |", "| --- |" + " --- |" * len(COLUMNS)]
-    shared: dict[tuple[str, ...], list[str]] = {}
+    """Return a row for each extra that has no wheels somewhere."""
+    lines = ["| extra | where it has no wheels |", "| --- | --- |"]
     for extra, cells in rows.items():
-        shared.setdefault(tuple(cells), []).append(label(extra))
-    lines += [
-        f"| {', '.join(names)} | " + " | ".join(cells) + " |" for cells, names in shared.items()
-    ]
+        found: dict[str, list[str]] = {}
+        for column, answer in zip(COLUMNS, cells, strict=True):
+            if answer != "yes":
+                found.setdefault(answer, []).append(column)
+        places = (
+            f"{answer}: {EVERYWHERE if len(where) == len(COLUMNS) else ', '.join(where)}"
+            for answer, where in found.items()
+        )
+        if found:
+            lines.append(f"| {label(extra)} | {'; '.join(places)} |")
     return "\n".join(lines)
 
 
 def published() -> dict[tuple[str, str], str]:
-    """Return the cells of the page, by row and column."""
+    """Return the answers of the page that are not yes, by extra and column."""
     page = PAGE.read_text().partition("<!-- platforms -->")[2]
     written = page.partition("<!-- /platforms -->")[0].splitlines()
     lines = [line for line in written if line.startswith("|")]
-    columns, _, *rows = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
+    _, _, *rows = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
     return {
-        (name, column): cell
-        for names, *cells in rows
-        for name in names.split(", ")
-        for column, cell in zip(columns[1:], cells, strict=True)
+        (name, column): answer
+        for name, places in rows
+        for answer, where in (place.split(": ") for place in places.split("; "))
+        for column in (COLUMNS if where == EVERYWHERE else where.split(", "))
     }
 
 
@@ -123,11 +129,9 @@ def check() -> int:
     known = published()
 
     def gap(extra: str, column: str) -> str:
-        said = known.get((label(extra), column), "missing")
-        if said == "missing":
-            return "this cell is not in docs/faq.md: make platforms-table"
-        target, python = COLUMNS[column]
-        return compile_for(extra, target, python, *WHEELS_ONLY) if said == "yes" else ""
+        if (label(extra), column) in known:
+            return ""
+        return compile_for(extra, *COLUMNS[column], *WHEELS_ONLY)
 
     rows = each(gap)
     gaps = [

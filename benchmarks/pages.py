@@ -52,52 +52,38 @@ def summary() -> str:
 
 
 def reached() -> str:
-    """Return a row for each section of the results: what was reached, and how to repeat it."""
-    python = "`python -m benchmarks.{}`".format
+    """Return a row for each section of the results: what was reached."""
     rows = (
-        ("[demo](#the-demo-on-a-laptop), laptop", _demo(read("demo")), "`make bench-demo`"),
+        ("[demo](#the-demo-on-a-laptop), laptop", _demo(read("demo"))),
         (
             "[seven games, five estimators](#seven-games-five-estimators), CPU",
             "{} of {} pairs of game and estimator end at {:.0%} with every seed".format(
                 *pairs_won(learned(read("learning")["rows"])), GOAL
             ),
-            python("learn.learning"),
         ),
-        (
-            "[`llm-gym train ID`](train_all.md) without settings",
-            _train_all(read("train_all")),
-            python("learn.train_all"),
-        ),
+        ("[`llm-gym train ID`](train_all.md) without settings", _train_all(read("train_all"))),
         (
             "[SmolLM2-135M](train_all.md#a-real-model) without settings, one H200",
             f"{model_goals(read('train_model')['rows'])}, within five minutes each",
-            python("learn.train_all --model FOLDER"),
         ),
         (
             "[which turn won](credit.md): ten published claims",
             _claims(read("referee")["rows"]),
-            python("learn.referee"),
         ),
         (
             "[SmolLM2-135M](#smollm2-135m-on-one-h200), one H200",
             _real_model(read("real_model")),
-            python("learn.real_model --model FOLDER"),
         ),
-        (
-            "[beside TRL](#beside-trl-on-a-cpu), CPU",
-            _trl_train(read("trl_train")),
-            python("peers.trl_train"),
-        ),
+        ("[beside TRL](#beside-trl-on-a-cpu), CPU", _trl_train(read("trl_train"))),
         (
             "[beside TRL](#beside-trl-on-one-h200), one H200",
             "{times_faster:.1f}x as fast to the same success, {times_per_update:.1f}x per "
             "update".format(**read("trl_gpu")["summary"]),
-            python("peers.trl_gpu --model FOLDER"),
         ),
-        ("[beside AgileRL](#beside-agilerl), CPU", _agilerl(read("agilerl_train")), "one-off"),
-        ("[beside verl's functions](#beside-verl)", _verl(read("verl_parts")), "one-off"),
+        ("[beside AgileRL](#beside-agilerl), CPU", _agilerl(read("agilerl_train"))),
+        ("[beside verl's functions](#beside-verl)", _verl(read("verl_parts"))),
     )
-    return table(dict.fromkeys(("what", "result", "repeat it"), TEXT), rows)
+    return table({"what": TEXT, "result": TEXT}, rows)
 
 
 def _claims(rows: Any) -> str:

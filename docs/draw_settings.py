@@ -14,8 +14,8 @@ from llm_gym_agents.config.defaults import RULES
 from llm_gym_agents.config.schema import SECTIONS
 
 SOURCE = Path(__file__).parents[1] / "agents/llm_gym_agents"
-SKIPPED = ("config", "recipes.py")
-"""Rooms that only set or check settings."""
+SKIPPED = ("commands", "config", "recipes.py")
+"""Rooms that only set, check or print settings."""
 HEAD = """# Settings
 
 On the command line a setting is `--section.setting VALUE` (`--training.learning-rate 1e-5`, `--ray.use-ray`,
@@ -23,7 +23,7 @@ On the command line a setting is `--section.setting VALUE` (`--training.learning
 `llm-gym train ENV --help-settings` prints this list with the values of that run.
 
 A default marked \\* is that of a `ConfigStore` in Python; `llm-gym train` chooses it [by task](#defaults-by-task).
-"Used by" names the parts of `llm_gym_agents` that read the setting.
+"Used by" names the parts of `llm_gym_agents` that read the setting, apart from the commands.
 
 Written by `docs/draw_settings.py`.
 """
@@ -34,8 +34,8 @@ DEFAULTS = """
 by `AsText`, text by itself). With `--dry-run` it prints each choice with its reason, and marks yours. Recipes and a
 `ConfigStore` made in Python do not use this table.
 
-| setting | value | for which tasks |
-|---|---|---|
+| setting | task: value |
+|---|---|
 """
 _PROPERTIES = {
     "model_name": "is_embedded",
@@ -59,9 +59,20 @@ def page() -> str:
             users = ", ".join(sorted(users_of(name, setting)))
             parts.append(f"| {' | '.join(cells)} | {users} |\n")
     parts.append(DEFAULTS)
-    for rule in RULES:
-        parts.append(f"| `{rule.setting}` | {rule.shown} | {rule.task} |\n")
+    parts += (f"| {settings} | {values} |\n" for settings, values in _defaults_by_task())
     return "".join(parts)
+
+
+def _defaults_by_task() -> list[tuple[str, str]]:
+    """Return the rows of the defaults: settings with equal values share one."""
+    values: dict[str, list[str]] = {}
+    for rule in RULES:
+        task = "" if rule.task == "any" else f"{rule.task}: "
+        values.setdefault(rule.setting, []).append(f"{task}{rule.shown}")
+    shared: dict[str, list[str]] = {}
+    for setting, lines in values.items():
+        shared.setdefault("<br>".join(lines), []).append(f"`{setting}`")
+    return [(", ".join(names), lines) for lines, names in shared.items()]
 
 
 @cache

@@ -119,11 +119,11 @@ def gpu_fits() -> str:
 def gpu_limits(found: Any) -> str:
     """Whole iterations by phase, beside bare vLLM and the update alone."""
     columns = {"model": TEXT} | dict.fromkeys(
-        ("an iteration", "play", "score", "train", "push", "rest", "bare vLLM", "update alone"),
+        ("an iteration", "play", "score", "train", "bare vLLM", "update alone"),
         "{:.2f} s",
     )
     columns |= {"limits / iteration": "{:.2f}"}
-    keys = ("whole", "collect", "score", "train", "publish", "rest", "bare", "update_alone")
+    keys = ("whole", "collect", "score", "train", "bare", "update_alone")
     rows = [
         (
             MODELS.get(name, name),
@@ -239,10 +239,8 @@ def _is_bare(name: str) -> bool:
 
 def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
     """Return a line for each command, the best player first: means of its seeds."""
-    columns: dict[str, str] = {"`llm-gym train …`": TEXT, "seeds": "{}"}
-    columns |= {"random player": "{:.0f}"}
-    columns |= dict.fromkeys(("warm start", "trained"), "{}")
-    columns |= {"RL added": "{:+.0f}", "solver": TEXT, "CPU s": "{}"}
+    columns: dict[str, str] = {"`llm-gym train …`": TEXT, "random player": "{:.0f}"}
+    columns |= dict.fromkeys(("warm start", "trained", "CPU s"), "{}")
     lines = []
     for name, runs in sorted(
         commands.items(), key=lambda item: -(mean(lambda run: score(run, "trained"), item[1]) or 0)
@@ -254,28 +252,16 @@ def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
             "#": row.get("imitated") == "reflex",
         }
         cut = sum(bool(run["exit"] or run.get("stopped")) for run in runs)
-        shares = (mean(of, runs) for of in (chance, gain))
-        low, more = (None if each is None else 100 * each for each in shares)
+        low = mean(chance, runs)
         lines.append(
             (
                 f"`{name}`{''.join(mark for mark, holds in marks.items() if holds)}",
-                len(runs),
-                low,
+                None if low is None else 100 * low,
                 *(_at(runs, when) for when in ("warm_start", "trained")),
-                more,
-                _solved(row),
                 f"{fmean(run['cpu_s'] for run in runs):.0f}" + " (cut)" * (cut > 0),
             )
         )
     return table(columns, lines)
-
-
-def _solved(row: Row) -> str | None:
-    """Return what the solver reaches."""
-    if row["solver"] is None:
-        return None
-    share, paid = 100 * row["solver"]["success"], row["solver"].get("return")
-    return f"{share:.0f}" + (f" ({paid:.0f})" if row["env_id"] in PAID else "")
 
 
 def _at(runs: Sequence[Row], when: str) -> str | None:
@@ -336,7 +322,7 @@ def model_goals(rows: Mapping[str, Any]) -> str:
 def reached(rows: Mapping[str, Any]) -> str:
     """Return a line for each run: held-out success and seconds."""
     columns = {"id": TEXT, "start": "{:.0%}", "taught": "{:.0%}", "end": "{:.0%}"}
-    columns |= {"seconds": "{:.0f}", "without vLLM's start": "{:.0f}"}
+    columns["seconds"] = "{:.0f}"
     found: list[tuple[Any, ...]] = []
     for command, row in rows.items():
         name = command.split()[2]
@@ -344,7 +330,7 @@ def reached(rows: Mapping[str, Any]) -> str:
             found.append((name, row["error"][-60:]))
             continue
         won = (row["success"][key] for key in ("random_weights", "warm_start", "trained"))
-        found.append((f"`{name}`", *won, row["all_s"], row["all_s"] - row["start_s"]))
+        found.append((f"`{name}`", *won, row["all_s"]))
     return table(columns, found)
 
 

@@ -14,15 +14,15 @@ VERL_PARTS = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and
 def trl_train(result: Any) -> str:
     """The same tiny model, game and batch trained by TRL and by us, on a CPU."""
     columns = {"side, setting": TEXT, "seeds": "{}"}
-    columns |= {"start": "{:.1%}", "end, mean": "{:.1%}", "lowest to highest": "{}"}
-    columns |= {"episodes": "{:,.0f}", "CPU s": "{:.0f}", "CPU s per update": "{:.2f}"}
+    columns |= {"start": "{:.1%}", "end, mean": "{:.1%}", "range": "{}"}
+    columns |= {"episodes": "{:,.0f}", "CPU s": "{:.0f}"}
     columns |= {"to TRL's end": "{:.0f}", "times faster": "{:.1f}x"}
     rows = [
         (
             name,
             *(row[key] for key in ("seeds", "start", "final")),
-            f"{row['lowest']:.1%} to {row['highest']:.1%}",
-            *(row[key] for key in ("episodes", "cpu_s", "cpu_s_per_update")),
+            f"{100 * row['lowest']:.1f}-{row['highest']:.1%}",
+            *(row[key] for key in ("episodes", "cpu_s")),
             *(row.get(key) for key in ("cpu_s_to_trl_final", "times_faster")),
         )
         for name, row in summary(result["rows"]).items()
@@ -45,11 +45,11 @@ def trl_best(result: Any) -> tuple[Any, Any]:
 @measured("trl_gpu", "python -m benchmarks.peers.trl_gpu --model FOLDER")
 def trl_gpu(result: Any) -> str:
     """SmolLM2-135M on one GPU, both sides with vLLM."""
-    columns = {"side, setting": TEXT, "seeds": "{}"}
+    columns = {"side, setting": TEXT}
     several = ("first batch", "last five", "best five", "seconds per update")
-    columns |= dict.fromkeys((*several, "seconds to the same success", "episodes to it"), "{}")
+    columns |= dict.fromkeys((*several, "seconds to the same success"), "{}")
     formats = {"first": "{:.0%}", "final": "{:.0%}", "peak": "{:.0%}", "s_per_update": "{:.2f}"}
-    formats |= {"seconds_to_goal": "{:.0f}", "episodes_to_goal": "{:,.0f}"}
+    formats |= {"seconds_to_goal": "{:.0f}"}
     found, rows = result["summary"], []
     settings: dict[str, list[Any]] = {}
     for name, run in sorted(found["runs"].items()):
@@ -59,7 +59,7 @@ def trl_gpu(result: Any) -> str:
             ", ".join("-" if run.get(key) is None else form.format(run[key]) for run in runs)
             for key, form in formats.items()
         )
-        rows.append((name, len(runs), *cells))
+        rows.append((name, *cells))
     shown = figure("trl_gpu.png", "success of both sides against seconds and episodes")
     shown += table(columns, rows)
     if found.get("times_faster"):

@@ -36,7 +36,7 @@ def chaos(row: Any) -> str:
 @measured("staleness", "a one-off study")
 def staleness(result: Any) -> str:
     """Learning and speed of actors that play ahead."""
-    columns = {"sampler": TEXT, "seeds": "{}", "episodes/s": "{:.1f}"}
+    columns = {"sampler": TEXT, "episodes/s": "{:.1f}"}
     columns |= dict.fromkeys(("success at half time", "at the end", "held out"), "{:.0%}")
     columns |= dict.fromkeys(("staleness", "ESS", "actors idle"), "{:.2f}")
     shown = table(columns, _staleness_rows(result))
@@ -56,7 +56,6 @@ def _staleness_rows(result: Any) -> Iterator[tuple[Any, ...]]:
         if rows := kinds.get(kind):
             yield (
                 name,
-                len(rows),
                 mean(row["episodes_per_s"] for row in rows),
                 *(mean(_success(row, share) for row in rows) for share in (0.5, 1.0)),
                 mean(row["final"] for row in rows),
