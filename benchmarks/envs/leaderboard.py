@@ -110,15 +110,13 @@ def transfer(models: Mapping[str, Any]) -> str:
     chance = {each: published()[each]["random"].success for each in both}
     rows = []
     for env_id in sorted(shown, key=lambda each: (each != TAUGHT, not each.startswith(FAMILY))):
-        what = "its family" if env_id.startswith(FAMILY) else "another game"
-        what = "learned" if env_id == TAUGHT else what
         cells = _cell(before[env_id]), _cell(after[env_id])
-        rows.append((f"`{env_id}`", f"{chance[env_id]:.0%}", *cells, what))
+        rows.append((f"`{env_id}`", f"{chance[env_id]:.0%}", *cells))
     rest = [each for each in both if not each.startswith(FAMILY)]
     won = [{each: found[each]["success"] for each in rest} for found in (before, after)]
     means = [f"{statistics.fmean(found[each] for each in rest):.1%}" for found in (chance, *won)]
-    rows.append((f"the {len(rest)} of other families, mean", *means, ""))
-    columns = {"environment": TEXT, "random": "{}", "before": "{}", "after": "{}", "": TEXT}
+    rows.append((f"the {len(rest)} of other families, mean", *means))
+    columns = {"environment": TEXT, "random": "{}", "before": "{}", "after": "{}"}
     return doc_table(columns, rows)
 
 

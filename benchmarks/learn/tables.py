@@ -310,7 +310,12 @@ def train_model(result: Any) -> str:
     """A given model on every id, with nothing else set."""
     rows = result["rows"]
     kept = steadiness([row for row in rows.values() if "success" in row])
-    return f"{model_goals(rows)}. {kept}\n\n{reached(rows)}"
+    given = (row["success"]["random_weights"] for row in rows.values() if "success" in row)
+    starts = [share for share in given if share is not None]
+    return (
+        f"The model as given wins {min(starts):.0%} to {max(starts):.0%} of its episodes. "
+        f"{model_goals(rows)}. {kept}\n\n{reached(rows)}"
+    )
 
 
 def model_goals(rows: Mapping[str, Any]) -> str:
@@ -321,15 +326,14 @@ def model_goals(rows: Mapping[str, Any]) -> str:
 
 def reached(rows: Mapping[str, Any]) -> str:
     """Return a line for each run: held-out success and seconds."""
-    columns = {"id": TEXT, "start": "{:.0%}", "taught": "{:.0%}", "end": "{:.0%}"}
-    columns["seconds"] = "{:.0f}"
+    columns = {"id": TEXT, "taught": "{:.0%}", "end": "{:.0%}", "seconds": "{:.0f}"}
     found: list[tuple[Any, ...]] = []
     for command, row in rows.items():
         name = command.split()[2]
         if "success" not in row:
             found.append((name, row["error"][-60:]))
             continue
-        won = (row["success"][key] for key in ("random_weights", "warm_start", "trained"))
+        won = (row["success"][key] for key in ("warm_start", "trained"))
         found.append((f"`{name}`", *won, row["all_s"]))
     return table(columns, found)
 
