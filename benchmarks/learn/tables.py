@@ -125,10 +125,7 @@ def gpu_limits(found: Any) -> str:
     columns |= {"limits / iteration": "{:.2f}"}
     keys = ("whole", "collect", "score", "train", "bare", "update_alone")
     rows = [
-        (
-            MODELS.get(name, name),
-            *(row["median"][key] for key in (*keys, "ratio")),
-        )
+        (MODELS.get(name, name), *(row["median"][key] for key in (*keys, "ratio")))
         for name, row in found["rows"].items()
         if "median" in row
     ]

@@ -23,9 +23,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.lib.machine import RESULTS
 
-WHOLE = {
-    "docs/settings.md": "settings: written whole from the schema",
-}
+WHOLE = {"docs/settings.md": "settings: written whole from the schema"}
 """Pages that a script writes whole → what they would have to say of themselves."""
 
 # ruff: noqa: RUF001 - pages are written with proper signs

@@ -225,10 +225,7 @@ GAMES: tuple[Game, ...] = (
     Game(
         "Countdown 6 numbers, step by step",
         ["0 1 +", "1 0 +"],
-        {
-            OURS: Side("llm_gym/CountdownSteps-v0", moves=[]),
-            "textarena": Side("Countdown-v0-raw"),
-        },
+        {OURS: Side("llm_gym/CountdownSteps-v0", moves=[]), "textarena": Side("Countdown-v0-raw")},
         note=(
             "Moves are indices in TextArena's and numbers in ours, which depend on the state and "
             "are chosen outside the clock. TextArena's has one instance; ours draws one."
@@ -277,10 +274,7 @@ GAMES: tuple[Game, ...] = (
     Game(
         "WordLadder 5 to 7 steps, 100 turns",
         WORDS,
-        {
-            OURS: Side("llm_gym/WordLadder-v0", moves=[]),
-            "textarena": Side("WordLadder-v0-raw"),
-        },
+        {OURS: Side("llm_gym/WordLadder-v0", moves=[]), "textarena": Side("WordLadder-v0-raw")},
         note="Usable moves depend on the state; ours are chosen outside the clock.",
     ),
 )

@@ -16,21 +16,9 @@ from llm_gym_agents.algo.losses.aggregate import (
     aggregate_loss,
     token_weights,
 )
-from llm_gym_agents.algo.losses.kl import (
-    KLController,
-    kl_in_rewards,
-    kl_loss,
-)
-from llm_gym_agents.algo.losses.mismatch import (
-    check_numbers,
-    importance_weights,
-    mismatch_metrics,
-)
-from llm_gym_agents.algo.losses.objective import (
-    TokenObjective,
-    make_clip_ppo_loss,
-    value_loss,
-)
+from llm_gym_agents.algo.losses.kl import KLController, kl_in_rewards, kl_loss
+from llm_gym_agents.algo.losses.mismatch import check_numbers, importance_weights, mismatch_metrics
+from llm_gym_agents.algo.losses.objective import TokenObjective, make_clip_ppo_loss, value_loss
 from llm_gym_agents.algo.losses.policy_loss import (
     POLICY_LOSSES,
     PolicyInputs,

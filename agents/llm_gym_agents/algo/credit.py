@@ -98,9 +98,7 @@ def explained_variance(
 
 
 def interval(
-    statistic: Callable[[Ints], float],
-    group_N: Ints,
-    seed: int = 0,
+    statistic: Callable[[Ints], float], group_N: Ints, seed: int = 0
 ) -> list[float | None]:
     """Return a statistic of all turns and the ends of its 95 % interval; None if undefined."""
     rng = np.random.default_rng(seed)

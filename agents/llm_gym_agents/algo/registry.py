@@ -155,11 +155,7 @@ EstimatorT = TypeVar("EstimatorT", bound=Callable[..., Advantages])
 
 
 def register_advantage(
-    name: str,
-    *,
-    needs_critic: bool = False,
-    needs_groups: bool = False,
-    needs_states: bool = False,
+    name: str, *, needs_critic: bool = False, needs_groups: bool = False, needs_states: bool = False
 ) -> Callable[[EstimatorT], EstimatorT]:
     """Register ``function(stream, *, setting=default, ...) -> Advantages`` under ``name``.
 

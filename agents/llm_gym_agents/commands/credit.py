@@ -26,13 +26,7 @@ from llm_gym_agents.algo import get_advantage
 from llm_gym_agents.algo.credit import Floats, Truth, compare, explained_variance
 from llm_gym_agents.algo.tensor_ops import segment_mean
 from llm_gym_agents.config import ModelConfig, TrainingConfig
-from llm_gym_agents.learn.branches import (
-    Branch,
-    Place,
-    all_places,
-    play_branches,
-    state_tensors,
-)
+from llm_gym_agents.learn.branches import Branch, Place, all_places, play_branches, state_tensors
 from llm_gym_agents.learn.ppo import estimator_settings, token_stream
 from llm_gym_agents.learn.scoring import BatchScorer, Scores
 from llm_gym_agents.learn.stabilizers import Stabilizers

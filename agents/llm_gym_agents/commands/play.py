@@ -60,12 +60,7 @@ def main(argv: list[str]) -> int:
         limit_threads(policy.engine.model)
     with closing(policy.engine):
         played = rollout(
-            env_id,
-            policy,
-            1,
-            seed=options.seed,
-            env_kwargs=kwargs,
-            max_turns=inference.max_turns,
+            env_id, policy, 1, seed=options.seed, env_kwargs=kwargs, max_turns=inference.max_turns
         )
     for episode in played.episodes:
         show(episode)

@@ -23,12 +23,7 @@ from llm_gym_agents.recipes import NAMES, Recipe
 from llm_gym_agents.run.files import check_links
 
 if TYPE_CHECKING:
-    from llm_gym_agents.config import (
-        ConfigStore,
-        InferenceConfig,
-        ModelConfig,
-        RayConfig,
-    )
+    from llm_gym_agents.config import ConfigStore, InferenceConfig, ModelConfig, RayConfig
 
 _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
@@ -86,13 +81,7 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.plan import (
-        find_suite,
-        find_target,
-        flags,
-        try_env,
-        unused_folder,
-    )
+    from llm_gym_agents.commands.plan import find_suite, find_target, flags, try_env, unused_folder
     from llm_gym_agents.config import ConfigStore, parse_args
     from llm_gym_agents.config.store import named, read_config
     from llm_gym_agents.config.trust import names_code

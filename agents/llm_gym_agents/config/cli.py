@@ -17,10 +17,7 @@ from llm_gym_agents.config.store import ConfigStore
 _HINT = "llm-gym train ENV --help-settings lists every setting"
 
 
-def parse_args(
-    argv: Sequence[str],
-    default: ConfigStore | None = None,
-) -> ConfigStore:
+def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> ConfigStore:
     """Return ``default`` with what ``argv`` changes; ``default`` itself stays as it is.
 
     A setting that does not exist, or a value that it does not take, is one ``ConfigError``, and

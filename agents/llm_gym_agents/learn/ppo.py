@@ -159,10 +159,7 @@ class PPO:
         self.trained = trained_tokens(*shown)
         clock.note("train")
         if self.config.kl == "loss":
-            kl_metrics = {
-                "kl/reference": metrics["policy/ref_kl"],
-                "kl/coef": self.config.kl_coef,
-            }
+            kl_metrics = {"kl/reference": metrics["policy/ref_kl"], "kl/coef": self.config.kl_coef}
         if critic_only:
             metrics[CRITIC_ONLY] = 1.0
         return metrics | kl_metrics | critic_said | clock.seconds

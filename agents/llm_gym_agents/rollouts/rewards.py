@@ -42,9 +42,7 @@ class RewardError(LLMGymError, RuntimeError):
 
 
 def apply_reward_fn(
-    reward_fn: RewardFn,
-    episodes: Sequence[Trajectory],
-    environment: Any = None,
+    reward_fn: RewardFn, episodes: Sequence[Trajectory], environment: Any = None
 ) -> list[float]:
     """Score ``episodes`` and put the scores into their rewards; return the scores.
 

@@ -39,10 +39,7 @@ class EpisodeCollector:
     """Plays named episodes of a pool."""
 
     def __init__(
-        self,
-        pool: TextEnvPool,
-        policy: LLMPolicy,
-        on_end: Callable[[int], None] | None = None,
+        self, pool: TextEnvPool, policy: LLMPolicy, on_end: Callable[[int], None] | None = None
     ) -> None:
         self.pool, self.policy, self._on_end = pool, policy, on_end
         policy.texts = pool.texts
@@ -144,11 +141,7 @@ class Player(Protocol):
     @property
     def has_splits(self) -> bool: ...
     def play(
-        self,
-        tasks: Sequence[EpisodeTask],
-        version: int | None = None,
-        *,
-        held_out: bool = False,
+        self, tasks: Sequence[EpisodeTask], version: int | None = None, *, held_out: bool = False
     ) -> Rollout: ...
     def close(self) -> None: ...
 
@@ -202,11 +195,7 @@ class Sampler:
         return self.held_out is self.collector and self.collector.pool.has_splits
 
     def play(
-        self,
-        tasks: Sequence[EpisodeTask],
-        version: int | None = None,
-        *,
-        held_out: bool = False,
+        self, tasks: Sequence[EpisodeTask], version: int | None = None, *, held_out: bool = False
     ) -> Rollout:
         """Play ``tasks`` to their ends.
 

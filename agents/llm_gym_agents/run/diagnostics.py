@@ -190,11 +190,7 @@ RISING = 0.03
 
 
 def final_diagnosis(
-    before: Evaluation,
-    after: Evaluation,
-    rows: Rows,
-    *,
-    embedded: bool = False,
+    before: Evaluation, after: Evaluation, rows: Rows, *, embedded: bool = False
 ) -> str | None:
     """Return a sentence about a run that gained little; None if it gained enough."""
     gain = after.success - before.success
@@ -243,10 +239,7 @@ def _earns_more(before: Evaluation, after: Evaluation) -> bool:
 
 
 def _remedies(
-    env_id: str | None,
-    known: Mapping[str, Score],
-    rows: Rows,
-    embedded: bool,
+    env_id: str | None, known: Mapping[str, Score], rows: Rows, embedded: bool
 ) -> list[str]:
     """Return what may help, likeliest first."""
     remedies = []

@@ -213,10 +213,7 @@ def language_model(
     elif settings.is_embedded:
         tokenizer = tokenizer or _tiny_tokenizer(config.environment, env)
         model = tiny_llama(
-            tokenizer,
-            layers=settings.tiny_layers,
-            spread=TINY_SPREAD,
-            seed=config.training.seed,
+            tokenizer, layers=settings.tiny_layers, spread=TINY_SPREAD, seed=config.training.seed
         )
         device = device_of(settings.device)
         model.to(device=device, dtype=_kept_dtype(settings, device))

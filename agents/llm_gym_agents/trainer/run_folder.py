@@ -59,8 +59,7 @@ class RunFolder:
         self._config, self._ranks = config, ranks
         self.path = Path(settings.output_dir)
         self.checkpoints = ranks.checkpoints(
-            self.path / "checkpoints",
-            keep_last_n=settings.keep_last_n,
+            self.path / "checkpoints", keep_last_n=settings.keep_last_n
         )
         self.recorder = RolloutRecorder(
             self.path,

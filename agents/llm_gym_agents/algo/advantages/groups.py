@@ -23,12 +23,7 @@ from llm_gym_agents.algo.advantages.gae import check_fraction, step_factor
 from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
-from llm_gym_agents.algo.tensor_ops import (
-    result_dtype,
-    segment_starts,
-    spread,
-    standardize,
-)
+from llm_gym_agents.algo.tensor_ops import result_dtype, segment_starts, spread, standardize
 
 
 @register_advantage("grpo", needs_groups=True)

@@ -24,11 +24,7 @@ from llm_gym_agents.algo.tensor_ops import result_dtype, standardize, widen
 
 @register_advantage("reinforce_plus_plus")
 def reinforce_plus_plus(
-    stream: TokenStream,
-    *,
-    gamma: float = 1.0,
-    discount: Discount = "token",
-    whiten: bool = True,
+    stream: TokenStream, *, gamma: float = 1.0, discount: Discount = "token", whiten: bool = True
 ) -> Advantages:
     """The discounted reward-to-go of each token, whitened over the batch."""
     check_fraction("gamma", gamma)

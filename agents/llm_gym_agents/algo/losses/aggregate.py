@@ -113,10 +113,6 @@ def aggregate_loss(
             f"for {int(lengths_E.sum())} tokens"
         )
     weights_T = token_weights(
-        lengths_E,
-        mode,
-        counts=counts,
-        norm_length=norm_length,
-        dtype=result_dtype(loss_T),
+        lengths_E, mode, counts=counts, norm_length=norm_length, dtype=result_dtype(loss_T)
     )
     return (weights_T * loss_T).sum()

@@ -216,11 +216,7 @@ class TokenObjective(nn.Module):
 
 
 def value_loss(
-    value_T: Tensor,
-    returns_T: Tensor,
-    old_value_T: Tensor,
-    *,
-    cliprange_value: float | None = 0.5,
+    value_T: Tensor, returns_T: Tensor, old_value_T: Tensor, *, cliprange_value: float | None = 0.5
 ) -> TokenLoss:
     """½ max((V - R)², (clip(V) - R)²) of each token, V clipped to within a range of the old V.
 

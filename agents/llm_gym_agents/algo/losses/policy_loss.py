@@ -177,10 +177,7 @@ def cispo(inputs: PolicyInputs, *, clip_ratio: ClipRatio = (1.0, 0.2)) -> TokenL
     weight_T = ClipRange.of(clip_ratio).clamp(ratio_T)
     return TokenLoss(
         -weight_T * inputs.advantages_T * log_prob_T,
-        {
-            "policy/clip_fraction": (weight_T != ratio_T).to(ratio_T),
-            "policy/kl": -log_ratio_T,
-        },
+        {"policy/clip_fraction": (weight_T != ratio_T).to(ratio_T), "policy/kl": -log_ratio_T},
     )
 
 

@@ -38,11 +38,7 @@ class SGLangServer:
     """Answers requests at ``url``."""
 
     def __init__(
-        self,
-        url: str | None,
-        path: str,
-        arguments: Sequence[str] = (),
-        start_s: float = START_S,
+        self, url: str | None, path: str, arguments: Sequence[str] = (), start_s: float = START_S
     ) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: Any = None

@@ -141,11 +141,7 @@ class RaySampler:
     # --- playing ---------------------------------------------------------------------------
 
     def play(
-        self,
-        tasks: Sequence[EpisodeTask],
-        version: int | None = None,
-        *,
-        held_out: bool = False,
+        self, tasks: Sequence[EpisodeTask], version: int | None = None, *, held_out: bool = False
     ) -> Rollout:
         return self._main.run_on_main(lambda: self._play(tasks, version, held_out))
 
@@ -179,10 +175,7 @@ class RaySampler:
         return rollout
 
     def _give(
-        self,
-        tasks: Sequence[EpisodeTask],
-        version: int | None,
-        held_out: bool = False,
+        self, tasks: Sequence[EpisodeTask], version: int | None, held_out: bool = False
     ) -> list[EpisodeShard]:
         """Split tasks into shards and give them to the actors in turn."""
         actors = self.pool.actors
