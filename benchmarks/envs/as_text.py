@@ -8,7 +8,7 @@ where actions and observations are Discrete.
 
     python -m benchmarks.envs.as_text
 
-Prints a table and a last line of JSON, and writes ``results/as_text.json``.
+Prints a line of JSON for each and writes ``results/as_text.json``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym.wrappers import AsText
 
 RESULT = RESULTS / "as_text.json"
-LINE = "{:<30}{:>10}{:>10}{:>12}{:>10}"
 AIM_US = 15.0
 
 
@@ -121,7 +120,6 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only rows whose name contains this text")
     args = parser.parse_args()
     about = provenance(__file__, ("llm-gym", "gymnasium", "numpy"))
-    print(LINE.format("environment", "bare µs", "text µs", "overhead µs", "refusal"))
     rows = []
     gc.disable()
     for name, make in ROWS.items():
@@ -130,11 +128,10 @@ def main() -> None:
         figures = measure(make, args.repeats, args.seconds)
         gc.collect()
         rows.append({"name": name, **figures})
-        print(LINE.format(name, *list(figures.values())[:3], figures["refusal_us"]))
+        print(json.dumps(rows[-1]))
     result = {**about, "aim_us": AIM_US, "rows": rows}
     if not args.only:
         RESULT.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
 
 
 if __name__ == "__main__":

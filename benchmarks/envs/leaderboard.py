@@ -159,7 +159,6 @@ def main() -> None:
     parser.add_argument("--add", type=Path, metavar="FILE", help="an evaluation of the suite")
     parser.add_argument("--name", help="what the model is called")
     parser.add_argument("--note", default="", help="how it was served or trained")
-    parser.add_argument("--no-picture", action="store_true", help="leave the heat map as it is")
     args = parser.parse_args()
     if (args.add is None) != (args.name is None):
         parser.error("--add and --name go together")
@@ -167,8 +166,7 @@ def main() -> None:
         add(json.loads(args.add.read_text()), args.name, args.note)
     elif not RESULT.exists():
         write({})
-    if not args.no_picture:
-        draw(read())
+    draw(read())
     subprocess.run([sys.executable, "-m", "benchmarks.pages"], check=True, cwd=ROOT)
 
 

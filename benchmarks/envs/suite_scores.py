@@ -28,7 +28,7 @@ import os
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,6 @@ import gymnasium as gym
 
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
 from llm_gym.cli.common import settings
-from llm_gym.core.spaces import AnyText
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.evaluate.scores import PLAYERS, Score, measure, published
 from llm_gym.registry.suite import ENVS
@@ -212,37 +211,6 @@ def _half_width(halves: Sequence[float]) -> float | None:
     return math.sqrt(sum(half**2 for half in halves)) / len(halves) if halves else None
 
 
-class OneOf(gym.Env[str, str]):
-    """Is whichever environment an episode's options name."""
-
-    observation_space = action_space = AnyText(1 << 20)
-
-    def __init__(self) -> None:
-        self._made: dict[str, gym.Env[str, str]] = {}
-        self._now: gym.Env[str, str] | None = None
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode of ``options["env_id"]``."""
-        assert options is not None
-        env_id = options["env_id"]
-        if env_id not in self._made:
-            self._made[env_id] = gym.make(env_id, rules="system")
-        self._now = self._made[env_id]
-        return self._now.reset(seed=seed)
-
-    def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
-        """Take the action there."""
-        assert self._now is not None
-        return self._now.step(action)
-
-    def close(self) -> None:
-        """Close all that were played."""
-        for env in self._made.values():
-            env.close()
-
-
 def play_together(
     ids: Sequence[str], policy: LLMPolicy, episodes: int, *, num_envs: int, seed: int
 ) -> list[Evaluation]:
@@ -250,16 +218,18 @@ def play_together(
 
     Twenty episodes of one game leave a GPU idle; episodes of several games are played together.
     """
+    from llm_gym_agents.rollouts.mix import MixedEnv, in_env
     from llm_gym_agents.rollouts.pool import TextEnvPool
     from llm_gym_agents.rollouts.sampler import Sampler
     from llm_gym_agents.rollouts.tasks import EpisodeTask
 
     todo = [
-        EpisodeTask(which * episodes + at, seed + at, at, {"env_id": env_id})
+        EpisodeTask(which * episodes + at, seed + at, at, in_env(None, env_id))
         for at in range(episodes)
         for which, env_id in enumerate(ids)
     ]
-    pool = TextEnvPool(OneOf, min(num_envs, len(todo)))
+    mixed = partial(MixedEnv, {env_id: {"rules": "system"} for env_id in ids})
+    pool = TextEnvPool(mixed, min(num_envs, len(todo)))
     sampler = Sampler(policy, pool)
     start = perf_counter()
     try:

@@ -10,7 +10,7 @@ and seconds of all cores together, which a busy machine does not change much.
 A run stops by its success on 200 held-out episodes; ``before`` and ``after`` are of 200 others, and
 ``fresh`` is the same model on 1,000 more. ``lib/figures.py`` draws the figure.
 
-Prints a table and writes ``benchmarks/results/demo.json``.
+Prints a line of JSON per seed and writes ``benchmarks/results/demo.json``.
 """
 
 from __future__ import annotations
@@ -113,19 +113,12 @@ def main() -> None:
     args = parser.parse_args()
     about = provenance(__file__, ("torch", "torchrl", "transformers"))
     rows = []
-    titles = {"seed": 5, "before": 9, "after": 9, "fresh": 9, "iterations": 12, "to 90 %": 10}
-    print("".join(f"{name:>{width}}" for name, width in titles.items()), "  seconds  CPU s")
     with tempfile.TemporaryDirectory() as scratch:
         for seed in args.seeds:
             place = (args.keep or Path(scratch)) / f"seed-{seed}"
             row = measure(seed, place, args.threads)
             rows.append(row)
-            print(
-                f"{seed:>5}{row['before']:>9.1%}{row['after']:>9.1%}{row['fresh']:>9.1%}"
-                f"{row['iterations']:>12}"
-                f"{row['iterations_to_90'] or '-':>10}{row['total_s']:>10.0f}{row['cpu_s']:>7.0f}",
-                flush=True,
-            )
+            print(json.dumps(row), flush=True)
             result = {**about, "goal": GOAL, "threads": args.threads, "rows": rows}
             args.out.write_text(json.dumps(result, indent=1) + "\n")
 

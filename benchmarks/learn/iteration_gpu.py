@@ -52,10 +52,6 @@ def settings(args: argparse.Namespace, folder: str) -> ConfigStore:
     return config
 
 
-def every_second(trajectory: Any) -> float:
-    return float(int(trajectory.episode_id or 0) % 2)
-
-
 def trainer_of(name: str, args: argparse.Namespace, config: ConfigStore) -> PPOTrainer:
     if name not in SIZES:
         config.model.model_name = name
@@ -64,7 +60,8 @@ def trainer_of(name: str, args: argparse.Namespace, config: ConfigStore) -> PPOT
         tokenizer = AutoTokenizer.from_pretrained(args.tokenizer)
     else:
         tokenizer = byte_tokenizer()
-    return PPOTrainer(config, reward_fn=every_second, tokenizer=tokenizer, model=load(name))
+    every_second = {"reward_fn": lambda trajectory: float(trajectory.episode_id % 2)}
+    return PPOTrainer(config, tokenizer=tokenizer, model=load(name), **every_second)
 
 
 class Watch:

@@ -56,9 +56,8 @@ def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
             names = [*args.estimators, *([CONTROL] if seed in args.control_seeds else [])]
             for name, flags in itertools.product(names, args.flags):
                 episodes = max(1, round(EPISODES[game] * args.scale))
-                command = ["learn", game, str(seed), str(place), "--estimator", name]
-                command += ["--train", str(episodes), "--episodes", str(args.episodes)]
-                command += ["--points", str(POINTS.get(game, 8))]
+                counts = episodes, POINTS.get(game, 8), args.episodes
+                command = ["learn", game, str(seed), str(place), name, *map(str, counts)]
                 key = f"{game}/{seed}/{name} {flags}".rstrip()
                 found.append(Job(key, [*command, *flags.split()]))
     return found
@@ -69,11 +68,9 @@ def missing(found: list[Job], results: Results) -> list[Job]:
     learn = [job for job in found if not job.key.endswith(WARM) and results.lacks(job.key)]
     needed = {job.key.rpartition("/")[0] for job in learn}
     warm = [job for job in found if job.key.endswith(WARM) and job.key.rpartition("/")[0] in needed]
-    made = {job.key for job in warm if Path(job.command[-1]).exists()}
     for job in warm:
-        if job.key not in made:
-            results.rows.pop(job.key, None)
-    wanted = {job.key for job in (*learn, *warm)} - made
+        results.rows.pop(job.key, None)
+    wanted = {job.key for job in (*learn, *warm)}
     return [job for job in found if job.key in wanted]
 
 
@@ -82,9 +79,7 @@ def run_missing(args: argparse.Namespace) -> None:
     results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
-        weights = args.weights or Path(scratch)
-        weights.mkdir(parents=True, exist_ok=True)
-        todo = missing(jobs(args, weights), results)
+        todo = missing(jobs(args, Path(scratch)), results)
         work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks(RUN))
 
 
@@ -96,15 +91,13 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
     parser.add_argument("--episodes", type=int, default=100, help="of an evaluation")
     parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
-    parser.add_argument("--weights", type=Path, help="keeps the warm-started models here")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--control-seeds", type=int, nargs="*", default=[0])
     parser.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
     parser.add_argument(
         "--flags", nargs="+", default=[""], help="settings to try, one after another"
     )
-    args = parser.parse_args()
-    run_missing(args)
+    run_missing(parser.parse_args())
 
 
 if __name__ == "__main__":

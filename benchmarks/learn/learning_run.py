@@ -1,18 +1,13 @@
-"""One training run of ``benchmarks/learning.py``: a warm start, or reinforcement learning from it.
-
-    python -m benchmarks.learn.learning_run warm Echo 0 FOLDER
-    python -m benchmarks.learn.learning_run learn Echo 0 FOLDER --estimator grpo --train 6144
+"""One training run of ``benchmarks/learn/learning.py``: a warm start, or RL from it.
 
 The warm start of a game and seed is left in FOLDER, and every estimator begins with its weights:
 what differs between two runs is the estimator. Settings, and when a run has learned enough, are
-those of ``llm-gym train ID --training.adv-estimator NAME``, whose flags may be added. The last line
-of output is the result. CPU seconds are those of the whole process, evaluations taken out.
+those of ``llm-gym train ID --training.adv-estimator NAME``, whose flags may be added. CPU seconds
+are those of the whole process, evaluations taken out.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,27 +165,11 @@ def wait_for(folder: Path) -> None:
 
 
 def result(arguments: Sequence[str]) -> dict[str, Any]:
-    """Do what the command line says; return the row of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("warm", "learn"))
-    parser.add_argument("game")
-    parser.add_argument("seed", type=int)
-    parser.add_argument("folder", type=Path, help="of the warm-started model")
-    parser.add_argument("--estimator", default="gae")
-    parser.add_argument("--train", type=int, default=6144, help="most episodes to train on")
-    parser.add_argument("--points", type=int, default=8, help="evaluations after the first")
-    parser.add_argument("--episodes", type=int, default=100, help="of an evaluation")
-    args, flags = parser.parse_known_args(arguments)
+    """Do the job with these arguments; return the row of it."""
     torch.set_num_threads(1)
-    if args.what == "warm":
-        return warm(args.game, args.seed, args.folder, flags)
-    return learn(
-        args.game, args.seed, args.folder, args.estimator, args.train, args.points, args.episodes,
-        flags,
-    )  # fmt: skip
-
-
-if __name__ == "__main__":
-    import sys
-
-    print(json.dumps(result(sys.argv[1:])))
+    what, game, seed, folder, *rest = arguments
+    if what == "warm":
+        return warm(game, int(seed), Path(folder))
+    estimator, train, points, episodes, *flags = rest
+    counts = int(train), int(points), int(episodes)
+    return learn(game, int(seed), Path(folder), estimator, *counts, flags)

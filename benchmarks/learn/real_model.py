@@ -40,6 +40,7 @@ TAUGHT = ("guess-the-number", 0)
 GRACE_S = {False: 240, True: 600}
 """Seconds that a run may take besides reinforcement learning, without the suite and with it, before
 its lane is given up."""
+STAGES = ("start", "warm", "trained")
 Job = dict[str, Any]
 
 
@@ -59,22 +60,12 @@ class Results:
             self.found["runs"].append(row)
             self.place.parent.mkdir(parents=True, exist_ok=True)
             self.place.write_text(json.dumps(self.found, indent=1) + "\n", "utf-8")
-            print(told(row), flush=True)
+            stages = {each: row[each]["success"] for each in STAGES if each in row}
+            print(row["game"], row["seed"], row.get("error") or stages, flush=True)
 
     def knows(self, game: str, seed: int) -> bool:
         rows = (row for row in self.found["runs"] if "error" not in row and not row.get("set"))
         return any((row["game"], row["seed"]) == (game, seed) for row in rows)
-
-
-def told(row: dict[str, Any]) -> str:
-    name = f"{row['game']} seed {row['seed']}"
-    if "error" in row:
-        return f"{name}: {row['error']}"
-    steps = (f"{row[each]['success']:.1%}" for each in ("start", "warm", "trained"))
-    return (
-        f"{name}: {' -> '.join(steps)}, {row['iterations']} iterations in "
-        f"{row['rl_s']:.0f} s, {row['all_s']:.0f} s in all"
-    )
 
 
 class Lane(threading.Thread):

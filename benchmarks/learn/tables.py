@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from benchmarks.learn import credit, referee
+from benchmarks.learn import referee
 from benchmarks.learn.learning import EPISODES, ESTIMATORS, SEEDS
 from benchmarks.lib.curves import GOAL, NAMES, Row, learned
 from benchmarks.lib.tables import TEXT, figure, measured, read, table
@@ -335,10 +335,30 @@ def reached(rows: Mapping[str, Any]) -> str:
     return table(columns, found)
 
 
-@measured("credit", "python -m benchmarks.learn.credit --lanes 16")
+@measured("credit", "a one-off study")
 def judge(result: Any) -> str:
-    """How near each estimator comes to the true advantage of a turn."""
-    return credit.correlations(result["rows"])
+    """Correlation of each estimator with the true advantage of a turn."""
+    stages = {"before": "after the warm start", "after": "after training"}
+    found = [correlations(result["rows"], stage) for stage in stages]
+    lines = [(name, *(each[name] for each in found if name in each)) for name in found[0]]
+    return table({"estimator": TEXT, **dict.fromkeys(stages.values(), "{:.2f}")}, lines)
+
+
+def correlations(rows: Mapping[str, Any], stage: str) -> dict[str, float | None]:
+    """Return the correlation of each estimator: the mean of games, each the mean of its seeds."""
+    cells: dict[str, dict[str, list[float]]] = {}
+    for key, row in sorted(rows.items()):
+        if stage not in row or " " in key:  # it failed, or had other settings
+            continue
+        found = {name: each["correlation"][0] for name, each in row[stage]["estimators"].items()}
+        found["a perfect estimate"] = row[stage]["ceiling"] or None  # 0: nothing but noise
+        for name, value in found.items():
+            games = cells.setdefault(name, {})
+            if value is not None:
+                games.setdefault(key.partition("/")[0], []).append(value)
+    return {
+        name: fmean(map(fmean, each.values())) if each else None for name, each in cells.items()
+    }
 
 
 @measured("referee", "python -m benchmarks.learn.referee --lanes 16")

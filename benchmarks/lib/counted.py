@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -61,18 +60,6 @@ class CountedRun:
 
         trainer.sampler.play = counted  # type: ignore[method-assign]
         trainer.callbacks.append(lambda *_: self.moments.append(perf_counter()))
-
-    def each_iteration(self, call: Callable[[dict[str, float]], None]) -> None:
-        """Call ``call`` with the metrics of every iteration."""
-        self.trainer.callbacks.append(lambda _, row: call(row))
-
-    def fit(self, iterations: int | None = None) -> list[dict[str, float]]:
-        """Train until there were so many iterations in all; return their metrics."""
-        return self.trainer.fit(num_iters_per_epoch=iterations)
-
-    def close(self) -> None:
-        """End it."""
-        self.trainer.cleanup()
 
 
 def untimed(rows: list[dict[str, float]]) -> list[dict[str, float]]:

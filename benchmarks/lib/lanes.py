@@ -91,10 +91,6 @@ class Results:
             part.replace(self.path)
 
 
-def say_at_once(text: str) -> None:
-    print(text, flush=True)
-
-
 def work(
     jobs: Sequence[Job],
     results: Results,
@@ -102,7 +98,6 @@ def work(
     lanes: int,
     deadline: float = float("inf"),
     least: float = 1.0,
-    say: Callable[[str], None] = say_at_once,
     by: Callable[[Job, float], Row] | None = None,
 ) -> None:
     """Run the jobs that ``results`` lacks, in order, ``lanes`` at a time.
@@ -113,7 +108,6 @@ def work(
         lanes: Processes at a time.
         deadline: Moment of ``monotonic`` after which none is started, and none goes on.
         least: Seconds that a job must have left to be started.
-        say: Told of each that ends.
         by: Runs a job for so many seconds at most; None starts its command as a process.
     """
 
@@ -125,7 +119,7 @@ def work(
         row = (by or run)(job, min(job.timeout, left))
         row["wall_s"] = round(monotonic() - begun, 1)
         results.add(job.key, row)
-        say(f"{job.key}: {row.get('error') or 'done'} ({row['wall_s']:.0f} s)")
+        print(f"{job.key}: {row.get('error') or 'done'} ({row['wall_s']:.0f} s)", flush=True)
 
     todo = [job for job in jobs if results.lacks(job.key)]
     with ThreadPoolExecutor(lanes) as pool:

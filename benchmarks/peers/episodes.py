@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import Any
 
 import gymnasium as gym
@@ -54,27 +54,6 @@ def fields(rows: list[Row]) -> dict[str, Any]:
         "env_mask": [row.mask for row in rows],
         "score": [row.score for row in rows],
     }
-
-
-def ready_of(turn: Path) -> Path:
-    """Return the file by which a run says that it is ready to have its turn."""
-    return turn.with_suffix(".ready")
-
-
-def wait_for(turn: Path | None) -> None:
-    """Say that this run is ready, and return when ``turn`` exists; end if nobody gives turns.
-
-    Engines of all runs of ``trl_gpu.py`` start at the same time, because that takes longer than
-    learning; then one run after another has the card to itself.
-    """
-    if turn is None:
-        return
-    parent = os.getppid()
-    ready_of(turn).touch()
-    while not turn.exists():
-        if os.getppid() != parent:
-            os._exit(1)
-        sleep(0.05)
 
 
 class Clock:

@@ -1,8 +1,8 @@
 """One side of ``trl_gpu.py``: SmolLM2 learns GuessTheNumber on one GPU, with vLLM.
 
     python -m benchmarks.peers.gpu_side start MODEL FOLDER     # a warm start, for both
-    python -m benchmarks.peers.gpu_side ours MODEL ROWS.jsonl --start FOLDER --seconds 100
-    python -m benchmarks.peers.gpu_side trl MODEL ROWS.jsonl --start FOLDER --seconds 100
+    python -m benchmarks.peers.gpu_side ours FOLDER ROWS.jsonl --seconds 100
+    python -m benchmarks.peers.gpu_side trl FOLDER ROWS.jsonl --seconds 100
 
 Both play 64 episodes, 8 from each start with GRPO, and report the success of every batch as it was
 sampled, with the seconds since the first batch began. Rows are appended as they come.
@@ -17,9 +17,8 @@ from pathlib import Path
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 import torch
-from safetensors.torch import load_file
 
-from benchmarks.peers.episodes import BATCH, ENV_ID, ENV_KWARGS, Clock, wait_for
+from benchmarks.peers.episodes import BATCH, ENV_ID, ENV_KWARGS, Clock
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.plan import profile_task
 from llm_gym_agents.config.defaults import apply_defaults
@@ -64,30 +63,17 @@ def start(args: argparse.Namespace) -> None:
         trainer.cleanup()
 
 
-def begin_with(lm: torch.nn.Module, folder: Path | None) -> None:
-    """Give ``lm`` the weights of a warm start."""
-    if folder is not None:
-        left = lm.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
-        strange = {*left.unexpected_keys, *left.missing_keys} - {"lm_head.weight"}  # it is tied
-        assert not strange, f"weights that are not of this model: {sorted(strange)[:3]}"
-
-
 def ours(args: argparse.Namespace) -> None:
     """Train until the clock ends the process."""
     made = settings(args)
     made.inference.backend = args.backend
     if args.backend == "vllm":
-        # The cache is named, not a share of the card, and that there is room to stay awake is not
-        # left to be found out: others, who wait for their turn, are on the card at this moment.
         made.inference.engine = {"cache_gb": args.cache_gb, "max_model_len": args.length}
         made.inference.engine["sleeps"] = False
     with tempfile.TemporaryDirectory() as place:
         made.checkpoint.output_dir = place
         trainer = PPOTrainer(made)
-        wait_for(args.turn)
-        args.begin_with(trainer.learner.lm)
         clock = Clock(args.rows, args.seconds, BATCH)
-        trainer.publisher.publish(trainer.publisher.version)
         trainer.callbacks.append(
             lambda trainer, row: clock.note(
                 row["episode/success"],
@@ -111,8 +97,6 @@ def main() -> None:
     parser.add_argument("what", choices=("start", "ours", "trl"))
     parser.add_argument("folder", type=Path, help="of the model")
     parser.add_argument("rows", type=Path, help="where rows go; of a start, the new folder")
-    parser.add_argument("--start", type=Path, help="a folder with the weights to begin with")
-    parser.add_argument("--turn", type=Path, help="a file to wait for, when all is ready")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=100.0, help="of training")
     parser.add_argument("--rate", type=float, default=2e-5)
@@ -122,7 +106,6 @@ def main() -> None:
     parser.add_argument("--backend", choices=("vllm", "transformers"), default="vllm")
     args = parser.parse_args()
     args.reply, args.length = REPLY, MODEL_LENGTH
-    args.begin_with = lambda lm: begin_with(lm, args.start)
     {"start": start, "ours": ours, "trl": trl}[args.what](args)
 
 

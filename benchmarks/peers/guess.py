@@ -10,8 +10,6 @@ our side.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -134,7 +132,11 @@ def settings(seed: int, setting: str, updates: int) -> ConfigStore:
 
 
 def result(arguments: Sequence[str]) -> dict[str, Any]:
-    """Train as the command line says; return the row of it."""
+    """Make the first weights, or train from them; return the row of it."""
+    torch.set_num_threads(1)
+    what, *arguments = arguments
+    if what == "start":
+        return start(Path(arguments[0]), int(arguments[1]))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="of the model to begin with")
     parser.add_argument("seed", type=int)
@@ -143,7 +145,6 @@ def result(arguments: Sequence[str]) -> dict[str, Any]:
     parser.add_argument("--every", type=int, default=20, help="updates between two measurements")
     parser.add_argument("--episodes", type=int, default=400, help="of a measurement")
     args = parser.parse_args(arguments)
-    torch.set_num_threads(1)
     made = settings(args.seed, args.setting, args.updates)
     lm, tokenizer = load_model(str(args.folder)), load_tokenizer(str(args.folder))
     with tempfile.TemporaryDirectory() as place:
@@ -157,7 +158,3 @@ def result(arguments: Sequence[str]) -> dict[str, Any]:
         trainer.cleanup()
     told = {"side": "ours", "setting": args.setting, "seed": args.seed, "updates": args.updates}
     return told | {"sampled": sampled, "curve": curve.rows}
-
-
-if __name__ == "__main__":
-    print(json.dumps(result(sys.argv[1:])))

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.generation import vllm_generation
 
-from benchmarks.peers.episodes import BATCH, GROUP, Clock, Row, fields, wait_for
+from benchmarks.peers.episodes import BATCH, GROUP, Clock, Row, fields
 from benchmarks.peers.trl_side import Player
 from llm_gym_agents.model.load import load_model, load_tokenizer
 
@@ -107,7 +107,6 @@ def train(args: argparse.Namespace) -> None:
     player = ServedPlayer(tokenizer, told=True)
     player.served = args.backend == "vllm"
     if player.served and torch.cuda.is_available():
-        # TRL names a share of the card, which vLLM measures while others start on it.
         cache = {"kv_cache_memory_bytes": args.cache_gb << 30}
         vllm_generation.LLM = functools.partial(vllm_generation.LLM, **cache)
     with tempfile.TemporaryDirectory() as place:
@@ -119,8 +118,6 @@ def train(args: argparse.Namespace) -> None:
             processing_class=tokenizer,
             rollout_func=player,
         )
-        wait_for(args.turn)
-        args.begin_with(trainer.accelerator.unwrap_model(trainer.model))
         clock = Clock(args.rows, args.seconds, BATCH)
         trainer.add_callback(Watch(clock, player, args.steps))
         trainer.train()

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -61,17 +60,7 @@ class Plan:
 
     def starts(self, seeds: list[int]) -> list[Job]:
         """Return the jobs that make first weights."""
-        code = (
-            "import sys, json, torch; from pathlib import Path; "
-            "from benchmarks.peers import guess; "
-            "torch.set_num_threads(1); "
-            "print(json.dumps(guess.start(Path(sys.argv[1]), int(sys.argv[2]))))"
-        )
-        return [
-            Job(f"start/{seed}", [sys.executable, "-c", code, str(self.place(seed)), str(seed)])
-            for seed in seeds
-            if not (self.place(seed) / "config.json").exists()
-        ]
+        return [Job(f"start/{seed}", ["start", str(self.place(seed)), str(seed)]) for seed in seeds]
 
     def place(self, seed: int) -> Path:
         return self.weights / f"guess-{seed}"
@@ -82,9 +71,9 @@ class Plan:
         updates = max(10, round(updates * self.args.scale))
         every = max(5, updates // POINTS[stage])
         updates -= updates % every
-        command = [str(self.place(seed)), str(seed), setting]
-        if side == "trl":  # in an environment of its own; ours is a fork
-            command = [self.python, "-m", "benchmarks.peers.trl_side", *command]
+        trl = [self.python, "-m", "benchmarks.peers.trl_side"]  # it has packages of its own
+        command = [*(trl if side == "trl" else ["learn"])]
+        command += [str(self.place(seed)), str(seed), setting]
         command += ["--updates", str(updates), "--every", str(every)]
         command += ["--episodes", str(self.args.episodes)]
         return Job(f"{stage}/{side}/{setting}/{seed}", command, timeout=1200)
@@ -111,9 +100,9 @@ class Plan:
 
 
 def runner() -> Callable[[Job, float], Row]:
-    """Return what runs a job: our side, which begins with a folder, as a fork."""
+    """Return what runs a job: TRL's as a process, ours as a fork."""
     forks = Forks("benchmarks.peers.guess")
-    return lambda job, timeout: (forks if Path(job.command[0]).is_dir() else run)(job, timeout)
+    return lambda job, timeout: (run if "-m" in job.command else forks)(job, timeout)
 
 
 def best(rows: Mapping[str, Row], side: str, settings: Any) -> str:

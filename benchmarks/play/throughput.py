@@ -14,7 +14,7 @@ compares moving each environment when its reply is there with waiting for all of
     python -m benchmarks.play.throughput --engine vllm --envs 64
     python -m benchmarks.play.throughput --engine vllm --model FOLDER --envs 256 --place h200
 
-Prints a table and writes ``benchmarks/results/rollout_ENGINE[_PLACE].json``.
+Prints rows of JSON and writes ``benchmarks/results/rollout_ENGINE[_PLACE].json``.
 """
 
 from __future__ import annotations
@@ -250,23 +250,12 @@ def main() -> None:
     rows = [measure(engine, tokenizer, envs, args.repeats, sync_replies) for envs in args.envs]
     uneven = measure_uneven(engine, tokenizer, max(args.envs), max(1, args.repeats // 2))
     engine.close()
-    print(
-        f"{'envs':>5}{'tokens/s':>11}{'bare engine':>13}{'ratio':>8}{'share':>8}{'own µs/turn':>13}"
-    )
-    for row in rows:
-        print(
-            f"{row['envs']:>5}{row['tokens_per_s']:>11,}{row['bare_tokens_per_s']:>13,}"
-            f"{row['ratio']:>8.3f}{row['share']:>8.3f}{row['own_us_per_turn']:>13,.1f}"
-        )
-    print(
-        f"uneven replies, {uneven['envs']} envs: {uneven['tokens_per_s']:,} tokens/s, in lock-step "
-        f"{uneven['lock_step_tokens_per_s']:,}: {uneven['speed_up']:.2f}x"
-    )
     packages = ("torch", "torchrl", "transformers", *(["vllm"] if args.engine == "vllm" else []))
     made = {**provenance(__file__, packages), "args": vars(args), "rows": rows, "uneven": uneven}
     name = "_".join(filter(None, ("rollout", args.engine, args.place)))
     (RESULTS / f"{name}.json").write_text(json.dumps(made, indent=1) + "\n")
-    print(json.dumps(made))
+    for row in (*rows, uneven):
+        print(json.dumps(row))
 
 
 if __name__ == "__main__":

@@ -37,23 +37,8 @@ STAGES = {"in_process": {"in_process": 0}, "ray": {"sync": 0, "staleness_1": 1}}
 """Of each process: its stages, and how far playing runs ahead in each."""
 Step = tuple[dict[str, float], float | None]
 """Metrics of an iteration, and its seconds; None for those that are left out."""
-SHOWN = (
-    "time/collect_s",
-    "time/update_s",
-    "time/publish_s",
-    "time/tokens_per_s",
-    "time/actor_tokens_per_s",
-    "time/actor_idle",
-    "ray/staleness_mean",
-    "ray/staleness_max",
-    "ray/restarts",
-    "engine/probe_gap",
-    "engine/weights_checked",
-    "mismatch/kl",
-    "mismatch/ess",
-    "episode/tokens",
-    "episode/success",
-)
+SHOWN = ("time/", "ray/", "engine/", "mismatch/", "episode/")
+"""Groups of metrics that are kept."""
 
 
 def config_of(arguments: argparse.Namespace, folder: str) -> Any:
@@ -86,13 +71,14 @@ def run_part(arguments: argparse.Namespace) -> None:
         say(f"engines are there after {run.start_s:.1f} s")
         found: dict[str, Any] = {}
         seen: dict[str, list[Step]] = {stage: [] for stage in STAGES[arguments.part]}
-        with contextlib.closing(run), turn(alone=True):
+        with contextlib.ExitStack() as ends, turn(alone=True):
+            ends.callback(run.trainer.cleanup)
             order = list(STAGES[arguments.part].items()) * arguments.rounds
             for first, (stage, staleness) in enumerate(order):
                 run.trainer.config.ray.staleness = staleness
                 begun = first * arguments.iterations
 
-                def keep(row: dict[str, float], stage=stage, begun=begun) -> None:
+                def keep(_: Any, row: dict[str, float], stage=stage, begun=begun) -> None:
                     moments = run.moments[begun:]
                     counts = 1 < len(moments) < arguments.iterations
                     took = moments[-1] - moments[-2] if counts else None
@@ -103,18 +89,20 @@ def run_part(arguments: argparse.Namespace) -> None:
                     arguments.out.write_text(json.dumps(found))
                     say(f"{stage}: iteration {len(moments)} of {arguments.iterations}")
 
-                run.each_iteration(keep)
-                run.fit(begun + arguments.iterations)
+                run.trainer.callbacks.append(keep)
+                run.trainer.fit(num_iters_per_epoch=begun + arguments.iterations)
                 run.trainer.callbacks.pop()
     say("done")
 
 
 def figures(steps: list[Step], episodes: int) -> dict[str, Any]:
     """Return what the iterations of a stage took."""
-    found: dict[str, Any] = {
-        "iterations": [{name: row[name] for name in SHOWN if name in row} for row, _ in steps]
-    }
-    later = [(row, took) for row, took in steps if took is not None]
+    kept = [
+        ({name: value for name, value in row.items() if name.startswith(SHOWN)}, took)
+        for row, took in steps
+    ]
+    found: dict[str, Any] = {"iterations": [row for row, _ in kept]}
+    later = [(row, took) for row, took in kept if took is not None]
     if later:
         seconds = [took for _, took in later]
         tokens = sum(row["episode/tokens"] * episodes for row, _ in later)
@@ -125,8 +113,7 @@ def figures(steps: list[Step], episodes: int) -> dict[str, Any]:
             "tokens_per_episode": round(tokens / (episodes * len(later)), 2),
             "median": {
                 name: statistics.median(row[name] for row, _ in later if name in row)
-                for name in SHOWN
-                if any(name in row for row, _ in later)
+                for name in {name: None for row, _ in later for name in row}
             },
         }
     return found

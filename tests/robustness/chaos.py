@@ -94,11 +94,11 @@ def train(config: ConfigStore, kills: int, seed: int) -> dict[str, Any]:
         trainer.callbacks.append(lambda *_: _go_on(trainer, killer, kills))
     start = perf_counter()
     try:
-        rows = run.fit()
+        rows = trainer.fit()
     finally:
         if kills:
             killer.stop()
-        run.close()
+        trainer.cleanup()
     return {
         "rows": untimed(rows),
         "ids": run.ids,
