@@ -19,26 +19,7 @@ from llm_gym.core.errors import RecordError
 from llm_gym.core.infos import flag, reward_terms
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.outcome import stop_reason as why_stopped
-from llm_gym.episodes.encoding import (
-    FLAGS,
-    MAPPING,
-    MAPPINGS,
-    MESSAGES,
-    NAME,
-    NUMBERS,
-    TEXT,
-    TEXTS,
-    TEXTS_OR_NULLS,
-    WHOLE,
-    WHOLES,
-    SingleField,
-    column,
-    fields_of,
-    optional,
-    read_fields,
-    shorten,
-    write_fields,
-)
+from llm_gym.episodes import encoding
 
 
 @dataclass
@@ -49,45 +30,45 @@ class Tokens:
     written as lists.
     """
 
-    ids: list[int] = column(WHOLES)
+    ids: list[int] = encoding.column(encoding.WHOLES)
     """Token ids."""
-    log_probs: list[float] | None = optional(NUMBERS)
+    log_probs: list[float] | None = encoding.optional(encoding.NUMBERS)
     """Log-probability when sampled; NaN for a token that was read."""
-    values: list[float] | None = optional(NUMBERS)
+    values: list[float] | None = encoding.optional(encoding.NUMBERS)
     """Value estimate before the update; NaN for a token that was read, also below."""
-    advantages: list[float] | None = optional(NUMBERS)
+    advantages: list[float] | None = encoding.optional(encoding.NUMBERS)
     """Advantage."""
-    true_advantages: list[float] | None = optional(NUMBERS)
+    true_advantages: list[float] | None = encoding.optional(encoding.NUMBERS)
     """True advantage of the turn, from branches (``llm-gym eval --credit``); else NaN."""
-    ratios: list[float] | None = optional(NUMBERS)
+    ratios: list[float] | None = encoding.optional(encoding.NUMBERS)
     """Probability in the trainer before the update over that in the sampler."""
-    entropies: list[float] | None = optional(NUMBERS)
+    entropies: list[float] | None = encoding.optional(encoding.NUMBERS)
     """Entropy in nats, in the trainer before the update."""
-    trained_on: list[bool] | None = optional(FLAGS)
+    trained_on: list[bool] | None = encoding.optional(encoding.FLAGS)
     """Whether the loss saw the token."""
-    weights_versions: list[int] | None = optional(WHOLES)
+    weights_versions: list[int] | None = encoding.optional(encoding.WHOLES)
     """Version of the weights that sampled the turn."""
-    turns: list[int] | None = optional(WHOLES)
+    turns: list[int] | None = encoding.optional(encoding.WHOLES)
     """Turn of the token; the final observation has the number after the last turn."""
-    texts: list[str] | None = optional(TEXTS)
+    texts: list[str] | None = encoding.optional(encoding.TEXTS)
     """The token's part of the text. A character of several tokens belongs to the last one."""
 
     def to_dict(self) -> dict[str, Any]:
-        data = write_fields(self, TOKEN_FIELDS, "tokens.")
+        data = encoding.write_fields(self, TOKEN_FIELDS, "tokens.")
         _check_arrays(data)
         return data
 
     @staticmethod
     def from_dict(data: Any) -> Tokens:
         if not isinstance(data, dict):
-            raise RecordError(f"tokens must be an object, got {shorten(data)}")
-        tokens = Tokens(**read_fields(data, TOKEN_FIELDS, "tokens."))
+            raise RecordError(f"tokens must be an object, got {encoding.shorten(data)}")
+        tokens = Tokens(**encoding.read_fields(data, TOKEN_FIELDS, "tokens."))
         _check_arrays(vars(tokens))
         return tokens
 
 
-TOKEN_FIELDS = fields_of(Tokens)
-TOKENS = SingleField("a Tokens object", lambda tokens: tokens.to_dict(), Tokens.from_dict)
+TOKEN_FIELDS = encoding.fields_of(Tokens)
+TOKENS = encoding.SingleField("a Tokens object", lambda tokens: tokens.to_dict(), Tokens.from_dict)
 
 
 def _check_arrays(arrays: Mapping[str, Any]) -> None:
@@ -127,47 +108,47 @@ class Trajectory:
     True
     """
 
-    states: list[str] = column(TEXTS)
+    states: list[str] = encoding.column(encoding.TEXTS)
     """Observation before each action, and the final one if it was kept."""
-    actions: list[str] = column(TEXTS)
+    actions: list[str] = encoding.column(encoding.TEXTS)
     """What the model wrote, whole."""
-    rewards: list[float] = column(NUMBERS)
+    rewards: list[float] = encoding.column(encoding.NUMBERS)
     """Reward of each turn."""
-    dones: list[bool] = column(FLAGS)
+    dones: list[bool] = encoding.column(encoding.FLAGS)
     """Whether the turn ended the episode."""
-    infos: list[dict[str, Any]] = column(MAPPINGS)
+    infos: list[dict[str, Any]] = encoding.column(encoding.MAPPINGS)
     """``info`` of each step."""
-    moves: list[str | None] = column(TEXTS_OR_NULLS)
+    moves: list[str | None] = encoding.column(encoding.TEXTS_OR_NULLS)
     """The move that the environment found in each action; None if none."""
-    terminated: list[bool] = column(FLAGS)
+    terminated: list[bool] = encoding.column(encoding.FLAGS)
     """Whether the rules of the game ended the episode."""
-    truncated: list[bool] = column(FLAGS)
+    truncated: list[bool] = encoding.column(encoding.FLAGS)
     """Whether something outside the game cut it."""
-    messages: list[dict[str, Any]] = column(MESSAGES)
+    messages: list[dict[str, Any]] = encoding.column(encoding.MESSAGES)
     """The conversation: ``role`` and ``content``, the system prompt first."""
-    tokens: Tokens | None = optional(TOKENS)
+    tokens: Tokens | None = encoding.optional(TOKENS)
     """Token arrays."""
-    episode_id: str | int | None = optional(NAME)
+    episode_id: str | int | None = encoding.optional(encoding.NAME)
     """Name of the episode within its run."""
-    group: str | int | None = optional(NAME)
+    group: str | int | None = encoding.optional(encoding.NAME)
     """Episodes of one group are compared with each other."""
-    seed: int | None = optional(WHOLE)
+    seed: int | None = encoding.optional(encoding.WHOLE)
     """Seed given to ``reset``."""
-    options: dict[str, Any] | None = optional(MAPPING)
+    options: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
     """Options given to ``reset``; ``split`` among them."""
-    env_id: str | None = optional(TEXT)
+    env_id: str | None = encoding.optional(encoding.TEXT)
     """Id of the environment; ``module:Class`` if it has no spec."""
-    env_spec: dict[str, Any] | None = optional(MAPPING)
+    env_spec: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
     """Its ``EnvSpec``, arguments and wrappers included."""
-    instance_id: str | None = optional(TEXT)
+    instance_id: str | None = encoding.optional(encoding.TEXT)
     """The environment's name for this instance."""
-    policy: str | None = optional(TEXT)
+    policy: str | None = encoding.optional(encoding.TEXT)
     """Name of the model or player."""
-    weights_version: int | None = optional(WHOLE)
+    weights_version: int | None = encoding.optional(encoding.WHOLE)
     """Version of the weights that the episode began with."""
-    reset_info: dict[str, Any] | None = optional(MAPPING)
+    reset_info: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
     """``info`` that ``reset`` returned."""
-    extra: dict[str, Any] | None = optional(MAPPING)
+    extra: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
     """Anything else."""
     _stop_reason: StopReason | None = field(default=None, init=False, repr=False)
     _success: bool | None = field(default=None, init=False, repr=False)
@@ -240,11 +221,11 @@ class Trajectory:
 
     def to_json(self) -> str:
         """Return the record as one line of strict JSON in ASCII, without a newline."""
-        columns = write_fields(self, FIELDS)
+        columns = encoding.write_fields(self, FIELDS)
         _check_columns(columns)
         data: dict[str, Any] = {"schema": SCHEMA, **columns}
         data |= {"stop_reason": str(self.stop_reason), "success": self.success}
-        data["return"] = NUMBERS.item.write("return", self.total_reward)
+        data["return"] = encoding.NUMBERS.item.write("return", self.total_reward)
         try:
             return json.dumps(data, allow_nan=False, separators=(",", ":"))
         except ValueError as error:  # a number of thousands of digits as a seed or a token id
@@ -255,7 +236,7 @@ class Trajectory:
         """Return the episode that ``to_json`` wrote. Raises ``RecordError`` for anything else."""
         data = _load(line)
         stop, success, _ = (data.pop(name, None) for name in DERIVED)
-        episode = Trajectory(**read_fields(data, FIELDS))
+        episode = Trajectory(**encoding.read_fields(data, FIELDS))
         _check_columns(vars(episode))
         for info in (*episode.infos, episode.reset_info or {}):
             if _is_stop_reason(info.get("stop_reason")):
@@ -263,14 +244,16 @@ class Trajectory:
         if stop is not None and stop != episode.stop_reason:
             if not _is_stop_reason(stop):
                 known = ", ".join(StopReason)
-                raise RecordError(f"stop_reason must be one of {known}, got {shorten(stop)}")
+                raise RecordError(
+                    f"stop_reason must be one of {known}, got {encoding.shorten(stop)}"
+                )
             episode.stop_reason = stop
         if success is not None and success is not episode.success:
-            episode.success = FLAGS.item.read("success", success)
+            episode.success = encoding.FLAGS.item.read("success", success)
         return episode
 
 
-FIELDS = fields_of(Trajectory)
+FIELDS = encoding.fields_of(Trajectory)
 DERIVED = ("stop_reason", "success", "return")
 """Written for readers of the raw file, computed from the rest."""
 
@@ -288,7 +271,9 @@ def _load(line: str) -> dict[str, Any]:
         raise RecordError("this is JSON but no episode record: it has no schema")
     schema = data.pop("schema")
     if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
-        raise RecordError(f"schema must be a whole number from 1 on, got {shorten(schema)}")
+        raise RecordError(
+            f"schema must be a whole number from 1 on, got {encoding.shorten(schema)}"
+        )
     if schema > SCHEMA:
         raise RecordError(
             f"the record has schema {schema} and this llm_gym reads up to {SCHEMA}; update with: "

@@ -19,16 +19,7 @@ from gymnasium.vector.utils import batch_space
 from llm_gym.core.errors import ActionTypeError, ConfigError
 from llm_gym.core.spaces import AnyText
 from llm_gym.episodes.play import Beginning
-from llm_gym.vector.rows import (
-    Factory,
-    Info,
-    Job,
-    LocalRows,
-    RowsError,
-    TextualEnv,
-    rows_error,
-    stack_infos,
-)
+from llm_gym.vector import rows as row_jobs
 
 if TYPE_CHECKING:
     from llm_gym.vector.worker_pool import WorkerPool
@@ -132,7 +123,7 @@ def batch_text(each: Sequence[Space[Any]]) -> tuple[Space[Any], Space[Any]]:
 
 Start = tuple[int | None, dict[str, Any] | None]
 """Seed and options of ``reset``."""
-StepResult = tuple[str, SupportsFloat, bool, bool, Info]
+StepResult = tuple[str, SupportsFloat, bool, bool, row_jobs.Info]
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 # Why a row cannot be stepped, in words that follow its name. Empty while its episode goes on.
@@ -155,7 +146,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     def __init__(
         self,
-        factories: Sequence[Factory],
+        factories: Sequence[row_jobs.Factory],
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         workers: int = 0,
@@ -173,13 +164,13 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
                 f"timeout must be positive and needs workers, got timeout={timeout} with "
                 f"workers={workers}"
             )
-        self._rows: LocalRows | WorkerPool
+        self._rows: row_jobs.LocalRows | WorkerPool
         if workers:
             from llm_gym.vector import worker_pool  # late: most uses need no processes
 
             self._rows = worker_pool.WorkerPool(factories, workers, timeout)
         else:
-            self._rows = LocalRows(factories)
+            self._rows = row_jobs.LocalRows(factories)
         self._waiting = [_NOT_BEGUN] * self.num_envs
         self._observations = [""] * self.num_envs
         try:
@@ -203,7 +194,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
-    ) -> tuple[list[str], Info]:
+    ) -> tuple[list[str], row_jobs.Info]:
         """Begin a new episode in every row, or where ``options["reset_mask"]`` says so.
 
         Args:
@@ -218,14 +209,14 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             options = {key: value for key, value in options.items() if key != "reset_mask"}
         begun = self.reset_rows({row: seeds[row] for row in rows}, options)
         infos = [info for _, info in begun.values()]
-        return list(self._observations), stack_infos(self.num_envs, rows, infos)
+        return list(self._observations), row_jobs.stack_infos(self.num_envs, rows, infos)
 
-    def step(self, actions: Sequence[str]) -> tuple[list[str], Array, Array, Array, Info]:
+    def step(self, actions: Sequence[str]) -> tuple[list[str], Array, Array, Array, row_jobs.Info]:
         """Play one action in every row, and reset rows as ``autoreset_mode`` says."""
         check_actions(self.num_envs, actions)
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         operation = _STEP_AND_RESET if same_step else "step"
-        jobs: list[Job] = [(row, operation, action) for row, action in enumerate(actions)]
+        jobs: list[row_jobs.Job] = [(row, operation, action) for row, action in enumerate(actions)]
         if any(self._waiting):
             for row, why in enumerate(self._waiting):
                 if why == _OVER and self.autoreset_mode is AutoresetMode.NEXT_STEP:
@@ -242,7 +233,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             np.fromiter(rewards, np.float64, self.num_envs),
             terminations,
             truncations,
-            stack_infos(self.num_envs, range(self.num_envs), infos),
+            row_jobs.stack_infos(self.num_envs, range(self.num_envs), infos),
         )
 
     def render(self) -> tuple[Any, ...]:
@@ -272,7 +263,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     def reset_rows(
         self, seeds: Mapping[int, int | None], options: dict[str, Any] | None = None
-    ) -> dict[int, tuple[str, Info]]:
+    ) -> dict[int, tuple[str, row_jobs.Info]]:
         """Begin a new episode in each row of ``seeds``; the other rows do not move.
 
         This also revives rows that raised, and starts a worker that hung or died again.
@@ -295,7 +286,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         ]
         try:
             answers = self._run(jobs)
-        except RowsError as error:
+        except row_jobs.RowsError as error:
             error.results = {row: read(one) for row, one in error.results.items()}
             raise
         self._note(dict(zip(starts, answers, strict=True)), operation)
@@ -304,9 +295,9 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
     # --- the environments themselves -----------------------------------------------------
 
     @property
-    def envs(self) -> list[TextualEnv]:
+    def envs(self) -> list[row_jobs.TextualEnv]:
         """The environments, where they live in this process."""
-        if isinstance(self._rows, LocalRows):
+        if isinstance(self._rows, row_jobs.LocalRows):
             return self._rows.envs
         raise AttributeError("the environments are in workers: use call, get_attr and set_attr")
 
@@ -341,7 +332,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     # --- inside --------------------------------------------------------------------------
 
-    def _run(self, jobs: list[Job]) -> list[Any]:
+    def _run(self, jobs: list[row_jobs.Job]) -> list[Any]:
         if self.closed:
             raise _closed()
         answers, failures = self._rows.run(jobs)
@@ -358,7 +349,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         }
         if playing:
             self._note(results, jobs[0][1])
-        raise rows_error(failures, results)
+        raise row_jobs.rows_error(failures, results)
 
     def _note(self, results: Mapping[int, StepResult], operation: str) -> None:
         for row, (text, _, terminated, truncated, _) in results.items():

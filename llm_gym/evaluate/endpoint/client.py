@@ -17,17 +17,7 @@ from typing import Any, NamedTuple
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.settings import check_range
 from llm_gym.evaluate import REPLY_TOKENS, THOUGHT_TOKENS
-from llm_gym.evaluate.endpoint.http import (
-    KEY_VARIABLE,
-    Backoff,
-    HTTPError,
-    JsonHTTP,
-    find_key,
-    is_transient,
-    jitter,
-    retry_after,
-    split_url,
-)
+from llm_gym.evaluate.endpoint import http
 from llm_gym.evaluate.result import Evaluation
 
 
@@ -151,14 +141,14 @@ class ChatClient:
         body: Mapping[str, Any] | None = None,
         key_env: str | None = None,
         timeout: float = 600.0,
-        backoff: Backoff | None = None,
+        backoff: http.Backoff | None = None,
     ) -> None:
         _check(max_tokens, temperature, top_p, timeout)
         url = api_url(url)
-        self._key = find_key(url, key_env)
+        self._key = http.find_key(url, key_env)
         headers, hide = (self._key.headers, self._key.hide) if self._key else (None, None)
-        self.http = JsonHTTP(url, headers, hide)
-        self.model, self.timeout, self.backoff = model, timeout, backoff or Backoff()
+        self.http = http.JsonHTTP(url, headers, hide)
+        self.model, self.timeout, self.backoff = model, timeout, backoff or http.Backoff()
         self._may_grow = max_tokens is None and "max_tokens" not in (body or {})
         most = REPLY_TOKENS if max_tokens is None else max_tokens
         sampling = {"max_tokens": most, "temperature": temperature, "top_p": top_p}
@@ -191,18 +181,18 @@ class ChatClient:
                 raise StoppedError
             try:
                 reply = read_reply(self.http.post(_CHAT, asked, self.timeout), self._hide)
-            except HTTPError as error:
+            except http.HTTPError as error:
                 last = error
                 if self._stopped.is_set():
                     raise StoppedError from None
-                if not is_transient(error):
+                if not http.is_transient(error):
                     raise self._refusal(error) from None
             else:
                 self._count(reply)
                 return reply
             if failures < self.backoff.tries:
-                told = retry_after(last.headers)
-                wait = self.backoff.wait(failures, jitter(seed, failures), told)
+                told = http.retry_after(last.headers)
+                wait = self.backoff.wait(failures, http.jitter(seed, failures), told)
                 self._note_retry(last, wait)
                 if self._pause(wait):
                     raise StoppedError
@@ -224,7 +214,7 @@ class ChatClient:
                 uncounted=was.uncounted + (reply.tokens_out is None),
             )
 
-    def _note_retry(self, error: HTTPError, wait: float) -> None:
+    def _note_retry(self, error: http.HTTPError, wait: float) -> None:
         with self._lock:
             first = self.usage.retries == 0
             self.usage = self.usage._replace(retries=self.usage.retries + 1)
@@ -232,7 +222,7 @@ class ChatClient:
         said = "%s; asking again in %.1f s, and silently from now on"
         _log.log(logging.WARNING if first else logging.DEBUG, said, error, wait)
 
-    def _refusal(self, error: HTTPError) -> Exception:
+    def _refusal(self, error: http.HTTPError) -> Exception:
         """Return what to raise for an answer that will not change."""
         what = _message(error.body, self._hide)
         if error.status in (400, 413, 422) and _CONTEXT.search(error.body):
@@ -243,7 +233,7 @@ class ChatClient:
             if self._key:
                 return EndpointError(f"{at}: it does not accept {self._key!r}")
             return EndpointError(
-                f"{at}: it wants a key; set {KEY_VARIABLE}, or name another variable with "
+                f"{at}: it wants a key; set {http.KEY_VARIABLE}, or name another variable with "
                 "--key-env (in Python key_env)"
             )
         if error.status == 404:
@@ -259,7 +249,7 @@ def api_url(url: str) -> str:
     >>> api_url("http://localhost:8000"), api_url("https://api.org/v1/chat/completions")
     ('http://localhost:8000/v1', 'https://api.org/v1')
     """
-    parts = split_url(url)
+    parts = http.split_url(url)
     path = parts.path.rstrip("/").removesuffix(_CHAT)
     return urllib.parse.urlunsplit(parts._replace(path=path or "/v1"))
 
@@ -283,7 +273,9 @@ def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
         counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         finish = choice.get("finish_reason")
     except (TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        raise HTTPError(f"the answer holds no reply: {hide(_brief(answer))[:_SHOWN]}") from None
+        raise http.HTTPError(
+            f"the answer holds no reply: {hide(_brief(answer))[:_SHOWN]}"
+        ) from None
     tokens_in, tokens_out = map(_count, counts)
     end = hide(finish)[:_LONGEST_FINISH] if isinstance(finish, str) else str(None)
     thinks = bool(message.get("reasoning_content") or message.get("reasoning"))

@@ -23,17 +23,7 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
 from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import EpisodeWriter, Trajectory, write_episodes
-from llm_gym.episodes.play import (
-    add_failure,
-    add_turn,
-    address,
-    begin,
-    close_record,
-    cut_record,
-    describe_env,
-    invalid_env_output,
-    open_record,
-)
+from llm_gym.episodes import play as recording
 from llm_gym.evaluate.endpoint.client import (
     ChatClient,
     ContextFullError,
@@ -82,7 +72,9 @@ class ChatPlayer:
         """
         replies: list[Reply] = []
         try:
-            episode = open_record(begin(env, seed, options), describe_env(env), seed, options)
+            episode = recording.open_record(
+                recording.begin(env, seed, options), recording.describe_env(env), seed, options
+            )
         except LLMGymError:  # a setting that no episode can honour
             raise
         except Exception as error:  # noqa: BLE001 - other people's environments raise anything
@@ -90,7 +82,7 @@ class ChatPlayer:
             episode = Trajectory(seed=seed, options=options)
             episode.stop_reason = StopReason.ERROR
         else:
-            address(episode, self.system_prompt)
+            recording.address(episode, self.system_prompt)
             replies = self._converse(env, episode, number)
         episode.episode_id = episode.group = number
         episode.policy = self.client.model
@@ -99,7 +91,7 @@ class ChatPlayer:
             "tokens_out": [reply.tokens_out for reply in replies],
             "finish": [reply.finish for reply in replies],
         }
-        return close_record(episode)
+        return recording.close_record(episode)
 
     def _converse(self, env: gym.Env[str, str], episode: Trajectory, number: int) -> list[Reply]:
         replies: list[Reply] = []
@@ -108,16 +100,16 @@ class ChatPlayer:
                 asked = self._shown(episode.messages)
                 reply = self.client.reply(asked, reply_seed(self.run_seed, number, len(replies)))
             except ContextFullError:
-                cut_record(episode, StopReason.CONTEXT)
+                recording.cut_record(episode, StopReason.CONTEXT)
                 break
             replies.append(reply)
             try:
                 step = env.step(reply.text)
-                if what := invalid_env_output(*step[:2]):
+                if what := recording.invalid_env_output(*step[:2]):
                     raise ContractError(f"it {what}")
-                add_turn(episode, reply.text, step)
+                recording.add_turn(episode, reply.text, step)
             except Exception as error:  # noqa: BLE001 - as above
-                add_failure(episode, reply.text, _report(number, error))
+                recording.add_failure(episode, reply.text, _report(number, error))
         return replies
 
     def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

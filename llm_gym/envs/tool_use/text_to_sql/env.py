@@ -10,14 +10,7 @@ import numpy as np
 
 from llm_gym.core.outcome import Outcome, lose, reject, win
 from llm_gym.core.settings import setting
-from llm_gym.envs.tool_use.text_to_sql.world import (
-    DOMAINS,
-    TWINS,
-    Schema,
-    draw_schema,
-    draw_twin,
-    fill,
-)
+from llm_gym.envs.tool_use.text_to_sql import world
 from llm_gym.envs.tool_use.tool_env import ToolEnv
 from llm_gym.tools.builtin.sql import Database, SqlTool
 from llm_gym.tools.definition import Tool, ToolError
@@ -78,13 +71,13 @@ def _pattern(question: str) -> re.Pattern[str]:
 _PATTERNS = [_pattern(row.question) for row in QUESTIONS]
 
 
-def draw_question(rng: np.random.Generator, schema: Schema) -> tuple[int, Blanks]:
+def draw_question(rng: np.random.Generator, schema: world.Schema) -> tuple[int, Blanks]:
     """Return a question that needs all tables of ``schema``: its number and what it asks about."""
     fitting = [at for at, row in enumerate(QUESTIONS) if row.tables == schema.tables]
     number = fitting[int(rng.random() * len(fitting))]
     turned = schema.tables == 3 and rng.random() < 0.5
     (a, word, column), (b, b_word, b_column) = schema.things(turned), schema.things(not turned)
-    links, amount = DOMAINS[schema.domain], schema.columns[4]
+    links, amount = world.DOMAINS[schema.domain], schema.columns[4]
     k, k_step = _inside(rng, *a.numbers[column])
     j, _ = _inside(rng, *b.numbers[b_column])
     m, _ = _inside(rng, *links.numbers[amount])
@@ -207,7 +200,7 @@ class TextToSQLEnv(ToolEnv):
 
     def new_game(self, rng: np.random.Generator) -> None:
         self.forget()
-        self._schema = draw_schema(rng, self.tables)
+        self._schema = world.draw_schema(rng, self.tables)
         self._number, self._blanks = draw_question(rng, self._schema)
         # The rows are made when a query first needs them.
         self._seed, self._twin_seed = (int(rng.random() * 2**53) for _ in range(2))
@@ -215,7 +208,7 @@ class TextToSQLEnv(ToolEnv):
         self._question = f"{self._made}\n{ask(self._number, self._blanks)}"
 
     def tools(self) -> list[Tool]:
-        return [SqlTool(fill(self._schema, self.rows, self._seed))]
+        return [SqlTool(world.fill(self._schema, self.rows, self._seed))]
 
     def sample_tools(self) -> list[Tool]:
         return [SqlTool("SELECT 1;")]
@@ -246,9 +239,10 @@ class TextToSQLEnv(ToolEnv):
     def answer(self, text: str) -> Outcome:
         if text == self._gold:  # the same rows in every database
             return win("Yes, that is right.")
-        scripts = [fill(self._schema, self.rows, self._seed)]
+        scripts = [world.fill(self._schema, self.rows, self._seed)]
         scripts += [
-            draw_twin(self._schema, self._blanks, self._twin_seed, at) for at in range(len(TWINS))
+            world.draw_twin(self._schema, self._blanks, self._twin_seed, at)
+            for at in range(len(world.TWINS))
         ]
         for script in scripts:
             database = Database(script)
