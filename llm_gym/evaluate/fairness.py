@@ -1,15 +1,12 @@
 """Checks that a game is fair: rewards cannot be farmed and no secret leaks.
 
 What they look for passes every test of the API: a refused move that changes the game, a potential
-that pays more than the game, one instance behind all seeds, a solver that has seen the secret, and
-an attribute of the base that a game has taken for its own.
+that pays more than the game, one instance behind all seeds, and a solver that has seen the secret.
 """
 
-import dis
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
-from types import FunctionType
 from typing import Any
 
 import gymnasium as gym
@@ -85,7 +82,9 @@ def _refuse(env: gym.Env[str, str], game: TextEnv) -> None:
 
 def _own_state(game: TextEnv) -> dict[str, bytes]:
     """Return what belongs to the game rather than to the base, in a form that can be compared."""
-    own = {name: value for name, value in game._base_state().items() if not _is_base(name)}
+    own = {
+        name: value for name, value in game._base_state().items() if not name.startswith("_base_")
+    }
     return {name: pickle.dumps(value) for name, value in own.items()}
 
 
@@ -258,46 +257,6 @@ def _solver_moves(
     return asked
 
 
-def base_names_are_left_alone(env: gym.Env[str, str]) -> None:
-    """No game sets or replaces what the base keeps its own books in."""
-    game = game_of(env)
-    for kind in type(game).__mro__:
-        if issubclass(TextEnv, kind) or kind.__module__.startswith("llm_gym.envs."):
-            continue
-        for name in vars(kind):
-            need(
-                not _is_base(name) and name not in _SETTINGS,
-                f"{kind.__name__} defines {name}, which the base has for itself",
-            )
-        for where, name in _assigned(kind):
-            need(
-                not _is_base(name) and name not in _SETTINGS,
-                f"{where} sets self.{name}, which the base has for itself; choose another name, "
-                "and give settings to super().__init__",
-            )
-
-
-_SETTINGS = {"rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"}
-
-
-def _is_base(name: str) -> bool:
-    return name.startswith("_base_")
-
-
-def _assigned(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield where a class sets which attribute of ``self``."""
-    for name, member in vars(kind).items():
-        function = member.fget if isinstance(member, property) else member
-        if not isinstance(function, FunctionType) or not function.__code__.co_argcount:
-            continue
-        me = function.__code__.co_varnames[0]
-        before = ""
-        for step in dis.get_instructions(function):
-            if step.opname == "STORE_ATTR" and me in before.replace("(", " ").split():
-                yield f"{kind.__name__}.{name}", str(step.argval)
-            before = str(step.argrepr)
-
-
 CHECKS: dict[str, Callable[[gym.Env[Any, Any]], None]] = {
     "a refused move changes nothing": refusals_change_nothing,
     "the potential is in [0, 1]": potential_in_range,
@@ -305,5 +264,4 @@ CHECKS: dict[str, Callable[[gym.Env[Any, Any]], None]] = {
     "giving up does not pay": giving_up_does_not_pay,
     "splits share nothing that a table could use": splits_share_nothing,
     "the solver reads only the transcript": solver_reads_only_the_transcript,
-    "the base's names are left alone": base_names_are_left_alone,
 }

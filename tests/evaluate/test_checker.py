@@ -88,18 +88,6 @@ class OneInstance(GuessTheNumberEnv):
         return False
 
 
-class TakesABaseName(GuessTheNumberEnv):
-    def new_game(self, rng):
-        super().new_game(rng)
-        self._base_player_seed = None
-
-
-class TakesASetting(GuessTheNumberEnv):
-    def new_game(self, rng):
-        super().new_game(rng)
-        self.rules = "observation"
-
-
 class PeeksThroughTheClass(GuessTheNumberEnv):
     secret = 0
 
@@ -126,7 +114,6 @@ BROKEN = {
         game(potential=lambda self: float("nan")),
     ],
     "there is more than one instance": [OneInstance, game(has_splits=True)],
-    "the base's names are left alone": [TakesABaseName, TakesASetting],
     "the solver reads only the transcript": [
         PeeksThroughTheClass,
         game(solver_action=lambda self: self.oracle_action()),
