@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.cli.parser import add_repeated
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.registry.lookup import cannot_build, find_spec
 from llm_gym.registry.user_code import close_user_env, import_user_module
@@ -18,13 +19,7 @@ from llm_gym.registry.user_code import close_user_env, import_user_module
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add ``--set`` and ``--import``, which every command about an environment has."""
     add_imports(parser)
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the environment, such as --set rooms=8 (repeatable)",
-    )
+    add_repeated(parser, "--set", "a setting of the environment, such as --set rooms=8")
 
 
 def add_imports(parser: argparse.ArgumentParser) -> None:

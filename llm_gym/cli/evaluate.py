@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_gym.cli.common import add_settings, build, check_model_path, import_modules, settings
-from llm_gym.cli.parser import Parser, number, whole
+from llm_gym.cli.parser import Parser, add_repeated, number, whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
@@ -103,21 +103,9 @@ def _add_asked(parser: Parser) -> None:
     asked.add_argument(
         "--system-prompt", help='replaces the rules; "" for a model that was trained without'
     )
-    asked.add_argument(
-        "--template-set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a variable of the chat template, such as --template-set enable_thinking=false "
-        "(repeatable)",
-    )
-    asked.add_argument(
-        "--stop",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="text that ends a reply (repeatable)",
-    )
+    about = "a variable of the chat template, such as --template-set enable_thinking=false"
+    add_repeated(asked, "--template-set", about)
+    add_repeated(asked, "--stop", "text that ends a reply", "TEXT")
 
 
 def _add_loaded(parser: Parser) -> None:
@@ -127,13 +115,8 @@ def _add_loaded(parser: Parser) -> None:
         default="transformers",
         help="transformers (default), vllm, sglang, or module:Class",
     )
-    here.add_argument(
-        "--engine-set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the engine, such as --engine-set max_model_len=4096 (repeatable)",
-    )
+    about = "a setting of the engine, such as --engine-set max_model_len=4096"
+    add_repeated(here, "--engine-set", about)
     here.add_argument(
         "--constrained",
         action="store_true",
@@ -146,14 +129,8 @@ def _add_served(parser: Parser) -> None:
     served = parser.add_argument_group("a model behind an endpoint")
     served.add_argument("--endpoint", metavar="URL", help="such as http://127.0.0.1:8000/v1")
     served.add_argument("--key-env", metavar="NAME", help="the variable that holds the API key")
-    served.add_argument(
-        "--body",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a field of every request, such as --body reasoning_effort=low; null leaves one out "
-        "(repeatable)",
-    )
+    about = "a field of every request, such as --body reasoning_effort=low; null leaves one out"
+    add_repeated(served, "--body", about)
 
 
 def _play_served(options: argparse.Namespace) -> int:

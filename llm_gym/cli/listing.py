@@ -66,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
             said = about[env_id]
             say(f"{said}")
         scores = _scores(env_id, options.measure)
-        cells = "".join(f"{_percent(scores.get(player)):>9}" for player in PLAYERS)
+        won = (f"{scores[name].success:.1%}" if name in scores else "-" for name in PLAYERS)
+        cells = "".join(f"{share:>9}" for share in won)
         whose = f"{owners.get(env_id, ''):<{wide}}"
         needs = f"  needs {NEEDS[env_id]}" if env_id in NEEDS else ""
         say(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}{needs}")
@@ -130,7 +131,3 @@ def _scores(env_id: str, episodes: int | None) -> dict[str, Score]:
 def _limit(env_id: str) -> str:
     turns = games()[env_id][1] if env_id in _SUITE else gym.spec(env_id).max_episode_steps
     return str(turns or "-")
-
-
-def _percent(score: Score | None) -> str:
-    return "-" if score is None else f"{score.success:.1%}"

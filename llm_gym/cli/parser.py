@@ -48,6 +48,14 @@ class Parser(argparse.ArgumentParser):
         return [name for each in (self, *commands) for name in each._option_string_actions]
 
 
+def add_repeated(
+    parser: argparse._ActionsContainer, flag: str, about: str, metavar: str = "NAME=VALUE"
+) -> None:
+    """Add an option that may be given several times and whose values become a list."""
+    about = f"{about} (repeatable)"
+    parser.add_argument(flag, action="append", default=[], metavar=metavar, help=about)
+
+
 def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
     """Return what reads a whole number of at least ``least``.
 

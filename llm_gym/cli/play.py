@@ -92,7 +92,8 @@ def _ask(env: gym.Env[str, str]) -> str | None:
             text = input("\n> ")
         except EOFError:
             return None
-        legal = _legal(env)
+        listed = env.has_wrapper_attr("legal_actions")
+        legal = list((env.get_wrapper_attr("legal_actions")() if listed else None) or ())
         word = text.strip()
         if word == "quit" and word not in legal:
             return None
@@ -100,12 +101,6 @@ def _ask(env: gym.Env[str, str]) -> str | None:
             say(_moves(env, legal))
         elif word and not _KEY.fullmatch(word):
             return text
-
-
-def _legal(env: gym.Env[str, str]) -> list[str]:
-    if not env.has_wrapper_attr("legal_actions"):
-        return []
-    return list(env.get_wrapper_attr("legal_actions")() or ())
 
 
 def _moves(env: gym.Env[str, str], legal: list[str]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from llm_gym.cli.common import add_settings, make, settings
-from llm_gym.cli.parser import whole
+from llm_gym.cli.parser import add_repeated, whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.text import did_you_mean
@@ -43,13 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     known = ", ".join(
         f"{field.name}={field.default} ({field.metadata['help']})" for field in fields(ServerLimits)
     )
-    parser.add_argument(
-        "--limit",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help=f"how much one player may use (repeatable): {known}",
-    )
+    add_repeated(parser, "--limit", f"how much one player may use: {known}")
     add_settings(parser)
 
 

@@ -89,18 +89,13 @@ def _own_state(game: TextEnv) -> dict[str, bytes]:
 
 
 def _changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
-    names = sorted(before.keys() | after.keys())
-    return [
-        name
-        for name in names
-        if before.get(name) != after.get(name)
+    changed = before.keys() ^ after.keys()
+    for name in before.keys() & after.keys():
+        one, other = before[name], after[name]
         # Equal values may be written differently, where one text is stored once or twice.
-        and not (name in before and name in after and _alike(before[name], after[name]))
-    ]
-
-
-def _alike(before: bytes, after: bytes) -> bool:
-    return bool(np.all(pickle.loads(before) == pickle.loads(after)))
+        if one != other and not np.all(pickle.loads(one) == pickle.loads(other)):
+            changed.add(name)
+    return sorted(changed)
 
 
 def potential_in_range(env: gym.Env[str, str]) -> None:

@@ -248,9 +248,5 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
                 arguments[key] = found[2].strip()
             elif key:
                 arguments[key] = f"{arguments[key]} {stripped}".strip()
-    return _paragraphs(head), arguments
-
-
-def _paragraphs(lines: list[str]) -> str:
-    blocks = "\n".join(lines).strip().split("\n\n")
-    return "\n\n".join(" ".join(block.split()) for block in blocks if block.strip())
+    paragraphs = (" ".join(each.split()) for each in "\n".join(head).split("\n\n"))
+    return "\n\n".join(filter(None, paragraphs)), arguments

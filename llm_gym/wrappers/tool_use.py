@@ -73,7 +73,9 @@ class ToolUse(TextWrapper):
         self.registry, self.parser = as_registry(tools), get_parser(parser)
         self.max_calls, self.call_cost, self.describe = max_calls, call_cost, describe
         self._text = self._instructions() if describe else ""
-        self.observation_space = AnyText(self._longest())
+        inner = getattr(env.observation_space, "max_length", 0)
+        results = MAX_CALLS * (self.registry.max_result_chars + _MARKS_CHARS)
+        self.observation_space = AnyText(int(inner + max(len(self._text) + 2, results)))
         self._left = max_calls
         self._playing = False
         self._info: dict[str, Any] = {}
@@ -153,11 +155,6 @@ class ToolUse(TextWrapper):
         if self.call_cost:
             parts.append(f"Each call costs {self.call_cost:g} points.")
         return "\n".join(filter(None, parts))
-
-    def _longest(self) -> int:
-        inner = getattr(self.env.observation_space, "max_length", 0)
-        results = MAX_CALLS * (self.registry.max_result_chars + _MARKS_CHARS)
-        return int(inner + max(len(self._text) + 2, results))
 
 
 def _listed(tools: Any) -> Any:

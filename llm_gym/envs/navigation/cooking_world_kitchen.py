@@ -142,8 +142,11 @@ def understand(kitchen: Kitchen, text: str) -> Command | str:
         return _treat(kitchen, verb, noun)
     if verb == "cut":
         return "Say how to cut it: slice, dice or chop."
-    if verb in ("read", "prepare", "eat"):
-        return {"read": _read, "prepare": _prepare, "eat": _eat}[verb](kitchen, noun)
+    if verb in ("read", "prepare"):
+        return {"read": _read, "prepare": _prepare}[verb](kitchen, noun)
+    if verb == "eat":
+        edible = find(noun, kitchen.items_in(CARRIED)) == MEAL
+        return Command("eat", MEAL) if edible else "You can eat only the meal, once it is prepared."
     return settle(kitchen, Sentence(verb, noun, other))
 
 
@@ -177,12 +180,6 @@ def _prepare(kitchen: Kitchen, noun: str) -> Command | str:
     if not kitchen.is_ready():
         return "You do not carry all that the recipe asks for, cut and cooked as it says."
     return Command("prepare", MEAL)
-
-
-def _eat(kitchen: Kitchen, noun: str) -> Command | str:
-    if find(noun, kitchen.items_in(CARRIED)) != MEAL:
-        return "You can eat only the meal, once it is prepared."
-    return Command("eat", MEAL)
 
 
 _OTHER_ROOMS = tuple(room for room in words.ROOMS if room != KITCHEN)

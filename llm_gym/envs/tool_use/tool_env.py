@@ -17,7 +17,7 @@ from llm_gym.core.outcome import Outcome, go_on, reject
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.markup import undress, without_pictures
 from llm_gym.reading.moves import Named
-from llm_gym.reading.parsers import ActionParser, get_parser
+from llm_gym.reading.parsers import get_parser
 from llm_gym.tools.definition import Tool
 from llm_gym.tools.registry import ToolRegistry
 
@@ -349,14 +349,9 @@ def _tags(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<({some})>([^<]{{1,4000}})</\1>", re.IGNORECASE)
 
 
-@lru_cache(maxsize=1)
-def _readers() -> tuple[ActionParser, ...]:
-    return tuple(get_parser(name) for name in _PARSERS)
-
-
 def _parsed(text: str, names: Collection[str]) -> str:
     """Return the only call that a parser finds, with the first of its arguments."""
-    for parser in _readers():
+    for parser in map(get_parser, _PARSERS):
         calls = [call for call in parser.parse(text).calls if call.name.casefold() in names]
         if len(calls) == 1 and (given := _input(calls[0])):
             return f"{calls[0].name.casefold()}: {given}"

@@ -141,18 +141,15 @@ class AsText(TextWrapper):
         self.invalid, self.penalty, self.retries = invalid, penalty, retries
         self._fallback = None if fallback is None else self._checked_fallback(fallback)
         self._success = load_success(success)
-        self._set_spaces(max_observation_chars)
+        self.max_observation_chars = max_observation_chars
+        self.observation_space = AnyText(max_observation_chars)
+        examples = [self._format.render(move) for move in self.book.example_moves()]
+        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
         self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
         limited = self._plays_on and self.book.step_limit() is not None
         self.max_invalid = max_invalid or (None if limited else _MAX_INVALID)
         self._told = self._rules_told() if system_prompt is None else system_prompt
         self._clear(None)
-
-    def _set_spaces(self, max_observation_chars: int) -> None:
-        self.max_observation_chars = max_observation_chars
-        self.observation_space = AnyText(max_observation_chars)
-        examples = [self._format.render(move) for move in self.book.example_moves()]
-        self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
 
     def _clear(self, stop: StopReason | None) -> None:
         self._stop = stop

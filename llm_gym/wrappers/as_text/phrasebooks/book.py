@@ -61,7 +61,8 @@ class Phrasebook:
         self.reader: Reader | None = None
         if reads_actions:
             self.reader = make_reader(env.action_space, self._action_names(), self.aliases)
-        self._labels = self.labels or self._observation_labels()
+        count = _length(env.observation_space)
+        self._labels = self.labels or (self._listed("observation", count) if count else None) or ()
         self._plan: list[str] | None = None  # the best move of each state, once it is asked for
 
     # --- what the player is told ---------------------------------------------------------
@@ -204,10 +205,6 @@ class Phrasebook:
         names = self._listed("action", count)
         lowered = [name.lower() for name in names or ()]
         return lowered if len(set(lowered)) == count else None
-
-    def _observation_labels(self) -> Sequence[str]:
-        count = _length(self.env.observation_space)
-        return (self._listed("observation", count) or ()) if count else ()
 
     def _listed(self, what: str, count: int) -> list[str] | None:
         for heading, text in self._doc.items():
