@@ -30,10 +30,10 @@ from llm_gym.registry.suite import ENVS
 
 SETS = ROOT / "tests" / "reading"
 RECORDED = SETS / "replies.jsonl"
-UNSEEN = "sixth"
-NATURAL = ("tuned", "held_out", "third", "fourth", "fifth", UNSEEN)
-"""Sets of natural replies. The rules were made for the first; the failures of the next four
-have been looked at since; those of the last one never, so they are not even kept."""
+UNSEEN = ("sixth", "eighth")
+NATURAL = ("tuned", "held_out", "third", "fourth", "fifth", "seventh", *UNSEEN)
+"""Sets of natural replies. The rules were made for the first; the failures of the next five
+have been looked at since; those of the unseen ones never, so they are not even kept."""
 RESULT = RESULTS / "replies.json"
 NOT_ASKED = {"llm_gym/Dataset-v0"}  # an answer there is any text, and the grader reads it
 SETTLED = {"llm_gym/Memory-v0": 2}  # moves before the one that matters
@@ -163,7 +163,7 @@ def natural(name: str) -> dict[str, Any]:
         "another": round(moves.count("wrong") / len(moves), 4),
         "no_moves": len(others),
         "refused": round(others.count("right") / len(others), 4),
-        **({} if name == UNSEEN else {"misses": misses}),
+        **({} if name in UNSEEN else {"misses": misses}),
     }
 
 

@@ -12,7 +12,7 @@ them it can play, and a refused move changes nothing. Text quoted from the promp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -39,10 +39,8 @@ _RETRACTION = re.compile(
 )
 _LOOKS = 8  # second thoughts looked at, from the end
 _SHORT = 160  # characters of a reply that is answered at a glance
-_PLAIN = re.compile(r"[A-Za-z0-9][\w ,'-]*[.!]*", re.ASCII)
-_SEVERAL = re.compile(rf"[?~]|{SENTENCES.pattern.removeprefix('(?i)')}", re.IGNORECASE)
+_PLAIN = re.compile(r"[A-Za-z0-9(\"'*][\w ,'\"()*/-]*[.!]*", re.ASCII)  # one sentence, no marks
 _BETWEEN = re.compile(r"[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?", re.IGNORECASE)
-_BRACKETED = re.compile(r" \([^()]*\)\W*$")
 _TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", is_final=True)
 _TAKEN_BACK = Reading(
     None, "denial", "Your reply takes back what it says. Give one.", is_final=True
@@ -50,24 +48,15 @@ _TAKEN_BACK = Reading(
 
 
 class Speaker(Protocol):
-    """What the reader has to know of a game."""
+    """What the reader has to know of a game; ``Game`` says what each of it means."""
 
     @property
-    def free_text(self) -> bool:
-        """Whether a move may be any text."""
-
+    def free_text(self) -> bool: ...
     @property
-    def mention_is_answer(self) -> bool:
-        """Whether a statement that names one move plays it."""
-
-    def finder(self) -> Find | None:
-        """Return what finds the moves in a sentence, if the sentence alone decides."""
-
-    def named_moves(self, text: str) -> Iterable[Named]:
-        """Yield the moves that a sentence names."""
-
-    def marked_move(self, label: str, text: str) -> str:
-        """Return the move that ``text`` is under ``label``."""
+    def mention_is_answer(self) -> bool: ...
+    def finder(self) -> Find | None: ...
+    def named_moves(self, text: str) -> Iterable[Named]: ...
+    def marked_move(self, label: str, text: str) -> str: ...
 
 
 def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text: bool) -> bool:
@@ -92,77 +81,46 @@ def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]
         told: What the model has read; quoting it says nothing.
     """
     text = said.strip()
-    if len(text) > _SHORT or "\n" in text:
-        return _search(said, game, told)
-    find = None if game.free_text else game.finder()
-    parts: tuple[str, ...] = ()
+    is_short = len(text) <= _SHORT and "\n" not in text
+    find = game.finder() if is_short and not game.free_text else None
     if find is None:
-        found = _at_once(text, game)
-    else:
-        found, parts = _glance(text, find, game.mention_is_answer)
-    if found is None or any(_quotes(part, told, 3) for part in parts):
-        return _search(said, game, told)
-    return found
+        found = _at_once(text, game) if is_short else None
+        return _search(said, game, told) if found is None else found
+    found, parts = _glance(text, find, game.mention_is_answer)
+    return _search(said, game, told) if any(_quotes(part, told) for part in parts) else found
 
 
-def _at_once(text: str, game: Speaker) -> tuple[Reading, ...] | None:
-    """Return the readings of a sentence that names no move, or is one and no more; else None."""
-    is_plain = _PLAIN.fullmatch(text)
-    if not (is_plain or (text.isascii() and not _SEVERAL.search(text) and not find_markers(text))):
+def _at_once(text: str, game: Speaker | _Short) -> tuple[Reading, ...] | None:
+    """Return the reading of a sentence that names no move, as most refused replies are."""
+    if not _PLAIN.fullmatch(text) or any(game.named_moves(text)):
         return None
-    bare, found = text.rstrip(".! ") if is_plain else undress(text), [*game.named_moves(text)]
-    if not found:  # most replies that cannot be used end here
-        move = game.marked_move("", bare)
-        return (Reading(move, "last line"),) if move else ()
-    is_whole = len(found) == 1 and found[0][:2] == (0, len(bare))
-    return (Reading(found[0][2], is_final=True),) if is_whole and is_plain else None
-
-
-@lru_cache(maxsize=4096)  # players repeat themselves, above all where they are refused
-def has_one_reading(text: str, find: Find) -> bool:
-    """Return whether a short reply can mean nothing but itself."""
-    found = None
-    if len(text) <= _SHORT and "\n" not in text:
-        found = _at_once(text, _Short(find, False))
-    return found is not None and all(one.move == text for one in found)
-
-
-@lru_cache(maxsize=4096)
-def _glance(
-    text: str, find: Find, mention_is_answer: bool
-) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
-    """Return the readings of a short reply in a game where the sentence alone names its moves.
-
-    They count unless one of the sentences that come with them is a quote.
-    """
-    game = _Short(find, mention_is_answer)
-    found = _at_once(text, game)
-    if found is None:
-        found = (*_search(text, game, ()),)
-    is_clear = len(found) < 2 or all(one.move == text for one in found)
-    parts = () if is_clear else map(_squeeze, SENTENCES.split(text))
-    return found, tuple(part for part in parts if " " in part)
+    move = game.marked_move("", undress(text))
+    return (Reading(move, "last line"),) if move else ()
 
 
 class _Short(NamedTuple):
-    find: Find
+    """A game as a short reply sees it: the sentence alone names its moves."""
+
+    named_moves: Find
     mention_is_answer: bool
+    marked_move: Callable[[str, str], str] = lambda label, text: text
     free_text: bool = False
 
-    def finder(self) -> Find:
-        return self.find
 
-    def named_moves(self, text: str) -> Iterable[Named]:
-        return self.find(text)
+@lru_cache(maxsize=4096)  # players repeat themselves, above all where they are refused
+def _glance(text: str, find: Find, mention: bool) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
+    """Return the readings of a short reply; they count unless one of the sentences is a quote."""
+    game = _Short(find, mention)
+    if (found := _at_once(text, game)) is not None:
+        return found, ()
+    found = tuple(_search(text, game, ()))
+    is_all = all(one.move == text for one in found)
+    return found, () if is_all else tuple(map(_squeeze, SENTENCES.split(text)))
 
-    def marked_move(self, label: str, text: str) -> str:
-        return text
 
-
-def _search(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading]:
-    if len(said) > WINDOW:
-        told = ()
+def _search(said: str, game: Speaker | _Short, told: Sequence[str]) -> Iterator[Reading]:
     text = said[-WINDOW:].strip()
+    told = told if len(said) <= WINDOW else ()
     lines = (text if game.free_text else plain_text(text)).split("\n")
     text = "\n".join(one for one in lines if not _is_quote(one, told))
     start = _retracted(text, game)
@@ -172,40 +130,36 @@ def _search(said: str, game: Speaker, told: Sequence[str]) -> Iterator[Reading]:
     if (game.free_text or not is_open(last)) and (bare := game.marked_move("", undress(last))):
         yield Reading(bare, "last line")
     verdict = judge(
-        text, game.named_moves, lambda one: _is_quote(one, told, 3), game.mention_is_answer
+        text, game.named_moves, lambda one: _is_quote(one, told), game.mention_is_answer
     )
-    if verdict.is_final:
-        yield verdict
-    elif start:
-        yield _TAKEN_BACK
+    if verdict.is_final or start:
+        yield verdict if verdict.is_final else _TAKEN_BACK
 
 
-def _from_markers(text: str, game: Speaker) -> Iterator[Reading]:
+def _from_markers(text: str, game: Speaker | _Short) -> Iterator[Reading]:
     markers = find_markers(text)
     strong = [one for one in markers if one.kind in STRONG]
+    lines = [line for line in text.split("\n") if line.strip()][-2:]
     if len(strong) > 1 and strong[0].kind == strong[1].kind:
-        between = text[strong[1].end : strong[0].start]
-        if _BETWEEN.fullmatch(between) and _differ(strong[1].text, strong[0].text, game):
+        between = _BETWEEN.fullmatch(text[strong[1].end : strong[0].start])
+        if between and _differ(strong[1].text, strong[0].text, game):
             yield _TWO
     for marker in markers:
         if marker not in strong[1:]:  # of several, the last
             yield from _marked(marker, game)
-    lines = [line for line in text.split("\n") if line.strip()][-2:]
     if len(lines) > 1 and all(map(BULLET.match, lines)) and _differ(lines[0], lines[1], game):
         yield _TWO  # options, or a plan
 
 
-def _differ(first: str, second: str, game: Speaker) -> bool:
+def _differ(first: str, second: str, game: Speaker | _Short) -> bool:
     """Return whether two texts are moves, and not the same one."""
     return judge(f"{undress(first)}\n{undress(second)}", game.named_moves).how == "two"
 
 
-def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
+def _marked(marker: Marker, game: Speaker | _Short) -> Iterator[Reading]:
     raw, bare = marker.text, undress(marker.text)
     # Where any text is a move, the first reading counts: it must be the undressed one.
     texts = [bare] if game.free_text and marker.kind != "fence" else [raw, bare, marker.more]
-    if aside := _BRACKETED.search(raw):
-        texts.append(raw[: aside.start()])
     moves = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts) if text]
     if game.free_text or not is_open(raw):
         yield from (Reading(move, marker.kind) for move in moves if move)
@@ -216,29 +170,24 @@ def _marked(marker: Marker, game: Speaker) -> Iterator[Reading]:
         yield Reading(moves[0], marker.kind, is_final=True)
 
 
-def _retracted(text: str, game: Speaker) -> int:
+def _retracted(text: str, game: Speaker | _Short) -> int:
     """Return how much of ``text`` a later word takes back."""
     found = [*_RETRACTION.finditer(text)][: -_LOOKS - 1 : -1]
-    markers = find_markers(text) if found else []
+    markers = [one for one in find_markers(text) if one.kind in STRONG] if found else []
     for one in found:
         if not text[: one.start()].strip() or any(game.named_moves(one[0])):  # or it is a move
             continue
         if any(m.kind == "json" and m.start < one.end() < m.end for m in markers):
             continue  # a thought within an object takes nothing back
         rest = text[one.end() :].lstrip(" \n,.:!…—-")
-        is_marked = not rest and any(m.kind in STRONG for m in markers)
-        if not one["sure"] and (is_marked or not _overrules(rest, game)):
+        denied = DENIED_AFTER.search(SENTENCES.split(rest, 1)[0])
+        another = denied or (rest and judge(rest, game.named_moves).move)
+        if not one["sure"] and not (another or (not rest and not markers)):
             continue
         if game.free_text and not any(any(game.named_moves(s)) for s in rest.split("\n")[-3:]):
             continue  # it may be part of an answer, unless another one follows
         return one.end()
     return 0
-
-
-def _overrules(rest: str, game: Speaker) -> bool:
-    """Return whether what follows a "wait" or "no" denies what was said, or states another move."""
-    denied = DENIED_AFTER.search(SENTENCES.split(rest, 1)[0])
-    return not rest or bool(denied) or judge(rest, game.named_moves).move is not None
 
 
 # --- quotes --------------------------------------------------------------------------------------
@@ -259,16 +208,14 @@ def _sentences(text: str) -> frozenset[str]:
     return frozenset(map(_squeeze, parts))
 
 
-def _is_quote(said: str, told: Sequence[str], begins: int = 1000) -> bool:
-    """Return whether ``said`` is a line or sentence of ``told``; or begins one with many words."""
-    return bool(told) and " " in said.strip() and _quotes(_squeeze(said), told, begins)
+def _is_quote(said: str, told: Sequence[str]) -> bool:
+    """Return whether ``said`` is a line or sentence of ``told``, or the first words of one."""
+    return bool(told) and _quotes(_squeeze(said), told)
 
 
-def _quotes(said: str, told: Sequence[str], begins: int) -> bool:
-    for text in told:
-        if said in _flat(text) and (  # it is far cheaper to ask this first
-            said in (known := _sentences(text))
-            or (said.count(" ") >= begins and any(one.startswith(said) for one in known))
-        ):
-            return True
-    return False
+def _quotes(said: str, told: Sequence[str]) -> bool:
+    if " " not in said:
+        return False
+    known = (_sentences(text) for text in told if said in _flat(text))  # this is cheaper to ask
+    is_long = said.count(" ") > 2
+    return any(said in one or (is_long and any(s.startswith(said) for s in one)) for one in known)

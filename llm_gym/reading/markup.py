@@ -108,12 +108,10 @@ _ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them 
 def undress(text: str) -> str:
     r"""Return ``text`` without what it is wrapped in.
 
-    >>> [undress(text) for text in ('**"Right."**', "`go north`!", r"\text{7}", "[7]")]
-    ['Right', 'go north', '7', '7']
-    >>> undress("(1 + 2) * (3 + 4)"), undress("-13."), undress("up?"), undress(r"1\ 2\times 3")
-    ('(1 + 2) * (3 + 4)', '-13', 'up?', '1 2* 3')
-    >>> undress(r"\text{reveal } 4\ 4"), undress(r"\(C \to B\)"), undress(r"7\cdot 6")
-    ('reveal 4 4', 'C -> B', '7* 6')
+    >>> [undress(text) for text in ('**"Right."**', "`go north`!", r"\text{7}", "[7]", "up?")]
+    ['Right', 'go north', '7', '7', 'up?']
+    >>> undress("(1 + 2) * (3 + 4)"), undress(r"1\ 2\times 3"), undress(r"\(C \to B\)")
+    ('(1 + 2) * (3 + 4)', '1 2* 3', 'C -> B')
     """
     bare = text.strip().rstrip(_ENDS)
     if bare[:1].isalpha() and bare[-1:].isalnum() and bare.isascii() and "\\" not in bare:
@@ -186,11 +184,11 @@ _LABEL = re.compile(
     r"\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)()"
 )
 _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(```|\Z)")
-_FIELD = re.compile(r"(\w{1,12})\s?[:=]\s?[\"']?(\w{1,12})")
 _FIELDS = re.compile(
     r"(?m)(?:\b(\w{1,12})\(|^[ \t]*)((?:\w{1,12}\s?[:=]\s?[\"']?\w{1,12}[\"']?(?:\s?[,;]\s?"
     r"|[ \t]*\n[ \t]*|(?=\)?\s*\Z))){2,4})\)?\s*\Z"
 )
+_KINDS = (("tag", "<", _TAG), ("boxed", "{", _BOX), ("fence", "`", _FENCE), ("label", "", _LABEL))
 MARKS = re.compile(r"[<\\`:={]")
 """Every marker has one of these."""
 STRONG = frozenset({"tag", "boxed", "json", "label"})
@@ -216,18 +214,24 @@ def find_markers(text: str) -> list[Marker]:
 
     >>> [(m.kind, m.text) for m in find_markers("**Action:** go up\n```\nx\n``` <Answer>7")]
     [('tag', '7'), ('label', 'go up'), ('fence', 'x')]
+    >>> [(m.label, m.text) for m in find_markers('{"why": "safe",\n "move": "up"}')]
+    [('move', 'up')]
+    >>> [find_markers(one)[0].text for one in ("flag(row=1, column=2)", "{'from': 'A', 'to': 2}")]
+    ['flag row 1, column 2', 'from A, to 2']
     """
     if MARKS.search(text) is None:
         return []
-    kinds = (("tag", "<", _TAG), ("boxed", "\\", _BOX), ("fence", "`", _FENCE))
-    some = [(kind, pattern) for kind, sign, pattern in kinds if sign in text]
-    if ":" in text or "=" in text:
-        some.append(("label", _LABEL))
-    found = _fields(text) if ":" in text or "=" in text else []
-    found += [_marker(kind, one) for kind, at in some for one in [*at.finditer(text)][-2:]]
     last = text.rfind("{")
-    for start in {last, text.rfind("{", 0, max(last, 0))} - {-1}:
-        found += _object(text, start)
+    objects = [_object(text, at) for at in {last, text.rfind("{", 0, max(last, 0))} - {-1}]
+    if fields := _FIELDS.search(text):
+        words = re.findall(r"\w+", fields[2])
+        said = dict(zip(words[::2], words[1::2], strict=True))
+        if 2 * len(said) == len(words):
+            objects.append((said, *fields.span(), fields[1] or ""))
+    found = [_said(*one) for one in objects if one]
+    for kind, sign, pattern in _KINDS:
+        if sign in text:
+            found += [_marker(kind, one) for one in [*pattern.finditer(text)][-2:]]
     found.sort(key=lambda one: (one.kind not in STRONG, -one.start))
     return [one for one in found if one.text]
 
@@ -241,46 +245,26 @@ def _marker(kind: str, found: re.Match[str]) -> Marker:
     return Marker(kind, label, said.strip(), found.start(), end)
 
 
-def _fields(text: str) -> list[Marker]:
-    r"""Return what fields at the end of ``text`` say, as an object without braces does.
-
-    >>> [one[1:3] for one in _fields("flag(row=1, column=2)") + _fields("from: A\nto: C")]
-    [('object', 'flag row 1, column 2'), ('object', 'from A, to C')]
-    """
-    found = _FIELDS.search(text)
-    fields = _FIELD.findall(found[2]) if found else []
-    if found is None or len(dict(fields)) < len(fields):
-        return []
-    return [_said(dict(fields), found.start(), found.end(), found[1] or "")]
-
-
-def _object(text: str, start: int) -> list[Marker]:
-    r"""Return what the JSON object at ``start`` says, with quotes of either kind.
-
-    >>> [one[1:3] for one in _object('{"why": "safe",\n "move": "up"}', 0)]
-    [('move', 'up')]
-    >>> [one[1:3] for one in _object("{'row': 1, 'column': 2}", 0)]
-    [('object', 'row 1, column 2')]
-    """
+def _object(text: str, start: int) -> tuple[dict[str, str], int, int, str] | None:
+    """Return what the JSON object at ``start`` says, with quotes of either kind."""
     end = text.find("}", start) + 1
     if '"' not in text[start:end]:
         text = text[:start] + text[start:end].replace("'", '"')
     try:
-        value, end = json.JSONDecoder().raw_decode(text, start)
+        value, end = json.JSONDecoder(strict=False).raw_decode(text, start)
     except (ValueError, RecursionError):
-        return []
-    said = {key: words for key, one in value.items() if (words := _words(one))}
-    return [_said(said, start, end)]
-
-
-def _said(said: dict[str, str], start: int, end: int, what: str = "") -> Marker:
-    name = next((key for key in said if len(said) == 1 or _NAME.fullmatch(key)), "object")
-    parts = ", ".join(f"{key} {one}" for key, one in said.items())
-    move = said.pop(name, f"{what} {parts}".strip())
-    return Marker("json", name.casefold(), move, start, end, " ".join([move, *said.values()]))
+        return None
+    return {key: words for key, one in value.items() if (words := _words(one))}, start, end, ""
 
 
 def _words(value: object) -> str:
     if isinstance(value, list):
         value = " ".join(map(str, value))
     return "" if isinstance(value, bool | dict | None) else str(value).strip()[:4000]
+
+
+def _said(said: dict[str, str], start: int, end: int, what: str) -> Marker:
+    name = next((key for key in said if len(said) == 1 or _NAME.fullmatch(key)), "object")
+    parts = ", ".join(f"{key} {one}" for key, one in said.items())
+    move = said.pop(name, f"{what} {parts}".strip())
+    return Marker("json", name.casefold(), move, start, end, " ".join([move, *said.values()]))

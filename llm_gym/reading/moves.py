@@ -1,9 +1,9 @@
-"""Stage 3: the one move that a text names, or the reason why it names none.
+"""Stage 3: the one move that a text states, or the reason why it states none.
 
-A *finder* gives every move that a sentence names, with its place. ``judge`` then asks what each
-sentence does with it (``_role``): deny it, doubt it, ask, speak of something else (an *aside*),
-state it, or merely mention it. One stated move is played; so is a mention if nothing else is named.
-Only the last ``WINDOW`` characters count, and all bounds are fixed, so the work is bounded.
+A *finder* gives every move that a sentence names, with its place. ``judge`` then asks what the
+clause around each of them does with it (``_role``): deny it, doubt it, ask, speak of something else
+(an *aside*), state it, or merely mention it. One stated move is played; so is a mention if nothing
+else is named. All bounds are fixed, so the work is bounded.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ WINDOW = 8000
 """Characters of a reply, from its end, in which a move is looked for."""
 _MOST_SENTENCES, _MOST_MOVES, _LONGEST, _NEAR = 80, 9, 600, 160
 """Sentences, moves in a sentence, characters of a sentence, and around a move, that are read."""
-CROSSED_OUT = "❌✖✗✘⛔🚫👎"
 
 # --- finders -----------------------------------------------------------------------------------
 
-_CARDINALS = (
-    "zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen"
-    "|sixteen|seventeen|eighteen|nineteen|twenty"
-)
+_UNITS = "one|two|three|four|five|six|seven|eight|nine"
+_TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
+_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth"
-_WORDS = {word: str(at) for at, word in enumerate(_CARDINALS.split("|"))}
-_WORDS |= {word: str(at) for at, word in enumerate(_ORDINALS.split("|"), 1)}
+_VALUES = {word: at for at, word in enumerate(f"zero|{_UNITS}|{_TEENS}".split("|"))}
+_VALUES |= {word: 10 * at for at, word in enumerate(_TENS.split("|"), 2)}
+_VALUES |= {word: at for at, word in enumerate(_ORDINALS.split("|"), 1)}
+_CARDINAL = rf"(?:(?:{_TENS})(?:[ -](?:{_UNITS}))?|zero|{_TEENS}|{_UNITS})"
+# "One" is mostly no number: "the middle one".
+_ONE = r"(?<=\bto )|(?<=\bis )|(?<=\bat )|(?<=\bsay )|(?<=comes )|(?<=number |column |square )|\A"
 _NUMBER = re.compile(
     r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?=(?:st|nd"
-    rf"|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b)(?:{_CARDINALS})\b(?!-)|(?:(?<=number "
-    rf"|column |square )|(?<=\bto )|(?<=\bis )|(?<=comes )|\A)one\b(?=\W*\Z)"
-    rf"|\b(?:{_ORDINALS})(?= column\b)"
+    rf"|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b){_CARDINAL}\b(?!-)"
+    rf"|(?:{_ONE})one\b(?=\W*\Z)|\b(?:{_ORDINALS})(?= column\b)"
 )
-_MAYBE_NUMBER = re.compile(rf"\d|{_CARDINALS}|{_ORDINALS}")  # in small letters: it is faster
-_N = rf"(?:(?<!\d)-?\d++|\b(?:{_CARDINALS})\b)"
+_MAYBE_NUMBER = re.compile(rf"\d|{'|'.join(_VALUES)}")  # in small letters: it is faster
+_N = rf"(?:(?<!\d)-?\d++|\b{_CARDINAL}\b)"
 _TERM = "(?:plus|minus|times|add(?:ing)?|subtract(?:ing)?)"
 # Numbers that are no answer, in this order: rows of a board and ranges, counts aloud, counted
 # things, limits and names, terms that are spoken.
@@ -52,11 +53,10 @@ _NO_ANSWER = re.compile(
     "|(?:in a )?(?:turn|word|letter|number|column|row|line|cell|square|step|guesse?|move|dis[kc]"
     "|option|choice|live|mine|peg|digit|vowel|tile|way|half|corner|mark|candidate"
     r"|possibilitie)s?(?! (?:is|must)))\b"
+    rf"|\b(?:are|has|have|get|need|with|and|all|only) {_N} (?!times|occ|inst)[a-z]{(3,)}s\b"
     r"|\b(?:(?:\w+er|less|more) than|above|below|under|over|at (?:most|least)"
-    r"|(?<!round )up to"
-    f"|around|(?<!is )about|until|disk|rows?|turn|count(?:ing)? to|{_TERM}) {_N}"
-    rf"(?: (?:and|of) {_N})?"
-    f"|{_N}(?=,? (?:then )?{_TERM} {_N})"
+    "|(?<!round )up to|around|(?<!is )about|until|connect|disk|rows?|turn|count(?:ing)? to"
+    rf"|{_TERM}) {_N}(?: (?:and|of) {_N})?|{_N}(?=,? (?:then )?{_TERM} {_N})"
 )
 _SUM = re.compile(  # also without a result, so that a long one is gone over once
     r"((?:(?<![\w)])[-−])?(?<!\d)\d++(?:\)?\s?[-+*/×÷−]\s?\(?\d++)++)\)?(\s?(?:=|\b(?:is|equals|gives|makes)\b))?"
@@ -68,16 +68,21 @@ def find_numbers(text: str) -> Iterator[Named]:
 
     >>> [move for *_, move in find_numbers("3 + 4 = 7, so 7 and -2, not 3.5 or 20%. 1 2 3")]
     ['7', '7', '-2']
-    >>> [move for *_, move in find_numbers("There are 9 turns, so I guess ten.")]
-    ['10']
+    >>> [move for *_, move in find_numbers("There are 9 turns, so I guess twenty-one.")]
+    ['21']
     """
     if _MAYBE_NUMBER.search(text.lower()) is None:
         return
     skipped = () if text.isdecimal() else no_results(text)
     for one in _NUMBER.finditer(text):
         if one.start() not in skipped:
-            number = _WORDS.get(one[0].lower()) or one[0].replace("−", "-").replace(",", "")
-            yield one.start(), one.end(), number
+            yield one.start(), one.end(), _in_digits(one[0])
+
+
+def _in_digits(said: str) -> str:
+    if said[-1].isalpha():
+        return str(sum(_VALUES[word] for word in re.findall("[a-z]+", said.lower())))
+    return said.replace("−", "-").replace(",", "")
 
 
 def no_results(text: str) -> set[int]:
@@ -102,18 +107,15 @@ def apart(found: Iterable[Named]) -> Iterator[Named]:
 
 _SIDE = "(?:left|right)"
 _IDIOM = re.compile(
-    r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|(?<!tile )(?<!the )(?<!move )"
-    r"(?<!slide )(?<!push )\d+|\d+ (?!goes|moves|slides|to)\w+)"
-    r" (?:is |are )?left\b"
-    r"|\bleft(?: over|\s*:)|\bup (?:to (?:\d|you|me|now)|there)\b|\b(?:give|set|end|make|look\w*"
-    r"|(?:it|score|number|count) goes|add|back|keep|open|time is) (?:\w+ )?up\b"
-    r"|\b(?:break|comes|slow|calm|narrow"
-    r"|count|cut) (?:\w+ )?down\b|\b(?:all|you'?re|you are|that'?s|quite|looks|way is) right"
-    r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|that|we)\b)|(?<!go )\bright (?:now|away"
-    r"|after|before|here|there)\b|(?:(?<=up is )|(?<=down is )|(?<=left is )|(?<=feels ))right"
-    r"(?=\W*$)"
-    rf"|(?<!to )\b(?:the|my|your) {_SIDE} (?=[a-z])|\b(?:from|of|in|on"
-    rf"|at) the {_SIDE}\b(?: and {_SIDE}\b)?|\b(?:top|bottom|upper|lower|far)[ -]+{_SIDE}\b"
+    r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+ (?!goes|moves|slides)[a-z]+s)"
+    r" (?:is |are )?left\b|\bleft\s?:|\bup (?:to (?:\d|you|me|now)|there)\b"
+    r"|\b(?:give|set|end|make|look\w*|(?:it|score|number|count) goes|add|back|keep|open|time is)"
+    r" (?:\w+ )?up\b|\b(?:break|comes|slow|calm|narrow|count|cut) (?:\w+ )?down\b"
+    r"|\b(?:all|you'?re|you are|that'?s|quite|looks|feels|way is) right\b"
+    r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|that|we)\b)"
+    r"|(?<=(?:up|wn|ft) is )right(?=\W*$)|(?<!go )\bright (?:now|away|after|before|here|there)\b"
+    rf"|(?<!to )\b(?:the|my|your) {_SIDE} (?=[a-z])|\b(?:from|of|in|on|at) the {_SIDE}\b"
+    rf"(?: and {_SIDE}\b)?|\b(?:top|bottom|upper|lower|far)[ -]+{_SIDE}\b"
     rf"|\b{_SIDE}(?= of\b|-?(?:most|hand))"
 )
 _DIRECTIONS = re.compile("(?i)up|down|left|right")
@@ -174,16 +176,17 @@ def find_with(find: Callable[[str, S], Iterable[Named]], setting: S) -> Find:
     return lambda text: find(text, setting)
 
 
-# --- what a sentence does with a move ------------------------------------------------------------
+# --- the words that say what a sentence does with a move ----------------------------------------
 
 SENTENCES = re.compile(
     r"(?i)(?:(?<=[.!?;])(?<!\bvs\.)(?<!e\.g\.)[\"'”’)*_]*\s++|\n++|(?<=\.\.\.)\s*+|,?\s++(?=(?:and"
     r"|but) if\b))(?!(?:or|alternatively)\b)"
 )
+CROSSED_OUT = "❌✖✗✘⛔🚫👎"
 _OBSTACLE = r"(?:walls?|holes?|dead end|nowhere|trap|cliff|mine)\b"
 _NOT = (
-    rf"\bnot\b(?! (?:an? |the )?{_OBSTACLE})|n't\b|\b(?:never|cannot|neither|nor|far from|nicht"
-    rf"|kein|pas|nunca|не)\b|[不没别{CROSSED_OUT}]"
+    rf"(?<!why )\bnot\b(?! (?:an? |the )?{_OBSTACLE})|n't\b|\b(?:never|cannot|neither|nor|far from"
+    rf"|nicht|kein|pas|nunca|не)\b|[不没别{CROSSED_OUT}]"
 )
 _DENIED_BEFORE = re.compile(
     rf"(?i){_NOT}|\0\W*(?:over|than)\b|\b(?:no|without|refus\w+|(?:instead|other|rather) (?:of"
@@ -199,16 +202,13 @@ DENIED_AFTER = re.compile(
 _DOUBT = re.compile(
     r"(?i)\b(?:or|either|maybe|perhaps|might|may|possibly|could(?! only)|also|too|not sure|(?:what"
     r"|how) about|wonder\w*|between(?! \d)|whether|otherwise|depends)\b"
-    r"|\A\W*(?:versus|vs)\b|\b(?:versus|vs)\W*\Z"
 )
 _ASIDE = re.compile(
     r"(?i)\b(?:if|unless|when|suppose|love to|went|was|were|had|already|after|before|then|later"
-    r"|such as"
-    r"|you(?! \w+ is\b| (?:with|by)\b)|told|said|chose|(?<!second )thought(?! is)"
-    r"|(?:mov|tri|play|guess|consider)ed"
-    r"|previous(?:ly)?|is \w+ing|(?:lean|fall|tilt|drift|run)s|dealers?|(?<!there )are|(?:i|we"
-    "|they) (?:have|need|see|kn[eo]w|like|hope|feel|wish|always|usually|only|still|am)(?! to"
-    r"| \w+ing))\b"
+    r"|such as|you(?! \w+ is\b| (?:with|by)\b)|told|said|chose|(?<!second )thought(?! is)"
+    r"|(?:mov|tri|play|guess|consider)ed|previous(?:ly)?|is \w+ing|(?:lean|fall|tilt|drift|run)s"
+    r"|dealers?|(?<!there )(?<!we )are|(?:i|we|they) (?:have|need|see|kn[eo]w|like|hope|feel|wish"
+    r"|always|usually|only|still|am)(?! to| \w+ing))\b"
 )
 """What is supposed, past, or done by others."""
 _ELSEWHERE = re.compile(
@@ -221,10 +221,9 @@ _ELSEWHERE = re.compile(
 """The start of a sentence about later, a condition, an example, or somebody or something else."""
 _BREAK = re.compile(
     r"(?i)(?P<lead>(?<!\d)\s[-–—]+\s|(?<=\0)\W{0,3}to\b|\b(?:(?P<result>so(?! is| that)|therefore"
-    r"|thus|hence)"
-    r"|and (?=i\b|we\b|let\b)|(?<!ing )but|although|though|given|actually|instead(?! of)"
-    r"|in order)\b)|\b(?:because|since"
-    r"|as|while|which|where|(?<!go )for)\b|[,:]|(?<=\0)\s(?=(?:i|we|let)\b)|\b(?=it'?s\b|it is\b)"
+    r"|thus|hence)|and (?=i\b|we\b|let\b)|(?<!ing )but|although|though|given|actually"
+    r"|instead(?! of)|in order)\b)|\b(?:because|since|as|while|which|where|(?<!go )for)\b|[,:]"
+    r"|(?<=\0)\s(?=(?:i|we|let)\b)|\b(?=it'?s\b|it is\b)"
 )
 """Where a clause ends; a lead begins one of its own, and no reason for the one before."""
 _ABOUT_IT = re.compile(r"(?i)\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?|of|and|goes)\b")
@@ -244,6 +243,7 @@ _COMMIT = re.compile(
     r"|my (?:\w+ ){0,2}\w+)\b[^,;]{0,60}(?:\b(?:is|be|should|will)\b|'s\b|:|=)"
 )
 """What chooses a move, where others are named as well."""
+_CHOSEN = re.compile(r"(?i)\W*as (?:my|our|the (?:\w+ )?(?:answer|move|guess|choice))\b")
 _THAT = re.compile(
     r"(?i)\b(?:i(?:'ll|'d)?|let(?:'?s| me)|we)\b(?: \w+){0,2}? (?:take|play|choose|pick|try|do|use"
     r"|go|mark|guess|say)(?: for| with)? (?:it|that|this|there)\b|\b(?:that|this|it)(?:'s| is)"
@@ -252,11 +252,12 @@ _THAT = re.compile(
 """After a move: it is the one that is played."""
 _WOULD = re.compile(r"(?i)\W*(?:would|could|means)\b")
 _LATER = re.compile(r"(?i)\W{0,4}next,? (?:i|we)\b")
-_EQUALS = re.compile(r"\d\)?\s?=\s*$")
+_WHY_NOT = re.compile(r"(?i)\bwhy not\W*\Z")
 _BUT = re.compile(r"(?i),? ?\b(?:but|although|though|yet)\b")
+_BRACKETS = re.compile(r"(?i)\((?!or\b)[^()]*\)")
 _JOINED = re.compile(
-    r"(?i)[\s,*_`\"'”’]*(?:(?:and|then|or(?: maybe)?|otherwise|as well as|followed by|after (?:that"
-    r"|this)|[+&→]|[-=]?>)[\s,*_`\"'“‘]*)*"
+    r"(?i)[\s,*_`\"'”’]*(?:(?:and|then|or(?: maybe)?|vs\.?|otherwise|as well as|followed by"
+    r"|after (?:that|this)|[+&→]|[-=]?>)[\s,*_`\"'“‘]*)*"
 )
 _CONCLUDES = re.compile(
     r"(?i)\b(?:so|therefore|thus|hence|final|actually|gives|answer|result|total|begin|start"
@@ -277,8 +278,11 @@ class Reading(NamedTuple):
     """Whether nothing else may be read if this cannot be played."""
 
 
+# --- the judge -----------------------------------------------------------------------------------
+
+
 def _asks(text: str) -> bool:
-    return text.rstrip("\"'`”’)]*_ ").endswith(("?", "？"))
+    return text.rstrip("\"'`”’)]*_ ").endswith(("?", "？")) and not _WHY_NOT.search(text)
 
 
 def is_open(text: str) -> bool:
@@ -302,11 +306,20 @@ def judge(
     ``find`` gives the moves of a sentence, ``is_quote`` says whether it repeats what the model was
     told, and with ``mentions`` a move that is spoken of counts, if others are denied or doubted.
     """
-    parts = SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]
-    said, stated = _stated([one for one in parts if one and not is_quote(one)], find)
-    named = said["mention"] | said["aside"] if mentions else set().union(*said.values())
-    if not mentions and not said["doubt"] | said["question"]:
-        named -= said["denied"] - said["mention"]
+    said: dict[str, set[str]] = defaultdict(set)
+    stated: set[str] = set()
+    for sentence in SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]:
+        if not sentence or is_quote(sentence) or (stated and _LATER.match(sentence)):
+            continue
+        for move, role in _weigh(sentence, find):
+            said[role].add(move)
+        if moves := said.pop("stated", set()):
+            replaces = len(moves) == 1 and _CONCLUDES.search(sentence)
+            stated = moves if replaces else stated | moves
+    named = said["mention"] | said["aside"]
+    if not mentions:
+        named |= said["doubt"] | said["question"]
+        named |= said["denied"] if named & (said["doubt"] | said["question"]) else set()
     if not stated and len(named) == 1 and (mentions or said["mention"]):  # nothing else is named
         stated = named
     if len(stated) == 1 and not stated & said["denied"]:
@@ -324,41 +337,25 @@ def judge(
     return Reading()
 
 
-def _stated(sentences: Iterable[str], find: Find) -> tuple[dict[str, set[str]], set[str]]:
-    """Return all moves by their roles, and the ones that are stated in the end."""
-    said: dict[str, set[str]] = defaultdict(set)
-    stated: set[str] = set()
-    is_sum = False
-    for sentence in sentences:
-        if stated and _LATER.match(sentence):
-            continue
-        roles = _weigh(sentence, find)
-        for move, role in roles:
-            said[role].add(move)
-        moves = {move for move, role in roles if role == "stated"}
-        sums = [move for move, role in roles if role == "sum"]
-        if sums and not moves and (is_sum or not stated):  # the last result of a calculation
-            stated, is_sum = {sums[-1]}, True
-        elif moves:
-            replaces = is_sum or (len(moves) == 1 and _CONCLUDES.search(sentence))
-            stated, is_sum = moves if replaces else stated | moves, False
-    return said, stated
-
-
 def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     """Return each move in a sentence with what the sentence does with it."""
     sentence = sentence[-_LONGEST:]
     found = [*islice(find(sentence), _MOST_MOVES)]
     if not found:
         return []
+    asides = {at for one in _BRACKETS.finditer(sentence) for at in range(*one.span())}
+    outside = [one for one in found if not {one[0] - 1, one[1]} <= asides]
     hidden = sentence  # without the words of the moves, which are no cues
+    if outside and asides:  # "up (down is a wall)"
+        found, hidden = outside, _BRACKETS.sub(lambda one: " " * len(one[0]), sentence)
     for start, end, _ in found:
         hidden = hidden[:start] + "\0" * (end - start) + hidden[end:]
     breaks = [*_BREAK.finditer(hidden)]
     roles = [_role(sentence, hidden, start, end, breaks) for start, end, _ in found]
+    is_part = any(map(str.isalnum, hidden))
     if _asks(sentence):
         roles = ["question"] * len(found)
-    elif len(found) == _MOST_MOVES or (_ELSEWHERE.match(sentence) and "sum" not in roles):
+    elif len(found) == _MOST_MOVES or (is_part and _ELSEWHERE.match(sentence)):
         roles = ["aside"] * len(found)
     elif "result" in roles:  # "5 looks good, 6 better, so 6"
         role = {"stated": "aside", "result": "stated"}
@@ -381,24 +378,21 @@ def _role(sentence: str, hidden: str, start: int, end: int, breaks: list[re.Matc
     last = next((one for one in reversed(breaks) if one.end() <= start), None)
     begin = max(start - _NEAR, last.end() if last else 0)
     clause, rest = hidden[begin:start], hidden[end:stop]
-    if _EQUALS.search(clause):
-        return "result" if last and last["result"] else "sum"
-    if _ASIDE.search(clause):
+    if _ASIDE.search(clause) and not _CHOSEN.match(hidden, end):
         return "aside"
     if _DOUBT.search(clause) or _DOUBT.search(rest):
         return "doubt"
     if _DENIED_BEFORE.search(clause) or DENIED_AFTER.search(rest):
         return "denied"
-    is_subject = _ABOUT_IT.match(hidden, end) or (after > end and sentence[0] in "-*•")
     is_praised = _PRAISED.match(hidden, end) and not _BUT.match(hidden, stop)  # "up is fine, but"
     if _WOULD.match(hidden, end) and not is_praised:
         return "aside"
-    is_bare = not any(map(str.isalnum, clause))
+    is_subject = after > end or _ABOUT_IT.match(hidden, end)
     is_whole = last is None or last["lead"] or not hidden[end:].strip(" .!*_`\"'")
     if is_whole and not is_subject and last and last["result"]:
         return "result"
-    if is_whole and not is_subject and is_bare:
+    if is_whole and not is_subject and not any(map(str.isalnum, clause)):
         return "stated"
     if is_praised or _COMMIT.search(sentence, begin, end):
         return "stated"
-    return "aside" if is_subject else "mention"
+    return "aside" if is_subject and after == end else "mention"

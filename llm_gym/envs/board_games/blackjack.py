@@ -99,7 +99,10 @@ def parse_call(move: str) -> bool | None:
 
 
 _READ = Memo(parse_call)
-_CALLED = re.compile(r"\b(?:(hit)(?:s|ting)?|(?:stand|stick)(?:s|ing)?)\b", re.IGNORECASE)
+_CALLED = re.compile(
+    r"\b(?:(hit(?:s|ting)?|(?:another|one more) card)|(?:stand|stick|stay)(?:s|ing)?)\b",
+    re.IGNORECASE,
+)
 
 
 def find_calls(text: str) -> Iterator[Named]:

@@ -101,7 +101,7 @@ _SHOWN = re.compile(
 _FIRST = re.compile(
     r"[\s*_\"'`“‘\[-]*([A-Za-z]+)[\"'`”’*\]]*\s*(?:[.,;:!?(—–-]|$"
     r"|(?:because|is my|since|is the|is an?|is correct|is best|is one|is common|would be|will be"
-    r"|is great|is good|it is|as|or|to|fits"
+    r"|is great|is good|it is|as|or|to|fits|has"
     r"|should|gives|covers|contains|uses|please|then|and|vs\.?|over|rather|instead)\b)",
     re.IGNORECASE,
 )
