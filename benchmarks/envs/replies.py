@@ -33,7 +33,8 @@ RECORDED = SETS / "replies.jsonl"
 UNSEEN = ("sixth", "eighth")
 NATURAL = ("tuned", "held_out", "third", "fourth", "fifth", "seventh", *UNSEEN)
 """Sets of natural replies. The rules were made for the first; the failures of the next five
-have been looked at since; those of the unseen ones never, so they are not even kept."""
+have been looked at since; those of the unseen ones never, so they are not even kept. The seventh
+and eighth are halves of one set, whose author also wrote the rules."""
 RESULT = RESULTS / "replies.json"
 NOT_ASKED = {"llm_gym/Dataset-v0"}  # an answer there is any text, and the grader reads it
 SETTLED = {"llm_gym/Memory-v0": 2}  # moves before the one that matters
