@@ -37,6 +37,7 @@ from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.learn.stabilizers import (
     NonFiniteError,
     Stabilizers,
+    critic_gradient,
     estimate_by_env,
     masked_token_weights,
     shrink_values,
@@ -173,6 +174,8 @@ class PPO:
             group["lr"] = group["base_lr"] * rate
         # Who wins nearly always need not explore.
         self.objective.set_entropy_coef(self.config.entropy_coef * share)
+        if self.model.critic == "shared":
+            self.model.critic_gradient = critic_gradient(signal)
         metrics = self._epochs(packer, batch, signal)
         # The engine needs the memory while it generates.
         self.optimizer.zero_grad(set_to_none=True)

@@ -155,6 +155,15 @@ def step_share(signal: float) -> float:
     return min(1.0, 2.0 * signal)
 
 
+def critic_gradient(signal: float) -> float:
+    """Return how much of the critic's gradient may reach the trunk that it shares.
+
+    Where nearly all is won, that gradient is larger than the policy's. It changes what the policy
+    does with new instances, and no KL on the batch shows it.
+    """
+    return min(1.0, max(0.0, 4.0 * signal - 1.0))
+
+
 def _is_flat(values: Tensor) -> bool:
     """Whether all values are equal but for rounding."""
     return float(values.max() - values.min()) <= _ROUNDING * float(values.abs().max())

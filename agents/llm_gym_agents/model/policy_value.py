@@ -73,6 +73,8 @@ class PolicyValueModel(nn.Module):
         self.lm, self.temperature = lm, temperature
         self.compute_dtype, self.critic = compute_dtype, critic
         self.critic_lm = copy.deepcopy(lm.base_model) if critic == "separate" else None
+        self.critic_gradient = 0.0 if critic == "detached" else 1.0
+        """Factor on the critic's gradient into the policy's trunk."""
         self.graph_caches: dict[str, GraphCache] = {}
         """CUDA graphs of policy and critic, if used."""
         self.value_head: nn.Linear | None = None
@@ -134,8 +136,10 @@ class PolicyValueModel(nn.Module):
                 hidden_PC = read(self.critic_lm, "critic")
         if self.value_head is None:
             return TokenScores(log_prob_T, entropy_T, None, None)
-        if self.critic == "detached":
-            hidden_PC = hidden_PC.detach()
+        if self.critic_lm is None and self.critic_gradient < 1.0:
+            own_PC, hidden_PC = hidden_PC, hidden_PC.detach()
+            if self.critic_gradient:
+                hidden_PC = hidden_PC + self.critic_gradient * (own_PC - hidden_PC)
         values = self.value_head(hidden_PC.float()).squeeze(-1)
         tokens = len(token_T)
         return TokenScores(log_prob_T, entropy_T, values[:tokens], values[tokens:])

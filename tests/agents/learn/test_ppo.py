@@ -157,8 +157,9 @@ SETTINGS = {"gamma": 0.9, "gae_lambda": 0.8, "entropy_coef": 0.01,
 @pytest.mark.parametrize("history", [True, False])
 def test_the_gradient_is_that_of_a_hand_written_loss(history):
     batch, ppo = data(history=history), make(**SETTINGS)
-    share = min(1.0, 2 * signal_share(batch, batch.reward_T))
-    expected = hand_written(copy.deepcopy(ppo.model), batch, entropy=0.01 * share)
+    signal, model = signal_share(batch, batch.reward_T), copy.deepcopy(ppo.model)
+    model.critic_gradient = min(1.0, max(0.0, 4 * signal - 1))
+    expected = hand_written(model, batch, entropy=0.01 * min(1.0, 2 * signal))
     found = gradients(ppo, batch)
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():

@@ -5,8 +5,9 @@ import copy
 import pytest
 import torch
 
+from llm_gym_agents.learn import ppo as ppo_module
 from llm_gym_agents.learn.ppo import PPO
-from llm_gym_agents.learn.stabilizers import MIN_STD, ValueScale
+from llm_gym_agents.learn.stabilizers import MIN_STD, ValueScale, critic_gradient
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pack import Packer
 from llm_gym_agents.rollouts.rollout_data import PackedInputs, RolloutData
@@ -29,6 +30,27 @@ def test_a_detached_critic_learns_and_leaves_the_trunk_alone():
     assert found[0.5]["value_head.weight"].abs().sum() > 0
     shared = gradients(make(value_coef=0.5), data())
     assert any(not shared[name].equal(found[0.5][name]) for name in trunk)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.25, 1.0])
+def test_the_gradient_of_a_shared_critic_reaches_the_trunk_by_a_factor(factor, monkeypatch):
+    def trunk(value_coef, factor):
+        torch.manual_seed(0)
+        monkeypatch.setattr(ppo_module, "critic_gradient", lambda signal: factor)
+        found = gradients(make(value_coef=value_coef, max_grad_norm=1e9), data())
+        return {name: each for name, each in found.items() if name.startswith("lm.")}
+
+    policy, both, some = trunk(0.0, 1.0), trunk(0.5, 1.0), trunk(0.5, factor)
+    assert policy.keys() == some.keys()
+    for name in policy:
+        wanted = policy[name].lerp(both[name], factor)
+        torch.testing.assert_close(some[name], wanted, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("won", "wanted"), [(0.1, 1), (0.8, 1), (0.9, 1 / 3), (0.95, 0), (1, 0)])
+def test_where_nearly_all_is_won_the_critic_leaves_the_trunk_alone(won, wanted):
+    signal = min(1.0, (won * (1 - won)) ** 0.5 / won)  # spread over mean
+    assert critic_gradient(signal) == pytest.approx(wanted)
 
 
 # --- values in units of the returns ----------------------------------------------------------
