@@ -3,7 +3,8 @@
 ``python .ci/platforms.py`` fails when an extra can no longer be installed where the table says it
 can; ``--write`` writes the table anew. Nothing is installed: uv resolves for machines and Pythons
 that are not at hand. The answer is ``yes`` (wheels for everything), ``build X`` (X has no wheel
-there and is built from source) or ``no (X)``. The table has every answer but yes.
+there and is built from source) or ``no (X)``. The table has every answer but yes; where none is
+yes, the most common one holds everywhere else.
 """
 
 import argparse
@@ -23,7 +24,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 COLUMNS = {
     f"{name} {python}": (target, python) for name, target in LINUX.items() for python in PYTHONS
 } | {"macOS arm64 3.13": ("aarch64-apple-darwin", "3.13")}
-EVERYWHERE = "everywhere"
+REST = "everywhere else"
 MAKE = "train,lora,dev"
 # These fix versions of their own, so constraints.txt does not apply to them.
 UNCONSTRAINED = ("vllm", "sglang", "openenv")
@@ -93,10 +94,11 @@ def table(rows: dict[str, list[str]]) -> str:
         for column, answer in zip(COLUMNS, cells, strict=True):
             if answer != "yes":
                 found.setdefault(answer, []).append(column)
-        places = (
-            f"{answer}: {EVERYWHERE if len(where) == len(COLUMNS) else ', '.join(where)}"
-            for answer, where in found.items()
-        )
+        if "yes" not in cells:
+            common = max(found, key=lambda answer: len(found[answer]))
+            del found[common]
+            found[common] = [REST if found else "everywhere"]  # the last one
+        places = [f"{answer}: {', '.join(where)}" for answer, where in found.items()]
         if found:
             lines.append(f"| {label(extra)} | {'; '.join(places)} |")
     return "\n".join(lines)
@@ -108,12 +110,15 @@ def published() -> dict[tuple[str, str], str]:
     written = page.partition("<!-- /platforms -->")[0].splitlines()
     lines = [line for line in written if line.startswith("|")]
     _, _, *rows = [[part.strip() for part in line.strip("|").split("|")] for line in lines]
-    return {
-        (name, column): answer
-        for name, places in rows
-        for answer, where in (place.split(": ") for place in places.split("; "))
-        for column in (COLUMNS if where == EVERYWHERE else where.split(", "))
-    }
+    found = {}
+    for name, places in rows:
+        for answer, where in (place.split(": ") for place in places.split("; ")):
+            for column in where.split(", "):
+                found[name, column] = answer
+        for rest in (REST, "everywhere"):
+            if (answer := found.pop((name, rest), None)) is not None:
+                found = {(name, column): answer for column in COLUMNS} | found
+    return found
 
 
 def write() -> None:
