@@ -97,7 +97,7 @@ def _place(rows: Mapping[str, Any]) -> float:
 
 def _cell(row: Mapping[str, float]) -> str:
     """Return success with its 95 % interval."""
-    return f"{row['success']:.0%} ({row['success_low']:.0%} to {row['success_high']:.0%})"
+    return f"{row['success']:.0%} ({100 * row['success_low']:.0f}-{100 * row['success_high']:.0f})"
 
 
 def transfer(models: Mapping[str, Any]) -> str:
