@@ -19,7 +19,7 @@ def pytest_runtest_setup(item):
 @pytest.fixture(scope="session", autouse=True)
 def small_model_of_known_words():
     """Give the embedded model one layer, and play an environment for its words only once."""
-    known, collect = {}, build.collect_vocabulary
+    known, collect = {}, build.tokenizers.collect_vocabulary
 
     def look_up(*args, **settings):
         key = repr((args, settings))
@@ -28,7 +28,7 @@ def small_model_of_known_words():
         return list(known[key])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "collect_vocabulary", look_up)
+        patch.setattr(build.tokenizers, "collect_vocabulary", look_up)
         patch.setattr(build, "tiny_llama", one_layer)
         yield
 

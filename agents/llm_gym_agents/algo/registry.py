@@ -112,6 +112,7 @@ class AdvantageSpec(Spec):
 
 
 SpecT = TypeVar("SpecT", bound=Spec)
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class Registry(Generic[SpecT]):
@@ -121,15 +122,20 @@ class Registry(Generic[SpecT]):
         self._kind, self._spec = kind, spec
         self._specs: dict[str, SpecT] = {}
 
-    def add(self, spec: SpecT) -> None:
-        """Register ``spec``; a name is free or held by the same function, as when reloaded."""
-        held = self._specs.get(spec.name)
-        if held is not None and _origin(held.function) != _origin(spec.function):
-            raise ConfigError(
-                f"the name of {self._kind} must be free, got {spec.name!r}, which is "
-                f"{'.'.join(_origin(held.function))}; choose another name"
-            )
-        self._specs[spec.name] = spec
+    def register(self, name: str, **about: Any) -> Callable[[FunctionT], FunctionT]:
+        """Return a decorator; a name is free or held by the same function, as when reloaded."""
+
+        def add(function: FunctionT) -> FunctionT:
+            spec, held = self._spec(name=name, function=function, **about), self._specs.get(name)
+            if held is not None and _origin(held.function) != _origin(function):
+                raise ConfigError(
+                    f"the name of {self._kind} must be free, got {name!r}, which is "
+                    f"{'.'.join(_origin(held.function))}; choose another name"
+                )
+            self._specs[name] = spec
+            return function
+
+        return add
 
     def get(self, name: str) -> SpecT:
         """The spec called ``name``; of ``module:function``, that one's, or one with no needs."""
@@ -151,12 +157,10 @@ class Registry(Generic[SpecT]):
 ADVANTAGES: Registry[AdvantageSpec] = Registry("an advantage estimator", AdvantageSpec)
 """Advantage estimators by name."""
 
-EstimatorT = TypeVar("EstimatorT", bound=Callable[..., Advantages])
-
 
 def register_advantage(
     name: str, *, needs_critic: bool = False, needs_groups: bool = False, needs_states: bool = False
-) -> Callable[[EstimatorT], EstimatorT]:
+) -> Callable[[FunctionT], FunctionT]:
     """Register ``function(stream, *, setting=default, ...) -> Advantages`` under ``name``.
 
     >>> from llm_gym_agents.algo import Advantages, TokenStream, register_advantage
@@ -167,20 +171,9 @@ def register_advantage(
     >>> dict(get_advantage("score").settings)
     {'scale': 1.0}
     """
-
-    def register(function: EstimatorT) -> EstimatorT:
-        ADVANTAGES.add(
-            AdvantageSpec(
-                name=name,
-                function=function,
-                needs_critic=needs_critic,
-                needs_groups=needs_groups,
-                needs_states=needs_states,
-            )
-        )
-        return function
-
-    return register
+    return ADVANTAGES.register(
+        name, needs_critic=needs_critic, needs_groups=needs_groups, needs_states=needs_states
+    )
 
 
 def get_advantage(name: str) -> AdvantageSpec:

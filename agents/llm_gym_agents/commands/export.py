@@ -70,8 +70,11 @@ def _rows(options: argparse.Namespace, kwargs: dict[str, Any]) -> list[Row]:
         return prompt_rows(options.env, seeds, split=split, **kwargs)
     if options.kind == "verl":
         return verl_rows(options.env, seeds, **kwargs)
-    if options.split is None and _has_splits(options.env, kwargs):
-        split = "train"
+    if options.split is None:
+        env = build(options.env, kwargs)
+        has_splits = env.has_wrapper_attr("has_splits") and env.get_wrapper_attr("has_splits")
+        split = "train" if has_splits else None
+        close_user_env(env)
     chosen = {"player": options.player, "only_won": options.only_won}
     rows = episode_rows(options.env, seeds, split=split, **chosen, **kwargs)
     if not rows:
@@ -84,14 +87,6 @@ def _rows(options: argparse.Namespace, kwargs: dict[str, Any]) -> list[Row]:
         last = max(at for at, each in enumerate(row["messages"]) if each["role"] == "assistant")
         row["messages"] = row["messages"][: last + 1]
     return rows
-
-
-def _has_splits(env_id: str, kwargs: dict[str, Any]) -> bool:
-    env = build(env_id, kwargs)
-    try:
-        return env.has_wrapper_attr("has_splits") and bool(env.get_wrapper_attr("has_splits"))
-    finally:
-        close_user_env(env)
 
 
 def _write(rows: list[Row], path: Path) -> str:

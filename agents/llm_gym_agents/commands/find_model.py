@@ -78,14 +78,10 @@ def _chosen_by_folder(settings: EnvConfig, env: str | None, modules: Sequence[st
 
 def as_trained(inference: InferenceConfig) -> dict[str, Any]:
     """Return the inference settings, by the names of ``llm-gym eval``'s options."""
+    names = ("context", "max_tokens", "max_turns", "stop", "system_prompt", "temperature")
     return {
-        "context": inference.context,
-        "max_tokens": inference.max_tokens,
-        "max_turns": inference.max_turns,
-        "stop": list(inference.stop),
-        "system_prompt": inference.system_prompt,
         "template": inference.template_options,
-        "temperature": inference.temperature,
+        **{name: getattr(inference, name) for name in names},
     }
 
 

@@ -14,14 +14,13 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
-from llm_gym.cli.common import build
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
 from llm_gym.registry.user_code import close_user_env, explain_failures
-from llm_gym_agents.config import ConfigStore, EnvConfig
+from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting
 from llm_gym_agents.config.profile import (
     MAX_TURNS_PLAYED,
@@ -63,7 +62,11 @@ def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | Non
         name, chosen = Path(target).stem, named(read_config(Path(target)))
     else:
         config, name = ConfigStore(), re.split("[/:]", target)[-1]
-        config.environment.env_id = _with_module(target, modules)
+        # With the module that registers it, so that a run can be resumed.
+        entry = gym.registry[target].entry_point if target in gym.registry else None
+        home = entry if isinstance(entry, str) else getattr(entry, "__module__", "") or ""
+        own = [each for each in modules if each.split(".")[0] == re.split("[.:]", home)[0]]
+        config.environment.env_id = f"{own[0]}:{target}" if own else target
     about = f"Training on {config.environment.env_label or target}."
     return Recipe(name=name, about=about, config=config), chosen
 
@@ -76,12 +79,6 @@ def flags(argv: Sequence[str]) -> set[str]:
     """
     named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
     return {name.replace(".no_", ".") for name in named if "." in name}
-
-
-def try_env(settings: EnvConfig) -> None:
-    """Build each environment once, so that a wrong setting is one sentence and no traceback."""
-    for env_id in settings.env_ids:
-        close_user_env(build(env_id, settings.kwargs_of(env_id)))
 
 
 def shrink(config: ConfigStore) -> None:
@@ -106,15 +103,6 @@ def unused_folder(folder: Path) -> Path:
     names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
     places = itertools.chain([folder], names)
     return next(place for place in places if not read_metrics(place) and not is_locked(place))
-
-
-def _with_module(env_id: str, modules: list[str]) -> str:
-    """Return ``env_id`` with the module that registers it, so that a run can be resumed."""
-    entry = gym.registry[env_id].entry_point if env_id in gym.registry else None
-    home = entry if isinstance(entry, str) else getattr(entry, "__module__", "") or ""
-    top = re.split("[.:]", home)[0]
-    module = next((module for module in modules if module.split(".")[0] == top), None)
-    return env_id if module is None else f"{module}:{env_id}"
 
 
 # --- settings and plan ----------------------------------------------------------------------
@@ -180,20 +168,17 @@ def list_recipes() -> None:
         recipe = find_recipe(name)
         assert recipe is not None
         expected = f"    expected: {recipe.expected}\n" * bool(recipe.expected)
-        say(f"  {name}\n    {recipe.about}\n{expected}    takes: {_takes(recipe.config)}")
+        own, training = recipe.config.model, recipe.config.training
+        model = f"the model {own.model_name}"
+        if own.is_embedded:
+            model = "no model, it makes a small one"
+        episodes = f"at most {training.iterations * training.batch_size:,} episodes"
+        takes = f"{model}; {episodes} of {recipe.config.environment.env_label}"
+        say(f"  {name}\n    {recipe.about}\n{expected}    takes: {takes}")
     say(
         "\n--dry-run prints the plan, --smoke tries everything once, --help-settings lists what\n"
         "can be changed, of recipes too, with --section.setting VALUE"
     )
-
-
-def _takes(config: ConfigStore) -> str:
-    """Say what a recipe needs and how long it is."""
-    training, model = config.training, f"the model {config.model.model_name}"
-    if config.model.is_embedded:
-        model = "no model, it makes a small one"
-    episodes = training.iterations * training.batch_size
-    return f"{model}; at most {episodes:,} episodes of {config.environment.env_label}"
 
 
 def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
@@ -207,10 +192,12 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
     turns = inference.max_turns or seen.turns or 1
     most = training.batch_size * turns * inference.max_tokens
     steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
+    mix = config.environment.mix
+    shares = [f"{weight / sum(mix.values()):.1%} {env_id}" for env_id, weight in mix.items()]
     lines = [
         *choice_lines(choices),
         f"model        {config.model.model_name}{weights}",
-        f"environment  {_shares(config)}, at most {turns} turns",
+        f"environment  {', '.join(shares) or config.environment.env_id}, at most {turns} turns",
         f"batch        {training.batch_size} episodes, {steps} optimizer steps from each",
         f"tokens       at most {most:,} sampled in an iteration",
         f"run          {iterations} iterations, {iterations * training.batch_size:,} episodes",
@@ -221,13 +208,6 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
         "nothing was started",
     ]
     say("\n".join(lines))
-
-
-def _shares(config: ConfigStore) -> str:
-    """Return what is played; for a mix, with each share of the episodes."""
-    mix = config.environment.mix
-    shares = (f"{weight / sum(mix.values()):.1%} {env_id}" for env_id, weight in mix.items())
-    return ", ".join(shares) or str(config.environment.env_id)
 
 
 def _time(config: ConfigStore, seen: TaskProfile) -> str:

@@ -17,17 +17,9 @@ from llm_gym.evaluate.scores import published
 from llm_gym_agents.commands.plan import next_commands, resume_command
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluation_metrics
 from llm_gym_agents.rollouts.mix import by_env
+from llm_gym_agents.run import metrics
 from llm_gym_agents.run.diagnostics import final_diagnosis
 from llm_gym_agents.run.files import write_atomically
-from llm_gym_agents.run.metrics import (
-    EVAL_RETURN,
-    EVAL_SUCCESS,
-    ITERATION,
-    RETURN,
-    TRAIN_SUCCESS,
-    Row,
-    read_metrics,
-)
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from llm_gym_agents.trainer.run_folder import WARM_START, imitated
 
@@ -115,16 +107,8 @@ class RunReport:
         else:
             self.say("stopped before the first checkpoint; the same command begins again")
 
-    def cannot_write(self, error: OSError) -> LLMGymError:
-        """Return what to say when the folder cannot be written to, and what is left."""
-        return error if isinstance(error, LLMGymError) else self._stopped(str(error))
-
-    def out_of_memory(self) -> LLMGymError:
-        """Return what to say when the machine has no room for the run, and what is left."""
-        less = "lower training.micro_batch_tokens, inference.num_envs or training.batch_size"
-        return self._stopped(f"out of memory; {less} in its config.json")
-
-    def _stopped(self, why: str) -> LLMGymError:
+    def stopped(self, why: str) -> LLMGymError:
+        """Return what to say when a run cannot go on, and what is left of it."""
         kept = "nothing was trained yet"
         if self._trainer.checkpoints.latest() is not None:
             kept = f"what is there is whole; {self._go_on()}"
@@ -230,14 +214,14 @@ def draw_curve(
     """Draw success and return of a run over its iterations; return the picture's path."""
     from matplotlib.figure import Figure
 
-    rows = read_metrics(folder)
+    rows = metrics.read_metrics(folder)
     if not rows:
         raise ConfigError(f"there is nothing to draw: {folder} has no metrics")
-    rows = [{**before, ITERATION: 0}, *rows] if before else rows
+    rows = [{**before, metrics.ITERATION: 0}, *rows] if before else rows
     figure = Figure(figsize=(6.4, 5.4), dpi=140, layout="constrained")
     success, earned = figure.subplots(2, 1, sharex=True)
-    _draw(success, rows, "success", TRAIN_SUCCESS, EVAL_SUCCESS)
-    _draw(earned, rows, "return", RETURN, EVAL_RETURN)
+    _draw(success, rows, "success", metrics.TRAIN_SUCCESS, metrics.EVAL_SUCCESS)
+    _draw(earned, rows, "return", metrics.RETURN, metrics.EVAL_RETURN)
     draw_references(success, references or {})
     success.set_ylim(-0.02, 1.02)
     earned.set_xlabel("iteration")
@@ -253,13 +237,13 @@ def draw_curve(
     return path
 
 
-def _draw(axes: Axes, rows: list[Row], what: str, train: str, held_out: str) -> None:
+def _draw(axes: Axes, rows: list[metrics.Row], what: str, train: str, held_out: str) -> None:
     lines: tuple[tuple[str, str, dict[str, Any]], ...] = (
         (train, "training", {"color": _TRAIN, "linewidth": 1.4}),
         (held_out, "held out", {"color": _EVAL, "linewidth": 2.0, "marker": "o", "markersize": 3}),
     )
     for name, label, style in lines:
-        points = [(row[ITERATION], row[name]) for row in rows if name in row]
+        points = [(row[metrics.ITERATION], row[name]) for row in rows if name in row]
         if len(points) == 1:  # a line through one point cannot be seen
             style = style | {"marker": "o"}
         if points:

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_gym.cli.terminal_text import say as write
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym_agents.commands.plan import few_choices, finished, resume_command
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
@@ -31,19 +31,9 @@ from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.learn.single_process import SigtermListener, StopRequested
 from llm_gym_agents.model.load import TINY_SPREAD, limit_threads, tiny_llama
 from llm_gym_agents.recipes import Recipe
+from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder
-from llm_gym_agents.run.metrics import (
-    ENTROPY,
-    EVAL_SUCCESS,
-    EXPLAINED_VARIANCE,
-    ITERATION,
-    KL,
-    RETURN,
-    TOKENS_PER_SECOND,
-    TRAIN_SUCCESS,
-    read_metrics,
-)
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 from llm_gym_agents.trainer.build import check_memory, is_main, load_lm
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
@@ -156,11 +146,14 @@ def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
         report.interrupted()
         raise
     except OSError as error:
-        raise report.cannot_write(error) from error
+        if isinstance(error, LLMGymError):
+            raise
+        raise report.stopped(str(error)) from error
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        raise report.out_of_memory() from error
+        less = "lower training.micro_batch_tokens, inference.num_envs or training.batch_size"
+        raise report.stopped(f"out of memory; {less} in its config.json") from error
     finally:
         trainer.cleanup()
     if trainer.ranks.is_main:
@@ -177,7 +170,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _check_folder(config: ConfigStore, console: Console) -> None:
     """Refuse a folder that holds another run; a run without a checkpoint is started again."""
     folder = config.checkpoint.output_dir
-    if not read_metrics(folder) or config.checkpoint.resume:
+    if not metrics.read_metrics(folder) or config.checkpoint.resume:
         return
     if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
         raise ConfigError(
@@ -206,13 +199,13 @@ def _introduce(
 
 # label, metric, format
 _COLUMNS = (
-    ("held-out success", EVAL_SUCCESS, ".1%"),
-    ("success", TRAIN_SUCCESS, ".1%"),
-    ("return", RETURN, ".3f"),
-    ("KL", KL, ".4f"),
-    ("entropy", ENTROPY, ".3f"),
-    ("explained variance", EXPLAINED_VARIANCE, ".2f"),
-    ("tokens/s", TOKENS_PER_SECOND, ",.0f"),
+    ("held-out success", metrics.EVAL_SUCCESS, ".1%"),
+    ("success", metrics.TRAIN_SUCCESS, ".1%"),
+    ("return", metrics.RETURN, ".3f"),
+    ("KL", metrics.KL, ".4f"),
+    ("entropy", metrics.ENTROPY, ".3f"),
+    ("explained variance", metrics.EXPLAINED_VARIANCE, ".2f"),
+    ("tokens/s", metrics.TOKENS_PER_SECOND, ",.0f"),
     # Only of runs on several actors.
     ("actors", "ray/actors", ".0f"),
     ("tokens/s of each", "time/actor_tokens_per_s", ",.0f"),
@@ -244,19 +237,19 @@ class TrainingProgress(Progress):
         self.add_task("", total=total, completed=done)
         self.start()
 
-    def show(self, metrics: Mapping[str, float]) -> None:
+    def show(self, row: Mapping[str, float]) -> None:
         """Show the metrics of a finished iteration.
 
         On a terminal an evaluation stays in view until the next one.
         """
         task = self.tasks[-1]
-        self.update(task.id, completed=int(metrics.get(ITERATION, task.completed + 1)))
-        self._seen.update(metrics)
+        self.update(task.id, completed=int(row.get(metrics.ITERATION, task.completed + 1)))
+        self._seen.update(row)
         if not self.disable:
             self.refresh()
             return
         left = "?" if task.time_remaining is None else timedelta(seconds=task.time_remaining)
-        numbers = [f"{label} {value}" for label, value in _shown(metrics)]
+        numbers = [f"{label} {value}" for label, value in _shown(row)]
         line = [f"iteration {task.completed:g}/{task.total:g}", *numbers, f"{left} left"]
         self.console.print("  ".join(line), highlight=False, soft_wrap=True, markup=False)
 
@@ -279,9 +272,5 @@ class TrainingProgress(Progress):
         yield numbers
 
 
-def _shown(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-    return [
-        (label, format(metrics[metric], form))
-        for label, metric, form in _COLUMNS
-        if metric in metrics
-    ]
+def _shown(row: Mapping[str, float]) -> list[tuple[str, str]]:
+    return [(label, format(row[metric], form)) for label, metric, form in _COLUMNS if metric in row]

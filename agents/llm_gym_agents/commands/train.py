@@ -13,12 +13,13 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_gym.cli.common import add_imports, check_model_path, import_modules
+from llm_gym.cli.common import add_imports, build, check_model_path, import_modules
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.text import closest
 from llm_gym.registry.lookup import find_spec
+from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.recipes import NAMES, Recipe
 from llm_gym_agents.run.files import check_links
 
@@ -81,7 +82,7 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.plan import find_suite, find_target, flags, try_env, unused_folder
+    from llm_gym_agents.commands.plan import find_suite, find_target, flags, unused_folder
     from llm_gym_agents.config import ConfigStore, parse_args
     from llm_gym_agents.config.store import named, read_config
     from llm_gym_agents.config.trust import names_code
@@ -109,7 +110,8 @@ def _read_settings(
         sys.path.insert(0, "")  # as for ``--import``: finds modules in the current folder
     if not config.environment.env_ids:
         raise ConfigError(f"{options.target} must set environment.env_id or environment.mix")
-    try_env(config.environment)
+    for env_id in config.environment.env_ids:  # a wrong setting is one sentence, no traceback
+        close_user_env(build(env_id, config.environment.kwargs_of(env_id)))
     return recipe, config, None if chosen is None else chosen | flags(rest)
 
 
@@ -184,15 +186,12 @@ def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) 
     if model.is_embedded:
         return
     check_model_path(name)
-    if "/" not in name and not Path(name).is_dir() and not _is_cached(name):
-        raise ConfigError(f"there is no model folder {name!r}; a hub model is named OWNER/NAME")
-
-
-def _is_cached(name: str) -> bool:
-    """Whether the hub's cache has a model with an old name, such as gpt2."""
     home = os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface"
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
-    return (cache / f"models--{name}").is_dir()
+    # The cache may have a model with an old name, such as gpt2.
+    is_there = Path(name).is_dir() or (cache / f"models--{name}").is_dir()
+    if "/" not in name and not is_there:
+        raise ConfigError(f"there is no model folder {name!r}; a hub model is named OWNER/NAME")
 
 
 def _check_target(target: str) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -161,12 +162,10 @@ def _suffix(path: Path) -> str:
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        seen: set[str] = set()
-        twin = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ConfigError(f"{twin!r:.100} is there twice")
-    return data
+    [(name, count)] = Counter(name for name, _ in pairs).most_common(1) or [("", 0)]
+    if count > 1:
+        raise ConfigError(f"{name!r:.100} is there twice")
+    return dict(pairs)
 
 
 class _Loader(yaml.SafeLoader):

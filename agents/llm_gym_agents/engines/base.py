@@ -119,6 +119,12 @@ class Engine(ABC):
     """Version of the weights, as told by ``update_weights``."""
     shares_model: bool = False
     """Whether it samples with the trained model itself, so that nothing is pushed."""
+    _closed = False
+
+    def need_open(self) -> None:
+        """Raise ``EngineError`` after ``close``."""
+        if self._closed:
+            raise EngineError("the engine is closed")
 
     @abstractmethod
     def submit(self, requests: Iterable[Request]) -> None:

@@ -175,21 +175,14 @@ def _sum(bits_N: Tensor) -> Tensor:
     """Return content and order as an int64 tensor of two, on the device of ``bits_N``."""
     found = torch.zeros(2, dtype=torch.int64, device=bits_N.device)
     for first in range(0, bits_N.numel(), PIECE):
-        hash_N = _hash(bits_N[first : first + PIECE])
+        # Multiplied twice with a shift between: a sum of bits alone could not tell +1 and -1 in
+        # two places from no change. Zero stays zero.
+        hash_N = bits_N[first : first + PIECE].to(torch.int64, copy=True).mul_(_FIRST)
+        hash_N.bitwise_xor_(hash_N >> 29).mul_(_SECOND)
         place_N = torch.arange(first + 1, first + 1 + len(hash_N), device=bits_N.device)
         found[0] += hash_N.sum()
         found[1] += place_N.mul_(hash_N).sum()
     return found
-
-
-def _hash(bits_N: Tensor) -> Tensor:
-    """Return a hash of every element.
-
-    Multiplied twice with a shift between: a sum of bits alone could not tell +1 and -1 in two
-    places from no change. Zero stays zero.
-    """
-    hash_N = bits_N.to(torch.int64, copy=True).mul_(_FIRST)
-    return hash_N.bitwise_xor_(hash_N >> 29).mul_(_SECOND)
 
 
 def _wrapped(number: int) -> int:

@@ -144,19 +144,15 @@ def episode_rows(
 
 def episode_row(episode: Trajectory) -> Row:
     """Return an episode as messages, and how it went."""
+    messages = episode.messages
     return {
-        "messages": _plain(episode.messages),
+        "messages": [{"role": m["role"], "content": m["content"] or ""} for m in messages],
         "reward": episode.total_reward,
         "success": bool(episode.success),
         "turns": episode.num_turns,
         "seed": episode.seed,
         "instance_id": episode.instance_id or "",
     }
-
-
-def _plain(messages: Sequence[Any]) -> list[Row]:
-    """Return messages with role and content alone."""
-    return [{"role": one["role"], "content": one["content"] or ""} for one in messages]
 
 
 def as_dataset(rows: Sequence[Row]) -> Any:

@@ -31,7 +31,6 @@ from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import SequencePacker
 from llm_gym_agents.rollouts.tasks import Turn
-from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 
 
@@ -114,12 +113,6 @@ def imitate(
         if on_step is not None:
             on_step(step + 1, loss)
     return losses
-
-
-def write_losses(folder: Path, losses: Sequence[float]) -> None:
-    """Write the losses of ``imitate`` to ``warm_start.jsonl`` in the folder of a run."""
-    rows = [json.dumps({"step": at, "loss": loss}) + "\n" for at, loss in enumerate(losses, 1)]
-    write_atomically(folder / "warm_start.jsonl", "".join(rows))
 
 
 def _backward(
@@ -222,7 +215,8 @@ def play_demonstrations(
     split: str | None = None,
 ) -> list[Dialogue]:
     """Return ``turns`` turns of ``player``, from episodes with seeds from ``seed`` on."""
-    options = split_options(env, split)
+    has_splits = env.has_wrapper_attr("has_splits") and env.get_wrapper_attr("has_splits")
+    options = {"split": split} if split and has_splits else None
     env = EpisodeLimits(env, max_turns=turns)  # not every environment ends
     found: list[Dialogue] = []
     count = 0
@@ -353,12 +347,6 @@ def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str
     return system, said
 
 
-def split_options(env: gym.Env[str, str], split: str | None) -> dict[str, Any] | None:
-    """Return the ``reset`` options of ``split``; None for an environment without splits."""
-    knows = env.has_wrapper_attr("has_splits") and bool(env.get_wrapper_attr("has_splits"))
-    return {"split": split} if split and knows else None
-
-
 def _tools(env: gym.Env[str, str]) -> tuple[ToolRegistry, ActionParser] | None:
     """Return the tools of ``env`` and their parser, or None."""
     if not (env.has_wrapper_attr("registry") and env.has_wrapper_attr("parser")):
@@ -407,19 +395,17 @@ def _value(schema: dict[str, Any], words: Sequence[str], rng: np.random.Generato
     """Return a value that ``schema`` allows; a string is a word of the observation."""
     if "enum" in schema:
         return schema["enum"][int(rng.integers(len(schema["enum"])))]
-    kind = schema.get("type", "string")
-    plain: dict[str, Callable[[], Any]] = {
-        "integer": lambda: _integer(schema, rng),
-        "number": lambda: float(rng.integers(_MOST)),
-        "boolean": lambda: bool(rng.integers(2)),
-        "array": lambda: [_value(schema.get("items", {}), words, rng)],
-        "object": dict,
-    }
-    if kind in plain:
-        return plain[kind]()
+    match schema.get("type", "string"):
+        case "integer":
+            least = int(schema.get("minimum", 0))
+            most = max(int(schema.get("maximum", least + _MOST)), least)
+            return int(rng.integers(least, most + 1))
+        case "number":
+            return float(rng.integers(_MOST))
+        case "boolean":
+            return bool(rng.integers(2))
+        case "array":
+            return [_value(schema.get("items", {}), words, rng)]
+        case "object":
+            return {}
     return words[int(rng.integers(len(words)))]
-
-
-def _integer(schema: dict[str, Any], rng: np.random.Generator) -> int:
-    least = int(schema.get("minimum", 0))
-    return int(rng.integers(least, max(int(schema.get("maximum", least + _MOST)), least) + 1))

@@ -70,7 +70,9 @@ class IterationRunner:
         # Chosen before play, so that neither speed nor failures decide what is trained on.
         tasks = self.schedule.tasks(iteration)
         batch = self.collector.collect_batch(iteration, tasks, self.publisher.version, stop)
-        data = assemble(batch.rollout.ending_after(self.schedule.turn_limit))
+        inference = self.schedule.config.inference
+        limit = None if inference.bootstrap_at_turn_limit else inference.max_turns
+        data = assemble(batch.rollout.ending_after(limit))
         for name, tensor in batch.states.items():
             setattr(data, name, tensor)
         played = time.perf_counter()

@@ -85,13 +85,13 @@ class PPO:
         self.estimator = algo.get_advantage(config.adv_estimator)
         self.stabilizers = Stabilizers(config, model)
         self.trust = self.stabilizers.trust
+        has_critic = model.value_head is not None
+        entropy: Entropy = "gradient" if config.entropy_coef else "metric"
+        # The trunk has written the value; the critic passes it on.
+        critic = TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])
         self.objective = algo.TokenObjective(
-            trunk(
-                ranks.wrap(model),
-                "gradient" if config.entropy_coef else "metric",
-                has_critic=model.value_head is not None,
-            ),
-            critic(model),
+            trunk(ranks.wrap(model), entropy, has_critic=has_critic),
+            critic if has_critic else None,
             policy_loss=config.policy_loss,
             policy_settings=policy_settings(config),
             value_coef=config.value_coef,
@@ -155,7 +155,10 @@ class PPO:
         metrics["train/signal"] = signal
         if scores.log_prob_T is None:
             scores = scores._replace(log_prob_T=self.ranks.all_sum(self._seen_T).cpu())
-        metrics |= self._mismatch_metrics(scores.log_prob_T, learned.data)
+        assert scores.log_prob_T is not None
+        sampled_T, cap = learned.data.sampler_log_prob_T, self.config.importance_cap
+        mismatch = algo.mismatch_metrics(scores.log_prob_T, sampled_T, cap=cap)
+        metrics |= {name: float(value) for name, value in mismatch.items()}
         shown = every if shows_all else (learned.data, scores, advantages)
         self.trained = trained_tokens(*shown)
         clock.note("train")
@@ -243,14 +246,6 @@ class PPO:
             fields["ref_log_prob"] = scores.ref_log_prob_T
         self._seen_T = torch.zeros_like(sampler_T, device=self.model.device)
         return TensorDict(fields, [data.tokens])
-
-    def _mismatch_metrics(self, old_T: Tensor | None, data: RolloutData) -> Metrics:
-        """Return how far the sampler was from the trainer before the update."""
-        assert old_T is not None
-        found = algo.mismatch_metrics(
-            old_T, data.sampler_log_prob_T, cap=self.config.importance_cap
-        )
-        return {name: float(value) for name, value in found.items()}
 
     def _epochs(self, packer: Packer, batch: TensorDict, signal: float) -> Metrics:
         """Take the steps of an update; they end where the policy leaves its trust region."""
@@ -426,13 +421,6 @@ def trunk(model: nn.Module, entropy: Entropy, *, has_critic: bool) -> TensorDict
         in_keys=["ids", "sequence_lengths", "position", "token"],
         out_keys=[*written, "token_value"] if has_critic else written,
     )
-
-
-def critic(model: PolicyValueModel) -> TensorDictModule | None:
-    """Return the objective's critic, which passes on the value that ``trunk`` wrote."""
-    if model.value_head is None:
-        return None
-    return TensorDictModule(nn.Identity(), in_keys=["token_value"], out_keys=["value"])
 
 
 def token_stream(data: RolloutData, reward_T: Tensor, scores: Scores) -> algo.TokenStream:

@@ -69,14 +69,6 @@ class Schedule:
     def iterations(self) -> int:
         return self.config.training.iterations
 
-    @property
-    def turn_limit(self) -> int | None:
-        """Turns after which an episode counts as terminated; None if the limit is bootstrapped."""
-        settings = self.config.inference
-        if settings.bootstrap_at_turn_limit:
-            return None
-        return settings.max_turns
-
     def tasks(self, iteration: int) -> list[EpisodeTask]:
         settings, environment = self.config.training, self.config.environment
         mix = environment.mix

@@ -6,6 +6,7 @@ result is plain data that a checkpoint keeps, so a resumed run does not repeat i
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import Counter
@@ -34,13 +35,13 @@ from llm_gym_agents.learn.imitation import (
     label_episode,
     load_demonstrations,
     play_demonstrations,
-    write_losses,
 )
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.mix import in_env
 from llm_gym_agents.rollouts.sampler import Player, Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_id, episode_seed
+from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
 ENOUGH_USABLE = 0.5
@@ -132,13 +133,6 @@ class Decision(NamedTuple):
         played = list(self.players.values()) or [self.player]
         return sum(player in TEACHERS for player in played) / len(played)
 
-    @classmethod
-    def of_mix(cls, each: Mapping[str, Decision], why: str) -> Decision:
-        """Join the decisions for the environments of a mix."""
-        players = {env_id: one.player for env_id, one in each.items()}
-        leading = [one for one in (*TEACHERS, "random") if one in players.values()]
-        return cls(next(iter(leading), "none"), why, players)
-
     def __str__(self) -> str:
         whose = {each: f"imitating the {each}'s moves" for each in TEACHERS} | {"none": "none"}
         what = whose.get(self.player, f"imitating {self.player} moves")
@@ -213,7 +207,8 @@ class WarmStart:
         start = time.perf_counter()
         before = self._measure()
         turns, after = self._rounds(decision, before)
-        write_losses(self.folder, self.losses)
+        lines = (json.dumps({"step": at, "loss": x}) for at, x in enumerate(self.losses, 1))
+        write_atomically(self.folder / "warm_start.jsonl", "".join(f"{line}\n" for line in lines))
         self.say(
             f"warm start: {turns:,} moves, {len(self.losses)} steps, loss {self.losses[0]:.2f} to "
             f"{self.losses[-1]:.2f}; unusable replies {before.invalid:.0%} to {after.invalid:.0%}, "
@@ -315,7 +310,11 @@ class WarmStart:
     def _for_each(self, decide: Callable[[str], Decision], why: str) -> Decision:
         """Return the decision for the environment, or those for a mix as one."""
         each = {env_id: decide(env_id) for env_id in self.make_envs}
-        return Decision.of_mix(each, why) if self.mix else next(iter(each.values()))
+        if not self.mix:
+            return next(iter(each.values()))
+        players = {env_id: one.player for env_id, one in each.items()}
+        leading = [one for one in (*TEACHERS, "random") if one in players.values()]
+        return Decision(next(iter(leading), "none"), why, players)
 
     def _decide_for(self, env_id: str, found: Decision) -> Decision:
         """Return whom to imitate in one environment: its solver, or else random moves."""
@@ -336,7 +335,9 @@ class WarmStart:
         found = self.probe()
         if not found.replies:
             return Decision("none", "the environment does not say which replies it can use")
-        if found.is_enough and found.won < SELDOM * found.episodes and not self._thinks:
+        # A solver's bare moves would undo the reasoning of a model that thinks.
+        thinks = self.sampler.policy.chat.thinks
+        if found.is_enough and found.won < SELDOM * found.episodes and not thinks:
             few = f"{found.won} of {found.episodes} probed episodes are won, fewer than"
             return Decision("solver", f"only {few} {SELDOM:.0%}")
         if found.is_enough:
@@ -356,15 +357,10 @@ class WarmStart:
         split = self.train_split
         return {"split": split} if split and self.sampler.has_splits else None
 
-    @property
-    def _thinks(self) -> bool:
-        """Whether the model reasons before it replies: a solver's bare moves would undo that."""
-        return self.sampler.policy.chat.thinks
-
     def _cut_by_us(self) -> bool:
         """Whether cut replies would have been usable: the model thinks, or a larger limit helps."""
         policy = self.sampler.policy
-        if self._thinks or not isinstance(self.sampler, Sampler):
+        if policy.chat.thinks or not isinstance(self.sampler, Sampler):
             return True
         with policy.sampling_with(max_tokens=max(ROOMY, 4 * policy.sampling.max_tokens)):
             return self.probe(FEW).is_enough

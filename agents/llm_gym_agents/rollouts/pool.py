@@ -26,16 +26,7 @@ from torchrl.envs import EnvBase
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason, stop_reason
-from llm_gym.episodes import Trajectory
-from llm_gym.episodes.play import (
-    Beginning,
-    add_failure,
-    add_turn,
-    close_record,
-    cut_record,
-    invalid_env_output,
-    open_record,
-)
+from llm_gym.episodes import Trajectory, play
 from llm_gym.registry.sources import EnvSource
 from llm_gym.vector import RowsError, make_vec
 from llm_gym.wrappers.as_text import text_source
@@ -138,18 +129,15 @@ class TextEnvPool(EnvBase):
         self._observation_N = np.zeros(n, dtype=np.int64)
         self._system_N = np.zeros(n, dtype=np.int64)
         self._patterns = patterns
-        self._make_specs(n)
-        # TorchRL starts with True, and would then not close the worker processes.
-        self.is_closed = False
-
-    def _make_specs(self, n: int) -> None:
         number = Unbounded(shape=(n,), dtype=torch.int64)
         flag = Binary(shape=(n, 1), n=None, dtype=torch.bool)
-        seen = ("observation", "episode", "system", *["pattern"] * self._patterns)
+        seen = ("observation", "episode", "system", *["pattern"] * patterns)
         self.observation_spec = Composite({name: number.clone() for name in seen}, shape=(n,))
         self.full_action_spec = Composite(action=number.clone(), status=number, shape=(n,))
         self.reward_spec = Unbounded(shape=(n, 1))
         self.full_done_spec = Composite({name: flag.clone() for name in _FLAGS}, shape=(n,))
+        # TorchRL starts with True, and would then not close the worker processes.
+        self.is_closed = False
 
     # --- which episodes ------------------------------------------------------------------
 
@@ -212,7 +200,7 @@ class TextEnvPool(EnvBase):
         except RowsError as error:
             begun, lost = dict(error.results), dict(error.rows)
         for row, beginning in begun.items():
-            if what := invalid_env_output(beginning.observation):
+            if what := play.invalid_env_output(beginning.observation):
                 lost[row] = what
             else:
                 self._enter(row, tasks[row], beginning)
@@ -229,9 +217,9 @@ class TextEnvPool(EnvBase):
         self._vacate(list(lost))
         return list(lost)
 
-    def _enter(self, row: int, task: EpisodeTask, beginning: Beginning) -> None:
+    def _enter(self, row: int, task: EpisodeTask, beginning: play.Beginning) -> None:
         options = without_env(task.options)
-        episode = open_record(beginning, self._described_N[row], task.seed, options)
+        episode = play.open_record(beginning, self._described_N[row], task.seed, options)
         episode.episode_id, episode.group = task.id, task.group
         self._playing[row] = episode
         self._episode_N[row] = task.id
@@ -247,7 +235,7 @@ class TextEnvPool(EnvBase):
             return ""
         for at, action in enumerate(prefix.actions):
             try:
-                add_turn(episode, action, self._rows.step_rows({row: action})[row])
+                play.add_turn(episode, action, self._rows.step_rows({row: action})[row])
             except RowsError as error:
                 return error.rows[row]
             if episode.dones[-1] or episode.states[-1] != prefix.observations[at + 1]:
@@ -269,12 +257,12 @@ class TextEnvPool(EnvBase):
         except RowsError as error:
             results, lost = dict(error.results), dict(error.rows)
         for row, result in results.items():
-            if what := invalid_env_output(*result[:2]):
+            if what := play.invalid_env_output(*result[:2]):
                 lost[row] = what
                 continue
             episode = self._playing[row]
             assert episode is not None
-            add_turn(episode, replies[row], result)
+            play.add_turn(episode, replies[row], result)
             self._observation_N[row] = self.texts.add(episode.states[-1])
             if episode.dones[-1]:
                 flags = episode.terminated[-1], episode.truncated[-1]
@@ -330,7 +318,7 @@ class TextEnvPool(EnvBase):
         self._report(int(self._episode_N[row]), what)
         episode = self._playing[row]
         assert episode is not None
-        add_failure(episode, reply, what)
+        play.add_failure(episode, reply, what)
         self._observation_N[row] = self.texts.add(episode.states[-1])
         self._end(row, StopReason.ERROR)
 
@@ -347,9 +335,9 @@ class TextEnvPool(EnvBase):
 
     def _finish(self, episode: Trajectory, reason: StopReason) -> None:
         if reason not in (StopReason.WON, StopReason.LOST):
-            cut_record(episode, reason)
+            play.cut_record(episode, reason)
         assert isinstance(episode.episode_id, int)
-        self._finished[episode.episode_id] = close_record(episode)
+        self._finished[episode.episode_id] = play.close_record(episode)
 
     # --- for people ----------------------------------------------------------------------
 

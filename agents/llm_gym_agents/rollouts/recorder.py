@@ -5,7 +5,7 @@ advantage and ratio of each token.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +99,10 @@ def episode_tokens(
         numbers += [len(turns)] * len(bootstrap.ids)
         versions += [turns[-1].version] * len(bootstrap.ids)
     log_probs = [one for turn in turns for one in turn.log_probs]
-    given = {"log_probs": log_probs, **(trained or {})}
-    columns: dict[str, Any] = {name: list(_spread(sampled, each)) for name, each in given.items()}
+    columns: dict[str, Any] = {}
+    for name, values in {"log_probs": log_probs, **(trained or {})}.items():
+        left = iter(values)
+        columns[name] = [next(left) if one else math.nan for one in sampled]
     return Tokens(
         ids=ids,
         trained_on=sampled if trained is not None else None,
@@ -108,9 +110,3 @@ def episode_tokens(
         turns=numbers,
         **columns,
     )
-
-
-def _spread(sampled: Sequence[bool], values: Sequence[float]) -> Iterator[float]:
-    """Yield the values at sampled tokens, and NaN at prompt tokens."""
-    left = iter(values)
-    return (next(left) if one else math.nan for one in sampled)

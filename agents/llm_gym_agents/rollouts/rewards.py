@@ -69,7 +69,12 @@ def apply_reward_fn(
     for at, episode in enumerate(episodes):
         _check_turns(episode, at)  # again: the function may have changed them
     for episode, parts in zip(episodes, terms, strict=True):
-        _set_rewards(episode, parts)
+        extra = dict(episode.extra or {})
+        own = [float(reward) for reward in episode.rewards] or [0.0] * _turns(episode)
+        extra.setdefault(ENV_REWARDS, own)
+        extra[REWARD_TERMS] = {name: sum(each) for name, each in parts.items()}
+        episode.rewards = [float(sum(turn)) for turn in zip(*parts.values(), strict=True)]
+        episode.extra = extra
     return [sum(map(sum, parts.values())) for parts in terms]
 
 
@@ -230,15 +235,6 @@ def _read_number(value: Any, name: str, episode: Trajectory, at: int) -> float:
             f"{name!r}, on {_name(episode, at)}"
         )
     return number
-
-
-def _set_rewards(episode: Trajectory, terms: dict[str, list[float]]) -> None:
-    rewards = [float(reward) for reward in episode.rewards] or [0.0] * _turns(episode)
-    extra = dict(episode.extra or {})
-    extra.setdefault(ENV_REWARDS, rewards)
-    extra[REWARD_TERMS] = {name: sum(parts) for name, parts in terms.items()}
-    episode.rewards = [float(sum(parts)) for parts in zip(*terms.values(), strict=True)]
-    episode.extra = extra
 
 
 def _name(episode: Trajectory, at: int) -> str:

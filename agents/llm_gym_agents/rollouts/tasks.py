@@ -316,7 +316,7 @@ def resample_zero_variance_groups(
         stands_for = {new.group: old.group for new, old in zip(further, named, strict=True)}
         fresh = play(further)
         played += len(further)
-        kept = set(stands_for) & _groups(fresh.episodes) - find_flat(fresh)
+        kept = {int(episode.group or 0) for episode in fresh.episodes} - find_flat(fresh)
         gone = {stands_for[group] for group in kept}
         rollout = _exchange(rollout, fresh, gone, kept)
         flat -= gone
@@ -326,10 +326,6 @@ def resample_zero_variance_groups(
     if first:
         found[metrics.TRAIN_SUCCESS] = sum(each.success for each in first) / len(first)
     return rollout, found
-
-
-def _groups(episodes: Sequence[Trajectory]) -> set[int]:
-    return {int(episode.group or 0) for episode in episodes}
 
 
 def _exchange(

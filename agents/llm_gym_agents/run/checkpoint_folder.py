@@ -155,15 +155,11 @@ def _listed_files(folder: Path, place: Path) -> dict[str, tuple[int, str]]:
         manifest = _manifest(folder)
         if manifest["format"] != FORMAT:
             raise CheckpointError(f"{place} is not a checkpoint of llm-gym")
-        if manifest["schema"] == SCHEMA:
-            return {name: (size, digest) for name, (size, digest) in manifest["files"].items()}
-        schema, version = int(manifest["schema"]), manifest.get("llm_gym", "?")
+        if (schema := manifest["schema"]) != SCHEMA:
+            raise CheckpointError(f"{place} must have schema {SCHEMA}, got {schema!r:.20}")
+        return {name: (size, digest) for name, (size, digest) in manifest["files"].items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{place} is not a whole checkpoint: {MANIFEST} is broken") from error
-    advice = "upgrade llm-gym" if schema > SCHEMA else "load it with the version that wrote it"
-    raise CheckpointError(
-        f"{place} must have schema {SCHEMA}, got {schema} of llm-gym {version}; {advice}"
-    )
 
 
 def _digest(path: Path) -> str:

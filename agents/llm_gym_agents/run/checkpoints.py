@@ -99,7 +99,11 @@ def load_checkpoint(folder: str | Path, like: Like | None = None) -> TrainerStat
     found = verified(Path(folder))
     values = json.loads((found / VALUES).read_text("utf-8"))
     parts = {name: Part(values=each) for name, each in values["parts"].items()}
-    for full_name, tensor in _read_tensors(found, like).items():
+    if (found / SHARDS).is_dir():
+        tensors = read_shards(found / SHARDS, like or (lambda name: None))
+    else:
+        tensors = load_file(found / TENSORS) if like is None else read_shards(found, like)
+    for full_name, tensor in tensors.items():
         name, _, key = full_name.partition("/")
         parts[name].tensors[key] = tensor
     return TrainerState(
@@ -107,15 +111,9 @@ def load_checkpoint(folder: str | Path, like: Like | None = None) -> TrainerStat
         config=values["config"],
         parts=parts,
         success=values["success"],
-        success_low=values.get("success_low"),
+        success_low=values["success_low"],
         folder=found,
     )
-
-
-def _read_tensors(folder: Path, like: Like | None) -> dict[str, Tensor]:
-    if (folder / SHARDS).is_dir():
-        return read_shards(folder / SHARDS, like or (lambda name: None))
-    return load_file(folder / TENSORS) if like is None else read_shards(folder, like)
 
 
 def model_folder(state: TrainerState) -> Path:
@@ -225,7 +223,7 @@ def standing(place: Path) -> tuple[float, float] | None:
     values = json.loads((place / VALUES).read_text("utf-8"))
     if values["success"] is None:
         return None
-    return rank(values["success"], values.get("success_low"))
+    return rank(values["success"], values["success_low"])
 
 
 def rank(success: float, low: float | None) -> tuple[float, float]:

@@ -214,16 +214,11 @@ def final_diagnosis(
     if not any(episode.success for each in (before, after) for episode in each.episodes):
         found = f"none of {len(after.episodes)} held-out episodes is won, before or after"
     best = "" if solver is None else f" (a solver wins {solver.success:.0%})"
-    if (trained := _overfitted_success(after, rows)) is not None:
-        best += f", but {trained:.0%} of what it trains on is won, so it overfits"
-    return f"{found}{best}: {', or '.join(_remedies(after.env_id, known, rows, embedded))}"
-
-
-def _overfitted_success(after: Evaluation, rows: Rows) -> float | None:
-    """Return the training success if it is far above held-out success, else None."""
     last = [row[TRAIN_SUCCESS] for row in rows[-FEW:] if TRAIN_SUCCESS in row]
     trained = fmean(last) if last else 0.0
-    return trained if trained - after.success >= APART else None
+    if trained - after.success >= APART:
+        best += f", but {trained:.0%} of what it trains on is won, so it overfits"
+    return f"{found}{best}: {', or '.join(_remedies(after.env_id, known, rows, embedded))}"
 
 
 def _earns_more(before: Evaluation, after: Evaluation) -> bool:
@@ -243,7 +238,9 @@ def _remedies(
 ) -> list[str]:
     """Return what may help, likeliest first."""
     remedies = []
-    if _rises([row[EVAL_SUCCESS] for row in rows if EVAL_SUCCESS in row]):
+    curve = [row[EVAL_SUCCESS] for row in rows if EVAL_SUCCESS in row]
+    third = len(curve) // 3
+    if third and fmean(curve[-third:]) - fmean(curve[-2 * third : -third]) > RISING:
         remedies.append("it was still rising, so train longer (--training.num-epochs)")
     if easier := _easier(env_id, known):
         remedies.append(f"begin with an easier level ({easier})")
@@ -254,11 +251,6 @@ def _remedies(
     if embedded:
         remedies.append("take a model that knows words and numbers (--model.model-name)")
     return remedies or ["raise training.batch_size, or shape the reward"]
-
-
-def _rises(curve: Sequence[float]) -> bool:
-    third = len(curve) // 3
-    return third > 0 and fmean(curve[-third:]) - fmean(curve[-2 * third : -third]) > RISING
 
 
 def _easier(env_id: str | None, known: Mapping[str, Score]) -> str | None:

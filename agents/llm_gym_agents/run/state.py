@@ -135,27 +135,22 @@ def _names(optimizer: Optimizer, model: nn.Module) -> dict[Tensor, str]:
 
 
 def _check_same(optimizer: Optimizer, part: Part, names: dict[Tensor, str]) -> None:
-    kind = type(optimizer).__name__
-    if part.values["kind"] != kind:
+    kind, saved = type(optimizer).__name__, part.values
+    if saved["kind"] != kind:
         raise CheckpointError(
-            f"the checkpoint holds the state of {part.values['kind']}, got a {kind} to load it into"
+            f"the checkpoint holds the state of {saved['kind']}, got a {kind} to load it into"
         )
-    ours = [{names[each] for each in group["params"]} for group in optimizer.param_groups]
-    theirs = [set(group["params"]) for group in part.values["groups"]]
-    if ours != theirs:
-        odd = sorted(set().union(*ours) ^ set().union(*theirs))
-        what = f"such as {odd[0]!r}" if odd else "in other groups"
+    groups = [{names[each] for each in group["params"]} for group in optimizer.param_groups]
+    shapes = {name: list(parameter.shape) for parameter, name in names.items()}
+    same_groups = groups == [set(group["params"]) for group in saved["groups"]]
+    if not same_groups or shapes != saved["shapes"]:
+        known = saved["shapes"]
+        odd = [name for name in {*shapes, *known} if shapes.get(name) != known.get(name)]
+        what = f"such as {' and '.join(sorted(odd)[:2])}" if odd else "in other groups"
         raise CheckpointError(
             "the optimizer must have the parameters of the checkpoint, got different ones, "
             f"{what}; was the model built with other settings?"
         )
-    for parameter, name in names.items():
-        shape = tuple(part.values["shapes"][name])
-        if shape != tuple(parameter.shape):
-            raise CheckpointError(
-                f"the optimizer's {name!r} must have shape {tuple(parameter.shape)}, got {shape}; "
-                "was the model built with other settings?"
-            )
 
 
 def seed_generators(seed: int) -> None:

@@ -98,11 +98,6 @@ def common_words(texts: Sequence[str], least: float = COMMON) -> set[str]:
     return {word for word, count in _count_words(texts).items() if count >= least * len(texts)}
 
 
-def has_unknown(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> bool:
-    """Whether a word of ``texts`` is no token."""
-    return any(tokenizer.unk_token_id in ids for ids in tokenizer(list(texts)).input_ids)
-
-
 def _count_words(texts: Iterable[str]) -> Counter[str]:
     """Return in how many texts each word is."""
     split = _word_split()
@@ -190,7 +185,11 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
     yield observation
     misplaced = list(_NONSENSE)  # an earlier move may be unusable later
     for _ in range(_MAX_TURNS):
-        action = _first_reply(players)
+        action = ""
+        for player in filter(None, players):  # the first that the game implements
+            with suppress(NotImplementedError):
+                action = player()
+                break
         actions = [*(legal() or ()), action]
         yield from actions
         misplaced += actions
@@ -200,14 +199,6 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
         yield observation
         if terminated or truncated:
             break
-
-
-def _first_reply(players: Sequence[Callable[[], str] | None]) -> str:
-    """Return the move of the first player that the game implements."""
-    for player in filter(None, players):
-        with suppress(NotImplementedError):
-            return player()
-    raise AssertionError("a space can always be sampled")
 
 
 def _word_split() -> pre_tokenizers.PreTokenizer:

@@ -51,18 +51,8 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.run.checkpoint_weights import save_lm
+from llm_gym_agents.text import tokenizers
 from llm_gym_agents.text.chat import ChatFormat
-from llm_gym_agents.text.tokenizers import (
-    FURTHER_EPISODES,
-    FURTHER_SEED,
-    byte_tokenizer,
-    collect_vocabulary,
-    common_words,
-    has_unknown,
-    piece_tokenizer,
-    texts_of,
-    word_tokenizer,
-)
 from llm_gym_agents.trainer.memory_plan import MemoryPlan, plan_memory
 
 MOST_TURNS = 1_000
@@ -211,7 +201,11 @@ def language_model(
         if settings.dtype != "auto":
             model.to(dtype=_kept_dtype(settings, settings.device))
     elif settings.is_embedded:
-        tokenizer = tokenizer or _tiny_tokenizer(config.environment, env)
+        if tokenizer is None:
+            played = config.environment.env_ids if config.environment.mix else [env]
+            known = all(isinstance(each, str) for each in played)
+            envs = {str(each): config.environment.kwargs_of(str(each)) for each in played}
+            tokenizer = tiny_tokenizer(envs) if known else tokenizers.byte_tokenizer()
         model = tiny_llama(
             tokenizer, layers=settings.tiny_layers, spread=TINY_SPREAD, seed=config.training.seed
         )
@@ -353,13 +347,6 @@ def _add_lora(lm: PreTrainedModel, rank: int) -> PreTrainedModel:
     return adapted
 
 
-def _tiny_tokenizer(settings: EnvConfig, env: EnvSource) -> PreTrainedTokenizerBase:
-    played = settings.env_ids if settings.mix else [env]
-    if not all(isinstance(each, str) for each in played):
-        return byte_tokenizer()
-    return tiny_tokenizer({str(each): settings.kwargs_of(str(each)) for each in played})
-
-
 def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBase:
     """Return a tokenizer of the words that environments use, or of bytes without a player.
 
@@ -371,20 +358,23 @@ def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBas
         made = make_text(env_id, **settings)
         try:
             if isinstance(made.unwrapped, TextEnv) and made.spec is not None:
-                own = collect_vocabulary([made.spec], rules=True)
-                further += collect_vocabulary([made.spec], FURTHER_EPISODES, seed=FURTHER_SEED)
-                whole |= common_words(own)
+                own = tokenizers.collect_vocabulary([made.spec], rules=True)
+                further += tokenizers.collect_vocabulary(
+                    [made.spec], tokenizers.FURTHER_EPISODES, seed=tokenizers.FURTHER_SEED
+                )
+                whole |= tokenizers.common_words(own)
             elif not isinstance(made.unwrapped, TextEnv) and made.has_wrapper_attr("random_action"):
-                own, spells = texts_of(made), True  # its numbers may never end
-                whole |= common_words(own, least=0.0)
+                own, spells = tokenizers.texts_of(made), True  # its numbers may never end
+                whole |= tokenizers.common_words(own, least=0.0)
             else:
-                return byte_tokenizer()
+                return tokenizers.byte_tokenizer()
             texts += own
         finally:
             close_user_env(made)
-    words = word_tokenizer(texts)
-    spells = spells or has_unknown(words, further)
-    return piece_tokenizer(texts, whole) if spells else words
+    words = tokenizers.word_tokenizer(texts)
+    # A word of further episodes may be no token.
+    spells = spells or any(words.unk_token_id in ids for ids in words(further).input_ids)
+    return tokenizers.piece_tokenizer(texts, whole) if spells else words
 
 
 # --- who plays ---------------------------------------------------------------------------

@@ -32,15 +32,7 @@ from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoints import TrainerState, number, restore_lm
 from llm_gym_agents.run.diagnostics import RunDiagnostics
 from llm_gym_agents.run.state import Part, rng_state, seed_generators, set_rng_state
-from llm_gym_agents.trainer.build import (
-    build_sampler,
-    check_model,
-    dataset_env,
-    env_makers,
-    join_processes,
-    language_model,
-    training_env,
-)
+from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.run_folder import WARM_START, RunFolder
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
@@ -81,27 +73,27 @@ class PPOTrainer:
         callbacks: Iterable[Callback] = (),
     ) -> None:
         self.config = config = _checked_copy(config)
-        check_model(config.model, model, tokenizer)
+        build.check_model(config.model, model, tokenizer)
         if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
             raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
         self.reward_fn, self.callbacks = reward_fn, found
         if val_dataset is not None and config.environment.mix:
             raise ConfigError("environment.mix is evaluated on itself, got a val_dataset too")
-        self.environment = training_env(config.environment, environment, dataset, collate_fn)
+        self.environment = build.training_env(config.environment, environment, dataset, collate_fn)
         if isinstance(self.environment, str):
             config.environment.env_id = self.environment
         given = {"reward_fn": reward_fn, "dataset": dataset, "val_dataset": val_dataset}
         self.unsaved_args = [name for name, each in given.items() if each is not None]
         self.unsaved_args += ["environment"] * (not isinstance(environment, str | None))
         """Arguments that no checkpoint holds, so that ``llm-gym resume`` cannot restore them."""
-        self.ranks = join_processes(config)
+        self.ranks = build.join_processes(config)
         seed_generators(config.training.seed)
         self._embedded = model is None and config.model.is_embedded
-        lm, self.tokenizer = language_model(config, self.environment, model, tokenizer)
+        lm, self.tokenizer = build.language_model(config, self.environment, model, tokenizer)
         self.learner = Learner(lm, config.training, config.model, config.inference, self.ranks)
         held_out = None
         if val_dataset is not None:
-            held_out = dataset_env(config.environment, val_dataset, collate_fn)
+            held_out = build.dataset_env(config.environment, val_dataset, collate_fn)
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)
         self.schedule = Schedule(
@@ -161,7 +153,10 @@ class PPOTrainer:
 
         A later call with more epochs continues, and so does one after ``load_checkpoint``.
         """
-        self._set_length(num_epochs, num_iters_per_epoch)
+        given = {"num_epochs": num_epochs, "num_iters_per_epoch": num_iters_per_epoch}
+        changed = {name: each for name, each in given.items() if each is not None}
+        self.config.update({"training": changed})
+        self.config.check()
         self.lock_folder()
         wanted = self.config.checkpoint.resume or self.ended_with_best
         if wanted and (latest := self.checkpoints.latest()):
@@ -199,14 +194,6 @@ class PPOTrainer:
         if not self.stopped:
             self._end_with_best()
         return self.metrics_history
-
-    def _set_length(self, num_epochs: int | None, num_iters_per_epoch: int | None) -> None:
-        settings = self.config.training
-        if num_epochs is not None:
-            settings.num_epochs = num_epochs
-        if num_iters_per_epoch is not None:
-            settings.num_iters_per_epoch = num_iters_per_epoch
-        self.config.check()
 
     def _log_iteration(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
         """Count the iteration as done, log its metrics, and call callbacks and warnings."""
@@ -324,7 +311,7 @@ class PPOTrainer:
             folder=self.folder,
             sampler=self.sampler,
             learner=self.learner,
-            make_envs=env_makers(self.config, self.environment),
+            make_envs=build.env_makers(self.config, self.environment),
             mix=self.config.environment.mix,
             evaluate=self.evaluate,
             publish=lambda: self.publisher.publish(self.publisher.version),
@@ -452,7 +439,7 @@ def build_players(
         sampler, publisher = ray_players(config, learner.lm, ranks, tokenizer, env, held_out)
         sleeps = False
     else:
-        own = sampler = build_sampler(config, learner.lm, tokenizer, env, held_out)
+        own = sampler = build.build_sampler(config, learner.lm, tokenizer, env, held_out)
         publisher = Publisher(own.engine, learner.lm)
         sleeps = getattr(own.engine, "sleeps", False)
         if ranks.world > 1:

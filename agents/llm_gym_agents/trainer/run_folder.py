@@ -22,17 +22,9 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.learn.single_process import SingleProcess
 from llm_gym_agents.rollouts.recorder import RolloutRecorder
+from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoints import standing
 from llm_gym_agents.run.files import RunLock
-from llm_gym_agents.run.metrics import (
-    EVAL_RETURN,
-    EVAL_SUCCESS,
-    FROM_SOLVER,
-    ITERATION,
-    MetricsLog,
-    Row,
-    read_metrics,
-)
 from llm_gym_agents.text.codec import TokenTexts
 
 RECORDED_EPISODES = 4
@@ -76,7 +68,7 @@ class RunFolder:
         self._is_own = Path(checkpoint).resolve().is_relative_to(self.path.resolve())
 
     @contextmanager
-    def open(self, iteration: int) -> Iterator[MetricsLog]:
+    def open(self, iteration: int) -> Iterator[metrics.MetricsLog]:
         """Yield the log of the run after ``iteration``; the folder of another run is refused."""
         log = self._ranks.log(
             self.path,
@@ -112,7 +104,7 @@ class RunFolder:
         if self._config.checkpoint.end_with_best and self._config.environment.eval_interval:
             best = self.best(start) or best
         if best is not None:
-            card = model_card(self._config, read_metrics(self.path), warm_start, best.name)
+            card = model_card(self._config, metrics.read_metrics(self.path), warm_start, best.name)
             self.checkpoints.put_apart(best, self.path / FINAL, card)
         return best
 
@@ -121,7 +113,10 @@ class RunFolder:
 
 
 def model_card(
-    config: ConfigStore, rows: Sequence[Row], warm_start: Mapping[str, float] | None, source: str
+    config: ConfigStore,
+    rows: Sequence[metrics.Row],
+    warm_start: Mapping[str, float] | None,
+    source: str,
 ) -> str:
     """Return the card of the model that a run ended with.
 
@@ -143,6 +138,8 @@ def model_card(
     head += ["license: other"]  # the owner's to choose, or that of the base model
     if not embedded and not is_folder:
         head.append(f"base_model: {base}")
+    given = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = re.sub(r"//[^/@\s]+@", "//***@", given)  # without passwords in addresses
     about = {
         "environment": f"`{env}`" if isinstance(env, str) else str(env),
         "base model": "none named: made on the spot, or passed in" if embedded else base,
@@ -150,7 +147,7 @@ def model_card(
         "advantages": config.training.adv_estimator,
         "seed": str(config.training.seed),
         "checkpoint": source,
-        "command": f"`{_command()}`",
+        "command": f"`{command}`",
         "llm-gym": __version__,
         "commit": commit(),
     }
@@ -163,12 +160,6 @@ def model_card(
     if config.model.lora_rank:
         lines += ["", "The weights are merged; `adapter/` holds the LoRA adapter for PEFT."]
     return "\n".join(lines) + "\n"
-
-
-def _command() -> str:
-    """Return the command line, without passwords in addresses."""
-    given = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    return re.sub(r"//[^/@\s]+@", "//***@", given)
 
 
 def commit() -> str:
@@ -192,28 +183,28 @@ def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str
     if config.warm_start.player == "reflex":
         return "the reflex player of the environment"
     others = "random legal moves"
-    share = warm_start.get(FROM_SOLVER, 0.0)
+    share = warm_start.get(metrics.FROM_SOLVER, 0.0)
     if 0.0 < share < 1.0:
         count = len(config.environment.mix)
         return f"the solver in {round(share * count)} of {count} environments, {others} elsewhere"
     return "the solver of the environment" if share else others
 
 
-def _table(rows: Sequence[Row], warm_start: Mapping[str, float]) -> str:
+def _table(rows: Sequence[metrics.Row], warm_start: Mapping[str, float]) -> str:
     """Return a table of the warm start and of the first, best and last evaluation."""
     told = ["| iteration | success | interval | return |", "| --- | ---: | ---: | ---: |"]
     if "warm_start/success" in warm_start:
         told.append(_line("warm start", warm_start, "warm_start/success"))
-    evaluated = [row for row in rows if EVAL_SUCCESS in row]
+    evaluated = [row for row in rows if metrics.EVAL_SUCCESS in row]
     if evaluated:
-        best = max(evaluated, key=lambda row: row[EVAL_SUCCESS])
-        shown = {row[ITERATION]: row for row in (evaluated[0], best, evaluated[-1])}
-        told += [_line(f"{at:.0f}", row, EVAL_SUCCESS) for at, row in sorted(shown.items())]
+        best = max(evaluated, key=lambda row: row[metrics.EVAL_SUCCESS])
+        shown = {row[metrics.ITERATION]: row for row in (evaluated[0], best, evaluated[-1])}
+        told += [_line(f"{at:.0f}", row, metrics.EVAL_SUCCESS) for at, row in sorted(shown.items())]
     return "\n".join(told) if len(told) > 2 else "not measured (environment.eval_interval is 0)"
 
 
 def _line(name: str, row: Mapping[str, float], success: str) -> str:
     low, high = row.get(f"{success}_low"), row.get(f"{success}_high")
     interval = "" if low is None or high is None else f"{low:.1%} to {high:.1%}"
-    earned = f"{row[EVAL_RETURN]:.3f}" if EVAL_RETURN in row else ""
+    earned = f"{row[metrics.EVAL_RETURN]:.3f}" if metrics.EVAL_RETURN in row else ""
     return f"| {name} | {row[success]:.1%} | {interval} | {earned} |"

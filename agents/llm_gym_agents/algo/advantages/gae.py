@@ -52,7 +52,16 @@ def gae(
     if terminated_E is None:
         terminated_E = torch.ones_like(stream.lengths_E)
     terminated_E = terminated_E.bool()
-    after_E = _after_end(stream, terminated_E, value_T.dtype)
+    cut_E = ~terminated_E & (stream.lengths_E > 0)
+    if stream.bootstrap_E is not None:
+        after_E = torch.where(terminated_E, 0.0, stream.bootstrap_E.to(value_T.dtype))
+    elif bool(cut_E.any()):
+        raise StreamError(
+            "a truncated episode needs bootstrap_E, the value after its final observation, "
+            f"got None although episode {int(cut_E.nonzero()[0])} did not terminate"
+        )
+    else:
+        after_E = torch.zeros_like(terminated_E, dtype=value_T.dtype)
     next_T = torch.cat([value_T[1:], value_T[:1]])
     advantages_T = scan_advantages(
         reward_T=widen(stream.reward_T),
@@ -158,16 +167,3 @@ def check_fraction(name: str, value: float) -> None:
     """Raise unless ``value`` is in [0, 1]."""
     if not 0.0 <= value <= 1.0:
         raise ConfigError(f"{name} must be in [0, 1], got {value}")
-
-
-def _after_end(stream: TokenStream, terminated_E: Tensor, dtype: torch.dtype) -> Tensor:
-    """The value after each episode's last token: 0 if it terminated, else the bootstrap."""
-    if stream.bootstrap_E is None:
-        cut_E = ~terminated_E & (stream.lengths_E > 0)
-        if bool(cut_E.any()):
-            raise StreamError(
-                "a truncated episode needs bootstrap_E, the value after its final observation, "
-                f"got None although episode {int(cut_E.nonzero()[0])} did not terminate"
-            )
-        return torch.zeros_like(terminated_E, dtype=dtype)
-    return torch.where(terminated_E, 0.0, stream.bootstrap_E.to(dtype))

@@ -90,7 +90,7 @@ class TokenObjective(nn.Module):
         self.trunk, self.critic = trunk, critic
         self.value_coef, self.importance_cap = value_coef, importance_cap
         self.entropy_coef, self.kl_coef = entropy_coef, kl_coef
-        self._clip_ppo = None
+        self._clip_ppo: ClipPPOLoss | None = None
         if policy_loss == "ppo":
             # The critic has run by then; this only moves its output to where TorchRL looks.
             moved = TensorDictModule(nn.Identity(), in_keys=["new_value"], out_keys=["value"])
@@ -113,8 +113,12 @@ class TokenObjective(nn.Module):
                 micro-batches add up to means over the step. None takes the tokens of ``batch``.
         """
         data = self.trunk(batch.clone(recurse=False))
-        if "old_log_prob" not in data:
-            self._on_policy(data)
+        if "old_log_prob" not in data:  # nothing has moved since they were sampled
+            data["old_log_prob"] = old_T = data["token_log_prob"].detach()
+            sampler_T, cap = data.get("sampler_log_prob", None), self.importance_cap
+            if sampler_T is not None and cap is not None:
+                weight_T = importance_weights(old_T, sampler_T, cap=cap, checked=True)
+                data["importance_weight"] = weight_T
         if self.critic is not None:
             data["new_value"] = self.critic(data.clone(recurse=False))["value"]
         terms, metrics_T = self._all_terms(data)
@@ -143,18 +147,6 @@ class TokenObjective(nn.Module):
         self.entropy_coef = weight
         if self._clip_ppo is not None:
             self._clip_ppo.entropy_coeff.fill_(weight)
-
-    def _on_policy(self, data: TensorDictBase) -> None:
-        """Take the old log-probs from the pass itself: nothing has moved since they were sampled.
-
-        ``sampler_log_prob``, if the batch has it, then gives the importance weights.
-        """
-        old_T = data["token_log_prob"].detach()
-        data["old_log_prob"] = old_T
-        if "sampler_log_prob" in data and self.importance_cap is not None:
-            data["importance_weight"] = importance_weights(
-                old_T, data["sampler_log_prob"], cap=self.importance_cap, checked=True
-            )
 
     def _all_terms(self, data: TensorDictBase) -> tuple[dict[str, Tensor], Metrics]:
         if self._clip_ppo is None:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.losses.aggregate import Aggregation
-from llm_gym_agents.algo.registry import Registry, Spec
+from llm_gym_agents.algo.registry import FunctionT, Registry, Spec
 from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32, segment_mean, spread
 
 # GSPO's ratio is a mean over an episode; e^10 is far outside every sensible clip range.
@@ -102,26 +102,13 @@ class PolicyLossSpec(Spec):
 POLICY_LOSSES: Registry[PolicyLossSpec] = Registry("a policy loss", PolicyLossSpec)
 """Policy losses by name."""
 
-LossT = TypeVar("LossT", bound=Callable[..., TokenLoss])
-
 
 def register_policy_loss(
     name: str, *, needs_whole_episodes: bool = False, aggregation: Aggregation = "token-mean"
-) -> Callable[[LossT], LossT]:
+) -> Callable[[FunctionT], FunctionT]:
     """Register ``function(inputs, *, setting=default, ...) -> TokenLoss`` under ``name``."""
-
-    def register(function: LossT) -> LossT:
-        POLICY_LOSSES.add(
-            PolicyLossSpec(
-                name=name,
-                function=function,
-                needs_whole_episodes=needs_whole_episodes,
-                aggregation=aggregation,
-            )
-        )
-        return function
-
-    return register
+    about = {"needs_whole_episodes": needs_whole_episodes, "aggregation": aggregation}
+    return POLICY_LOSSES.register(name, **about)
 
 
 def get_policy_loss(name: str) -> PolicyLossSpec:
@@ -188,12 +175,18 @@ def _clipped(
     clip_ratio: ClipRatio,
     dual_clip: float | None,
 ) -> TokenLoss:
-    clipped = clipped_loss(log_ratio_T, inputs.advantages_T, ClipRange.of(clip_ratio), dual_clip)
+    """max(-A r, -A clip(r)), and for A < 0 at most ``-A * dual_clip``."""
+    ratio_T, advantages_T = log_ratio_T.exp(), inputs.advantages_T
+    plain_T = -advantages_T * ratio_T
+    clipped_T = -advantages_T * ClipRange.of(clip_ratio).clamp(ratio_T)
+    worse_T = torch.maximum(plain_T, clipped_T)
+    loss_T, bounded_T = bound_negative(worse_T, advantages_T, dual_clip)
     return TokenLoss(
-        clipped.loss_T,
+        loss_T,
         {
-            "policy/clip_fraction": clipped.clipped_T.to(log_ratio_T),
-            "policy/clip_fraction_lower": clipped.dual_clipped_T.to(log_ratio_T),
+            # Where the clipped ratio is the worse one the token has no gradient.
+            "policy/clip_fraction": (clipped_T > plain_T).detach().to(log_ratio_T),
+            "policy/clip_fraction_lower": bounded_T.to(log_ratio_T),
             "policy/kl": -token_log_ratio_T.detach(),
         },
     )
@@ -232,32 +225,10 @@ class ClipRange(NamedTuple):
         return ratio_T.clamp(1.0 - self.low, 1.0 + self.high)
 
 
-class Clipped(NamedTuple):
-    """PPO's pessimistic loss per token, and where its clips act."""
-
-    loss_T: Tensor
-    clipped_T: Tensor
-    """True where the clipped ratio is the worse one, so that the token has no gradient."""
-    dual_clipped_T: Tensor
-    """True where the dual clip bounds the loss."""
-
-
 def token_log_ratio(log_prob_T: Tensor, old_log_prob_T: Tensor) -> Tensor:
     """log(new / old) of each token, within ±20."""
     log_ratio_T = at_least_float32(log_prob_T) - at_least_float32(old_log_prob_T).detach()
     return log_ratio_T.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-
-
-def clipped_loss(
-    log_ratio_T: Tensor, advantages_T: Tensor, clip: ClipRange, dual_clip: float | None
-) -> Clipped:
-    """max(-A r, -A clip(r)), and for A < 0 at most ``-A * dual_clip``."""
-    ratio_T = log_ratio_T.exp()
-    plain_T = -advantages_T * ratio_T
-    clipped_T = -advantages_T * clip.clamp(ratio_T)
-    worse_T = torch.maximum(plain_T, clipped_T)
-    loss_T, dual_clipped_T = bound_negative(worse_T, advantages_T, dual_clip)
-    return Clipped(loss_T, (clipped_T > plain_T).detach(), dual_clipped_T)
 
 
 def bound_negative(

@@ -87,7 +87,6 @@ class SGLangEngine(Engine):
         self.end_ids = frozenset(end_ids_of(*owners))
         self._patterns = patterns or url is not None
         self._requests: dict[int, Request] = {}
-        self._closed = False
         self._server = SGLangServer(url, path, [*own, *arguments])
         self._calls = Calls(self._server.http, "/generate", max_rows)
         try:
@@ -103,13 +102,13 @@ class SGLangEngine(Engine):
     # --- sampling ------------------------------------------------------------------------
 
     def submit(self, requests: Iterable[Request]) -> None:
-        self._need_open()
+        self.need_open()
         bodies = [(request, self._body(request)) for request in requests]
         for request, body in bodies:
             self._requests[self._calls.begin(body)] = request
 
     def poll(self, timeout: float | None = None) -> list[Completion]:
-        self._need_open()
+        self.need_open()
         finished: list[Completion] = []
         patience = self.stall_s if timeout is None else max(0.0, timeout)
         while self._requests:
@@ -190,7 +189,7 @@ class SGLangEngine(Engine):
     def score(
         self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> list[list[float]]:
-        self._need_open()
+        self.need_open()
         if temperature != 1.0:
             raise ConfigError(f"SGLang scores at temperature 1 only, got {temperature}")
         scores = []
@@ -216,7 +215,7 @@ class SGLangEngine(Engine):
 
         They go through a folder in shared memory, so the server must be on this machine.
         """
-        self._need_open()
+        self.need_open()
         self.need_idle()
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         with tempfile.TemporaryDirectory(dir=memory, prefix="llm-gym-") as place:
@@ -246,10 +245,6 @@ class SGLangEngine(Engine):
         raise EngineError(
             f"SGLang failed: {why}; {lost} more replies were running; build a new engine to go on"
         )
-
-    def _need_open(self) -> None:
-        if self._closed:
-            raise EngineError("the engine is closed")
 
 
 def _dtype(said: str, config: Any) -> torch.dtype:

@@ -106,7 +106,7 @@ class Decoder:
         shape.column += 1
         slots = list(self._rows)
         finished = self._take([(slot, tokens[slot], log_probs[slot]) for slot in slots])
-        if finished and _is_sparse(len(self._rows), size):
+        if finished and 4 * len(self._rows) < 3 * size:  # a quarter are holes
             self._shape = None
         elif finished:  # they stand still from now on
             shape.live_B1[[slot for slot in range(size) if slot not in self._rows]] = 0
@@ -150,7 +150,7 @@ class Decoder:
     def _arrange(self) -> _Shape:
         """Move rows together where there are many holes, and describe the batch."""
         count = len(self._rows)
-        if _is_sparse(count, max(self._rows) + 1):
+        if 4 * count < 3 * (max(self._rows) + 1):
             holes = [slot for slot in range(count) if slot not in self._rows]
             movers = [slot for slot in self._rows if slot >= count]
             self.cache.swap(holes, movers)
@@ -182,10 +182,6 @@ class Decoder:
         )
         kinds = [row.request.sampling if row else _HOLE for row in rows]
         return RowSettings.of(kinds, numbers, self.model.device)
-
-
-def _is_sparse(rows: int, size: int) -> bool:
-    return 4 * rows < 3 * size
 
 
 def _finite(log_probs: list[float]) -> list[float]:
@@ -238,7 +234,11 @@ def sample(logits_BV: Tensor, settings: RowSettings, step: int) -> tuple[Tensor,
     log_probs_BV = logits_BV.log_softmax(-1)
     probs_BV = log_probs_BV.exp()
     if settings.top_p_B1 is not None:
-        probs_BV = _nucleus(probs_BV, settings.top_p_B1)
+        # Stable: of equally likely tokens the one with the lower id comes first, on every device.
+        sorted_BV, order_BV = probs_BV.sort(stable=True, dim=-1, descending=True)
+        drop_BV = sorted_BV.cumsum(-1, dtype=torch.float64) - sorted_BV >= settings.top_p_B1
+        drop_BV = torch.zeros_like(drop_BV).scatter(1, order_BV, drop_BV)
+        probs_BV = probs_BV.masked_fill(drop_BV, 0.0)
     # In float64 the sum of a large vocabulary is not yet blurred by rounding.
     sums_BV = probs_BV.cumsum(-1, dtype=torch.float64)
     target_B1 = settings.uniform_BK[:, step, None] * sums_BV[:, -1:]
@@ -249,14 +249,6 @@ def sample(logits_BV: Tensor, settings: RowSettings, step: int) -> tuple[Tensor,
         best_B1 = logits_BV.argmax(-1, keepdim=True)
         token_B1 = torch.where(settings.greedy_B.unsqueeze(1), best_B1, token_B1)
     return token_B1.squeeze(1), log_probs_BV.gather(1, token_B1).squeeze(1)
-
-
-def _nucleus(probs_BV: Tensor, top_p_B1: Tensor) -> Tensor:
-    """Return the probabilities with 0 for tokens that top-p leaves out."""
-    # Stable: of equally likely tokens the one with the lower id comes first, on every device.
-    sorted_BV, order_BV = probs_BV.sort(stable=True, dim=-1, descending=True)
-    drop_BV = sorted_BV.cumsum(-1, dtype=torch.float64) - sorted_BV >= top_p_B1
-    return probs_BV.masked_fill(torch.zeros_like(drop_BV).scatter(1, order_BV, drop_BV), 0.0)
 
 
 Words = npt.NDArray[np.uint64]

@@ -61,7 +61,6 @@ class TransformersEngine(Engine):
         self._causal = CausalModel(model, context_length)
         self.context_length = self._causal.context_length
         self._waiting: deque[Row] = deque()
-        self._closed = False
         self._reached: set[int] = set()
         self._decoder = Decoder(self._causal, max_rows, prefix_cache)
         self._weights = fingerprint(model)
@@ -106,7 +105,7 @@ class TransformersEngine(Engine):
     # --- sampling ------------------------------------------------------------------------
 
     def submit(self, requests: Iterable[Request]) -> None:
-        self._need_open()
+        self.need_open()
         rows = []
         for request in requests:
             if request.sampling.pattern is not None:
@@ -115,7 +114,7 @@ class TransformersEngine(Engine):
         self._waiting.extend(rows)
 
     def poll(self, timeout: float | None = None) -> list[Completion]:
-        self._need_open()
+        self.need_open()
         if not self.running:
             return []
         if fingerprint(self.model) != self._weights:
@@ -153,7 +152,7 @@ class TransformersEngine(Engine):
     def score(
         self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> list[list[float]]:
-        self._need_open()
+        self.need_open()
         if not temperature > 0:
             raise ConfigError(f"temperature must be above 0 to score, got {temperature}")
         for sequence in sequences:
@@ -178,7 +177,7 @@ class TransformersEngine(Engine):
     @torch.no_grad()
     def _take(self, given: dict[str, Tensor]) -> None:
         """Copy weights in place, all of them, or nothing if one does not fit."""
-        self._need_open()
+        self.need_open()
         self.need_idle()
         own: dict[str, Tensor] = self.model.state_dict(keep_vars=True)
         if unknown := sorted(given.keys() - own.keys()):
@@ -192,7 +191,7 @@ class TransformersEngine(Engine):
                     "nothing was changed"
                 )
         for name, tensor in given.items():
-            if not _same(own[name], tensor):
+            if own[name].data_ptr() != tensor.data_ptr():  # else they are the model's own
                 own[name].copy_(tensor)
         self._reached |= {id(own[name]) for name in given}
 
@@ -207,14 +206,11 @@ class TransformersEngine(Engine):
 
     def weight_dtype(self, name: str) -> torch.dtype | None:
         """Return the type of the model's own weight; None for a name that it does not have."""
-        found = self._named().get(name)
+        found = dict(self.model.named_parameters()).get(name)
         return None if found is None else found.dtype
 
     def weight_sums(self) -> dict[str, WeightSum]:
-        return weight_sums(self._named().items())
-
-    def _named(self) -> dict[str, Tensor]:
-        return dict(self.model.named_parameters())
+        return weight_sums(self.model.named_parameters())
 
     def sleep(self) -> None:
         """Free the cache while a trainer works; it is built again with the next reply."""
@@ -231,10 +227,6 @@ class TransformersEngine(Engine):
         self._decoder.forget()
         self._weights = fingerprint(self.model)
 
-    def _need_open(self) -> None:
-        if self._closed:
-            raise EngineError("the engine is closed")
-
 
 def fingerprint(model: nn.Module) -> tuple[int, int]:
     """Return numbers that change when parameters are written to or replaced.
@@ -246,15 +238,6 @@ def fingerprint(model: nn.Module) -> tuple[int, int]:
         writes += 0 if parameter.is_inference() else parameter._version
         places = hash((places, parameter.data_ptr()))
     return writes, places
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return (
-        one.device == other.device
-        and one.dtype == other.dtype
-        and one.data_ptr() == other.data_ptr()
-        and one.stride() == other.stride()
-    )
 
 
 def _few(names: list[str]) -> str:

@@ -161,8 +161,9 @@ class Prefill:
             piece = min(piece, max(1, MASK_ELEMENTS // (len(group) * reach)))
         slots = [reading.slot for reading in group]
         prompts = [reading.prompt for reading in group]
-        if fresh and piece == longest and can_pack(self._model.trunk, prompts):
-            return read_packed(self._model.trunk, prompts, self._cache, slots)
+        trunk, ids = self._model.trunk, sum(map(len, prompts))
+        if fresh and piece == longest and is_worth_it(trunk, ids, len(prompts)):
+            return read_packed(trunk, prompts, self._cache, slots)
         run = slice(slots[0], slots[0] + len(slots))
         slot_B, neighbours = self._tensor(slots), slots == list(range(run.start, run.stop))
         row_B = torch.arange(len(group), device=self._model.device)
@@ -188,11 +189,6 @@ class Prefill:
 
     def _tensor(self, values: list[int] | list[list[int]]) -> Tensor:
         return torch.tensor(values, device=self._model.device)
-
-
-def can_pack(trunk: Any, prompts: Sequence[Sequence[int]]) -> bool:
-    """Whether ``trunk`` is of a kind that reads these prompts better so."""
-    return is_worth_it(trunk, sum(map(len, prompts)), len(prompts))
 
 
 def read_packed(

@@ -128,7 +128,11 @@ class VLLMEngine(Engine):
 
     def submit(self, requests: Iterable[Request]) -> None:
         self._need_open()
-        rows = [self._row(request) for request in requests]
+        rows = []
+        for request in requests:
+            if request.sampling.pattern is not None and not self.patterns:
+                raise ConfigError("a pattern needs an engine that was started with patterns=True")
+            rows.append(Row.of(request, self, self._vocabulary))
         parameters = [self._parameters(row) for row in rows]
         names = [str(next(self._names)) for _ in rows]
         for name, row, own in zip(names, rows, parameters, strict=True):
@@ -171,11 +175,6 @@ class VLLMEngine(Engine):
             with suppress(EngineError):  # one that is dead has dropped them as well
                 self._vllm.abort(names)
         return dropped
-
-    def _row(self, request: Request) -> Row:
-        if request.sampling.pattern is not None and not self.patterns:
-            raise ConfigError("a pattern needs an engine that was started with patterns=True")
-        return Row.of(request, self, self._vocabulary)
 
     def _parameters(self, row: Row) -> Any:
         """Return vLLM's parameters; stop strings are looked for here, token by token."""

@@ -85,9 +85,6 @@ class ActorPool:
         if not actor.shards:
             actor.since = time.monotonic()
         actor.shards.append(shard)
-        self._send(actor, shard)
-
-    def _send(self, actor: ActorHandle, shard: EpisodeShard) -> None:
         shard.call = self.cluster.call(actor.actor, "play", *shard.arguments)
 
     def push(self, version: int) -> int:
@@ -133,7 +130,7 @@ class ActorPool:
         lost.since = time.monotonic()
         lost.shards = deque(shard for shard in lost.shards if shard.wanted)
         for shard in lost.shards:
-            self._send(lost, shard)
+            shard.call = self.cluster.call(lost.actor, "play", *shard.arguments)
 
     def batch_metrics(self) -> dict[str, float]:
         """Return metrics of the actors since the last call."""

@@ -247,17 +247,22 @@ def built(family):
 def sampled(model, monkeypatch, *, packed, **settings):
     """Return what an engine samples, and what its cache holds of the prompts, by layer."""
     if not packed:
-        monkeypatch.setattr(prefill, "can_pack", lambda *_: False)
+        monkeypatch.setattr(prefill, "is_worth_it", lambda *_: False)
     engine = TransformersEngine(model, **settings)
     done = engine.generate(requests())
     return done, [states for layer in engine._decoder.cache._own for states in layer.states]
+
+
+def packs(model, requests):
+    prompts = [each.prompt for each in requests]
+    return prefill.is_worth_it(model.base_model, sum(map(len, prompts)), len(prompts))
 
 
 @pytest.mark.parametrize("prefix_cache", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_sampled_and_cached_is_that_of_padded_prompts(family, prefix_cache, monkeypatch):
     model = built(family)
-    assert prefill.can_pack(model.base_model, [each.prompt for each in requests()])
+    assert packs(model, requests())
     ours = sampled(model, monkeypatch, packed=True, prefix_cache=prefix_cache)
     theirs = sampled(model, monkeypatch, packed=False, prefix_cache=prefix_cache)
     assert [done.ids for done in ours[0]] == [done.ids for done in theirs[0]]
@@ -287,7 +292,7 @@ def first_read(model, monkeypatch):
 def test_no_id_is_read_that_nobody_wrote_and_the_last_layer_is_for_last_ids(monkeypatch):
     counts, numbers = first_read(tiny_model(), monkeypatch)
     assert sum(counts) == sum(LENGTHS)
-    monkeypatch.setattr(prefill, "can_pack", lambda *_: False)
+    monkeypatch.setattr(prefill, "is_worth_it", lambda *_: False)
     padded, all_numbers = first_read(tiny_model(), monkeypatch)
     assert sum(padded) > sum(LENGTHS)
     assert numbers < 0.7 * all_numbers
@@ -295,7 +300,7 @@ def test_no_id_is_read_that_nobody_wrote_and_the_last_layer_is_for_last_ids(monk
 
 def test_layers_of_another_make_are_read_with_padding(monkeypatch):
     model = tiny_model("gpt2")
-    assert not prefill.can_pack(model.base_model, [each.prompt for each in requests()])
+    assert not packs(model, requests())
     counts, _ = first_read(model, monkeypatch)
     assert sum(counts) > sum(LENGTHS)
 
