@@ -33,13 +33,13 @@ _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth"
 _VALUES = {word: at for at, word in enumerate(f"zero|{_UNITS}|{_TEENS}".split("|"))}
 _VALUES |= {word: 10 * at for at, word in enumerate(_TENS.split("|"), 2)}
 _VALUES |= {word: at for at, word in enumerate(_ORDINALS.split("|"), 1)}
-_CARDINAL = rf"(?:(?:{_TENS})(?:[ -](?:{_UNITS}))?|zero|{_TEENS}|{_UNITS})"
+_CARDINAL = rf"(?:(?:{_TENS})(?:[ -](?:{_UNITS})\b)?+|zero|{_TEENS}|{_UNITS})"
 # "One" is mostly no number: "the middle one".
 _ONE = r"(?<=\bto )|(?<=\bis )|(?<=\bat )|(?<=\bsay )|(?<=comes )|(?<=number |column |square )|\A"
 _NUMBER = re.compile(
-    r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?=(?:st|nd"
-    rf"|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b){_CARDINAL}\b(?!-)"
-    rf"|(?:{_ONE})one\b(?=\W*\Z)|\b(?:{_ORDINALS})(?= column\b)"
+    r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d)|negative (?=\d))?(?:\d{1,3}(?:,\d{3})+"
+    r"|\d{1,18})(?=(?:st|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b)"
+    rf"{_CARDINAL}\b(?!-)|(?:{_ONE})one\b(?=\W*\Z)|\b(?:{_ORDINALS})(?= column\b)"
 )
 _MAYBE_NUMBER = re.compile(rf"\d|{'|'.join(_VALUES)}")  # in small letters: it is faster
 _N = rf"(?:(?<!\d)-?\d++|\b{_CARDINAL}\b)"
@@ -59,7 +59,7 @@ _NO_ANSWER = re.compile(
     rf"|{_TERM}) {_N}(?: (?:and|of) {_N})?|{_N}(?=,? (?:then )?{_TERM} {_N})"
 )
 _SUM = re.compile(  # also without a result, so that a long one is gone over once
-    r"((?:(?<![\w)])[-−])?(?<!\d)\d++(?:\)?\s?[-+*/×÷−]\s?\(?\d++)++)\)?(\s?(?:=|\b(?:is|equals|gives|makes)\b))?"
+    r"((?:(?<![\w)])[-−])?(?<!\d)\d++(?:\)?\s?(?:[-+*×÷−]|//?)\s?\(?\d++)++)\)?(\s?(?:=|\b(?:is|equals|gives|makes)\b))?"
 )
 
 
@@ -82,7 +82,7 @@ def find_numbers(text: str) -> Iterator[Named]:
 def _in_digits(said: str) -> str:
     if said[-1].isalpha():
         return str(sum(_VALUES[word] for word in re.findall("[a-z]+", said.lower())))
-    return said.replace("−", "-").replace(",", "")
+    return re.sub("[−a-zA-Z ]+", "-", said).replace(",", "")
 
 
 def no_results(text: str) -> set[int]:
@@ -110,7 +110,7 @@ _IDIOM = re.compile(
     r"(?i)\b(?:turns|one turn|steps|lives|moves|nothing|what|\d+ (?!goes|moves|slides)[a-z]+s)"
     r" (?:is |are )?left\b|\bleft\s?:|\bup (?:to (?:\d|you|me|now)|there)\b"
     r"|\b(?:give|set|end|make|look\w*|(?:it|score|number|count) goes|add|back|keep|open|time is)"
-    r" (?:\w+ )?up\b|\b(?:break|comes|slow|calm|narrow|count|cut) (?:\w+ )?down\b"
+    r" (?!like)(?:\w+ )?up\b|\b(?:break|comes|slow|calm|narrow|count|cut) (?:\w+ )?down\b"
     r"|\b(?:all|you'?re|you are|that'?s|quite|looks|feels|way is) right\b"
     r"|^\W*(?:okay, )?right,(?= (?:i|so|let|the|my|now|that|we)\b)"
     r"|(?<=(?:up|wn|ft) is )right(?=\W*$)|(?<!go )\bright (?:now|away|after|before|here|there)\b"
@@ -190,8 +190,9 @@ _NOT = (
 )
 _DENIED_BEFORE = re.compile(
     rf"(?i){_NOT}|\0\W*(?:over|than)\b|\b(?:no|without|refus\w+|(?:instead|other|rather) (?:of"
-    r"|than)|\w+thing but|against|reject\w*|rul\w+ out|disagree\w*|hate|forget|(?:avoid\w*|stop"
-    r"|skip\w*|undo)(?!.*\bby\b))\b|\b(?:unwise|mistake|bad|dangerous|wrong)\b[^,;]{0,20}\bto\b"
+    r"|than)|\w+thing but|against|reject\w*|rul\w+ out|disagree\w*|hate|forget|(?:stop|skip\w*|undo"
+    rf"|avoid\w*(?! (?:the |any )?{_OBSTACLE}))(?!.*\bby\b))\b"
+    r"|\b(?:unwise|mistake|bad|dangerous|wrong)\b[^,;]{0,20}\bto\b"
 )
 DENIED_AFTER = re.compile(
     rf"(?i){_NOT}|\bno (?:good|use|way|option|longer)\b|\bno\W{{0,4}}$|(?<!from )\b(?:blocked"
@@ -201,14 +202,14 @@ DENIED_AFTER = re.compile(
 )
 _DOUBT = re.compile(
     r"(?i)\b(?:or|either|maybe|perhaps|might|may|possibly|could(?! only)|also|too|not sure|(?:what"
-    r"|how) about|wonder\w*|between(?! \d)|whether|otherwise|depends)\b"
+    r"|how) about|wonder\w*|between(?! \d)|whether|otherwise|depends|if|unless)\b"
 )
 _ASIDE = re.compile(
-    r"(?i)\b(?:if|unless|when|suppose|love to|went|was|were|had|already|after|before|then|later"
-    r"|such as|you(?! \w+ is\b| (?:with|by)\b)|told|said|chose|(?<!second )thought(?! is)"
-    r"|(?:mov|tri|play|guess|consider)ed|previous(?:ly)?|is \w+ing|(?:lean|fall|tilt|drift|run)s"
+    r"(?i)\b(?:if|unless|when|suppose|(?:love|nice) to|went|was|were|had|already|after|before|then"
+    r"|later|such as|you(?! \w+ is\b| (?:with|by)\b)|told|said|chose|(?<!second )thought(?! is)"
+    r"|(?:mov|tri|play|guess|consider)ed|previous(?:ly)?|is \w+ing|(?:lean|tilt|drift)s"
     r"|dealers?|(?<!there )(?<!we )are|(?:i|we|they) (?:have|need|see|kn[eo]w|like|hope|feel|wish"
-    r"|always|usually|only|still|am)(?! to| \w+ing))\b"
+    r"|always|usually|only|still|am)(?! to| decided| \w+ing))\b"
 )
 """What is supposed, past, or done by others."""
 _ELSEWHERE = re.compile(
@@ -216,14 +217,14 @@ _ELSEWHERE = re.compile(
     r"|next (?:turn|time)|from there|once|if|when|unless)\b"
     r"|(?:for )?(?:example|instance|e\.g)\b(?!.*\bbut\b)"
     r"|(?:the |my |your )?(?:opponent|dealer|x|they|you|your \w+|goal|exit|box|target|board"
-    r"|map)\b(?!.*(?:\b(?:i|so|let|therefore)\b|:)))"
+    r"|map|corridor|wall|hole|ice)\b(?!.*(?:\b(?:i|so|let|therefore)\b|:)))"
 )
 """The start of a sentence about later, a condition, an example, or somebody or something else."""
 _BREAK = re.compile(
     r"(?i)(?P<lead>(?<!\d)\s[-–—]+\s|(?<=\0)\W{0,3}to\b|\b(?:(?P<result>so(?! is| that)|therefore"
-    r"|thus|hence)|and (?=i\b|we\b|let\b)|(?<!ing )but|although|though|given|actually"
-    r"|instead(?! of)|in order)\b)|\b(?:because|since|as|while|which|where|(?<!go )for)\b|[,:]"
-    r"|(?<=\0)\s(?=(?:i|we|let)\b)|\b(?=it'?s\b|it is\b)"
+    r"|thus|hence)|and (?=(?:i|we|let|go|move|take|play|pick|choose|try|put)\b)|(?<!ing )but"
+    r"|although|though|given|actually|instead(?! of)|in order)\b)|[,:]|\b(?:because|since|as|while"
+    r"|which|where|(?<!go )for)\b|(?<=\0)\s(?=(?:i|we|let)\b)|\b(?=it'?s\b|it is\b)"
 )
 """Where a clause ends; a lead begins one of its own, and no reason for the one before."""
 _ABOUT_IT = re.compile(r"(?i)\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?|of|and|goes)\b")
@@ -231,7 +232,7 @@ _ABOUT_IT = re.compile(r"(?i)\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?
 _PRAISED = re.compile(
     r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should|shall) be|it (?:is|shall be)|it'?s|seems|looks"
     r"|sounds)\s*(?:\w+ ){0,3}?(?:(?:b|saf|short|fast|quick|strong|simpl|easi|clos|wis|smart)est"
-    "|right|my|good|correct|final|obvious|only|safe|wise|strong|fine|reasonable|sensible|natural"
+    "|right|my|good|nice|great|correct|final|obvious|only|safe|wise|strong|fine|reasonable|sensible|natural"
     "|logical|promising|ideal|perfect|smart|must|hard to|valid|one letter|word|(?:bett|saf|clos"
     "|less|short)er|answer|move|guess|choice|way to|wh(?:at|ere) (?:i|we)|[.!,]|$)"
 )
@@ -306,16 +307,8 @@ def judge(
     ``find`` gives the moves of a sentence, ``is_quote`` says whether it repeats what the model was
     told, and with ``mentions`` a move that is spoken of counts, if others are denied or doubted.
     """
-    said: dict[str, set[str]] = defaultdict(set)
-    stated: set[str] = set()
-    for sentence in SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]:
-        if not sentence or is_quote(sentence) or (stated and _LATER.match(sentence)):
-            continue
-        for move, role in _weigh(sentence, find):
-            said[role].add(move)
-        if moves := said.pop("stated", set()):
-            replaces = len(moves) == 1 and _CONCLUDES.search(sentence)
-            stated = moves if replaces else stated | moves
+    parts = SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]
+    said, stated = _stated([one for one in parts if one and not is_quote(one)], find)
     named = said["mention"] | said["aside"]
     if not mentions:
         named |= said["doubt"] | said["question"]
@@ -337,6 +330,26 @@ def judge(
     return Reading()
 
 
+def _stated(sentences: Iterable[str], find: Find) -> tuple[dict[str, set[str]], set[str]]:
+    """Return the moves by their roles, and those that are stated in the end."""
+    said: dict[str, set[str]] = defaultdict(set)
+    stated: set[str] = set()
+    before: set[str] = set()  # what the last sentence spoke of
+    for sentence in sentences:
+        if stated and _LATER.match(sentence):
+            continue
+        roles = _weigh(sentence, find)
+        if not roles and len(before) == 1 and _THAT.search(sentence):  # "Up is free. I take it."
+            roles = [(move, "stated") for move in before]
+        for move, role in roles:
+            said[role].add(move)
+        before = {move for move, role in roles if role in ("aside", "mention")}
+        if moves := said.pop("stated", set()):
+            replaces = len(moves) == 1 and _CONCLUDES.search(sentence)
+            stated = moves if replaces else stated | moves
+    return said, stated
+
+
 def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     """Return each move in a sentence with what the sentence does with it."""
     sentence = sentence[-_LONGEST:]
@@ -356,8 +369,8 @@ def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     if _asks(sentence):
         roles = ["question"] * len(found)
     elif len(found) == _MOST_MOVES or (is_part and _ELSEWHERE.match(sentence)):
-        roles = ["aside"] * len(found)
-    elif "result" in roles:  # "5 looks good, 6 better, so 6"
+        roles = [one if one == "result" else "aside" for one in roles]
+    if "result" in roles:  # "5 looks good, 6 better, so 6"
         role = {"stated": "aside", "result": "stated"}
         roles = [role.get(one, one) for one in roles]
     for at, (first, second) in enumerate(pairwise(found)):
@@ -389,10 +402,9 @@ def _role(sentence: str, hidden: str, start: int, end: int, breaks: list[re.Matc
         return "aside"
     is_subject = after > end or _ABOUT_IT.match(hidden, end)
     is_whole = last is None or last["lead"] or not hidden[end:].strip(" .!*_`\"'")
-    if is_whole and not is_subject and last and last["result"]:
-        return "result"
-    if is_whole and not is_subject and not any(map(str.isalnum, clause)):
-        return "stated"
+    is_result = last and last["result"]
+    if is_whole and not is_subject and (is_result or not any(map(str.isalnum, clause))):
+        return "result" if is_result else "stated"
     if is_praised or _COMMIT.search(sentence, begin, end):
-        return "stated"
+        return "result" if is_result else "stated"
     return "aside" if is_subject and after == end else "mention"

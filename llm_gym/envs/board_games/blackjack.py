@@ -100,8 +100,8 @@ def parse_call(move: str) -> bool | None:
 
 _READ = Memo(parse_call)
 _CALLED = re.compile(
-    r"\b(?:(hit(?:s|ting)?|(?:another|one more) card)|(?:stand|stick|stay)(?:s|ing)?)\b",
-    re.IGNORECASE,
+    r"(?i)\b(?:(hit(?:s|ting)?|(?:another|one more|draw a|take a) card)"
+    r"|(?:stand|stick|stay)(?:s|ing)?)\b"
 )
 
 

@@ -32,7 +32,7 @@ _ROW = re.compile(r"^ *\d+\|([ .F0-8]+)$", re.MULTILINE)
 
 _DIGIT = re.compile("[0-9]")
 _DUG = re.compile(
-    r"(?:\b(reveal|open|dig|uncover|flag|mark)\s+)?(?:the\s+)?(?:cell\s+|square\s+)?(?:at\s+|in\s+)?"
+    r"(?:\b(reveal|open|dig|uncover|flag|mark)\s+)?(?:the\s+)?(?:cell\s+|square\s+)?(?:at\s+|in\s+|on\s+)?"
     r"(?:(?<![\w.,|])(?<!\d )[\[(]?([0-9]{1,2})(?:, ?| )([0-9]{1,2})[\])]?(?![ ,]{1,2}[0-9]"
     r"|\w|\s?\|)"
     r"|\brow\s+([0-9]{1,2})\W{1,3}(?:and\s+)?col(?:umn)?\s+([0-9]{1,2})(?!\w))",

@@ -35,7 +35,7 @@ _NAMED = (
         r"(?!,? (?:and )?[A-F]\b(?! ?(?:[A-F]|to|[-=]>|\u2192)\b))"
     ),
     re.compile(
-        rf"\b(?i:from|on|off(?: of)?|source)\W{{1,3}}{_PEG_NAMED}[^.;\n]{{1,30}}?"
+        rf"\b(?i:from|on|of|off|source)\W{{1,3}}{_PEG_NAMED}[^.;\n]{{1,30}}?"
         rf"\b(?i:(?:on)?to|on|target|destination)\W{{1,3}}{_PEG_NAMED}"
     ),
 )
