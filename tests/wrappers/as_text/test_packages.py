@@ -24,6 +24,12 @@ def made(module, env_id, **settings):
     ("module", "env_id", "told"),
     [
         ("highway_env", "highway-fast-v0", "lane left, idle, lane right, faster, slower"),
+        ("highway_env", "highway-fast-v0", "cut after 30 moves"),
+        ("highway_env", "highway-fast-v0", "as seen from yours"),
+        ("highway_env", "highway-fast-v0", "\nvehicle 1: ahead "),
+        ("highway_env", "intersection-v0", "\nyou: east 2 m, south "),
+        ("highway_env", "parking-v0", "\nYour goal is: east "),
+        ("highway_env", "parking-v0", "acceleration from -1 to 1, steering from -1 to 1"),
         ("gym_anytrading", "stocks-v0", "one of: sell, buy"),
         ("flappy_bird_gymnasium", "FlappyBird-v0", "one of: idle, flap"),
         ("ale_py", "ALE/Breakout-v5", "one of: noop, fire, right, left"),
