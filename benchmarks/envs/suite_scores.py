@@ -55,7 +55,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.model is None:
         for env_id in ids:
             players = args.players or list(PLAYERS)
-            row = measure_players(env_id, args.episodes or 1000, players)
+            env = gym.make(env_id)
+            row = {
+                player: [round(value, 4) for value in measure(env, player, args.episodes or 1000)]
+                for player in players
+            }
             save_scores(SCORES, {env_id: row})
             shown = "  ".join(f"{player} {score[0]:.3f}" for player, score in row.items())
             print(f"{env_id:<36}{shown}", flush=True)
@@ -81,16 +85,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--temperature", type=float, default=0.0, help="0 is greedy")
     made.add_argument("--context", choices=("history", "observation"), default="history")
     return made
-
-
-def measure_players(
-    env_id: str, episodes: int, players: Sequence[str] = tuple(PLAYERS)
-) -> dict[str, list[float]]:
-    """Return the score of each of the built-in ``players``."""
-    env = gym.make(env_id)
-    return {
-        player: [round(value, 4) for value in measure(env, player, episodes)] for player in players
-    }
 
 
 @cache

@@ -57,8 +57,6 @@ SHORT = 40  # characters of a short reply
 ENDLESS = 100_000  # turns, so that hardly anything but steps is timed
 ALONE = 3  # slices of an id that is compared with nobody
 RESETS = 500  # most resets timed in one slice
-
-
 STRICT = f"{OURS} strict"
 SAID = ("I do not know.", "xyzzy", "pass", "Yes.", "42 17 99 3")  # beside the moves of all games
 

@@ -74,15 +74,6 @@ def missing(found: list[Job], results: Results) -> list[Job]:
     return [job for job in found if job.key in wanted]
 
 
-def run_missing(args: argparse.Namespace) -> None:
-    """Do what ``args.out`` lacks; a row is written as soon as it is there."""
-    results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
-    deadline = monotonic() + 60 * args.minutes
-    with tempfile.TemporaryDirectory() as scratch:
-        todo = missing(jobs(args, Path(scratch)), results)
-        work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks(RUN))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lanes", type=int, default=2, help="processes at a time")
@@ -97,7 +88,12 @@ def main() -> None:
     parser.add_argument(
         "--flags", nargs="+", default=[""], help="settings to try, one after another"
     )
-    run_missing(parser.parse_args())
+    args = parser.parse_args()
+    results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
+    deadline = monotonic() + 60 * args.minutes
+    with tempfile.TemporaryDirectory() as scratch:
+        todo = missing(jobs(args, Path(scratch)), results)
+        work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks(RUN))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class Results:
             print(row["game"], row["seed"], row.get("error") or stages, flush=True)
 
     def knows(self, game: str, seed: int) -> bool:
-        rows = (row for row in self.found["runs"] if "error" not in row and not row.get("set"))
+        rows = (row for row in self.found["runs"] if "error" not in row)
         return any((row["game"], row["seed"]) == (game, seed) for row in rows)
 
 
@@ -136,15 +136,6 @@ class Lane(threading.Thread):
             )
 
 
-def queued(args: argparse.Namespace, results: Results) -> queue.Queue[Job]:
-    """Return what is to be done: one seed of every game first."""
-    jobs: queue.Queue[Job] = queue.Queue()
-    for seed, game in itertools.product(args.seeds, args.games):
-        if not results.knows(game, seed):
-            jobs.put({"game": game, "seed": seed, "suite": (game, seed) == TAUGHT})
-    return jobs
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--model", help="the folder of SmolLM2-135M-Instruct")
@@ -169,7 +160,10 @@ def main() -> None:
     args.until = monotonic() + 60 * args.minutes
     served = () if args.backend == "transformers" else (args.backend,)
     results = Results(args.out, ("torch", "transformers", "torchrl", *served))
-    jobs = queued(args, results)
+    jobs: queue.Queue[Job] = queue.Queue()
+    for seed, game in itertools.product(args.seeds, args.games):  # one seed of every game first
+        if not results.knows(game, seed):
+            jobs.put({"game": game, "seed": seed, "suite": (game, seed) == TAUGHT})
     lanes = [Lane(number, jobs, results, args) for number in range(args.lanes)]
     for lane in lanes:
         lane.start()

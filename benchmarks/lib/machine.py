@@ -20,8 +20,6 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
-
-
 STAMP = ROOT / ".stamp.json"
 """Commit of a tree without its history; ``python -m benchmarks.lib.machine`` writes it."""
 

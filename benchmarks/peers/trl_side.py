@@ -85,11 +85,10 @@ class Player:
             eos_token_id=list(self.chat.stop_ids),
             pad_token_id=self.pad,
         )[:, longest:].tolist()
-        return [self._cut(reply) for reply in out]
-
-    def _cut(self, reply: list[int]) -> list[int]:
-        stops = [at for at, token in enumerate(reply) if token in self.chat.stop_ids]
-        return reply[: stops[0] + 1] if stops else reply
+        for reply in out:
+            ends = [at for at, token in enumerate(reply) if token in self.chat.stop_ids]
+            del reply[ends[0] + 1 if ends else len(reply) :]
+        return out
 
 
 class Watch(TrainerCallback):
