@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 
 import gymnasium as gym
 
@@ -25,7 +26,7 @@ from llm_gym_agents.text.chat import ChatFormat
 Message = dict[str, Any]
 
 
-class EpisodeChat:
+class EpisodeChat(AbstractContextManager["EpisodeChat"]):
     """An environment as a chat partner; close it, or use it in a ``with`` statement.
 
     >>> chat = EpisodeChat("llm_gym/GuessTheNumber-v0")
@@ -64,9 +65,6 @@ class EpisodeChat:
     def close(self) -> None:
         """Close the environment; reward and success stay readable."""
         self.env.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

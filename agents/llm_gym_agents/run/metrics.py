@@ -13,8 +13,9 @@ import numbers
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from llm_gym.core.errors import ConfigError, require_package
 from llm_gym_agents.run.files import write_atomically
@@ -56,7 +57,7 @@ class MetricsSink(Protocol):
     def close(self) -> None: ...
 
 
-class MetricsLog:
+class MetricsLog(AbstractContextManager["MetricsLog"]):
     """Writes the metrics of a run.
 
     Args:
@@ -108,9 +109,6 @@ class MetricsLog:
         for sink in self._sinks:
             sink.close()
         self._sinks = ()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -12,12 +12,13 @@ tensor. The main process makes and seals the folder. All processes must see the 
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -51,6 +52,7 @@ from llm_gym_agents.run.checkpoints import (
 )
 from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
 
+T = TypeVar("T")
 Mode = Literal["ddp", "fsdp"]
 TIMEOUT = timedelta(minutes=30)
 """That processes wait for one another."""
@@ -364,18 +366,13 @@ class RankSampler:
     ) -> Rollout:
         """Play ``tasks`` to the end; a failure in one process is raised in all."""
         first, last = rank_slice(len(tasks), self._ranks.rank, self._ranks.world)
-        found: Rollout | LLMGymError
-        try:
-            found = Rollout([], [], [], [], [])
-            if first < last:
-                found = self._own.play(tasks[first:last], version, **options)
-        except LLMGymError as error:
-            found = error
-        parts = self._ranks.all_gather(found)
-        for each in parts:
-            if isinstance(each, LLMGymError):
-                raise each
-        return join_rollouts(parts)._replace(env_id=self._own.env_id)
+
+        def play() -> Rollout:
+            if first == last:
+                return Rollout([], [], [], [], [])
+            return self._own.play(tasks[first:last], version, **options)
+
+        return join_rollouts(_gather(self._ranks, play))._replace(env_id=self._own.env_id)
 
 
 def settle_over_ranks(
@@ -383,21 +380,29 @@ def settle_over_ranks(
 ) -> dict[str, float]:
     """Score each episode in one process, and share all rewards with every process."""
     first, last = rank_slice(len(episodes), ranks.rank, ranks.world)
-    own = list(episodes[first:last])
-    found: list[tuple[list[float], Any]] | LLMGymError
+
+    def score() -> list[tuple[list[float], Any]]:
+        settle(own := list(episodes[first:last]))
+        return [(episode.rewards, episode.extra) for episode in own]
+
+    scored = chain.from_iterable(_gather(ranks, score))
+    for episode, (rewards, extra) in zip(episodes, scored, strict=True):
+        episode.rewards, episode.extra = rewards, extra
+    return reward_metrics(episodes)
+
+
+def _gather(ranks: SingleProcess, work: Callable[[], T]) -> list[T]:
+    """Return what ``work`` gives in each process; a failure in one is raised in all."""
+    found: T | LLMGymError
     try:
-        settle(own)
-        found = [(episode.rewards, episode.extra) for episode in own]
+        found = work()
     except LLMGymError as error:
         found = error
-    at = iter(episodes)
-    for each in ranks.all_gather(found):
+    parts = ranks.all_gather(found)
+    for each in parts:
         if isinstance(each, LLMGymError):
             raise each
-        for rewards, extra in each:
-            episode = next(at)
-            episode.rewards, episode.extra = rewards, extra
-    return reward_metrics(episodes)
+    return parts
 
 
 def rank_slice(items: int, rank: int, world: int) -> tuple[int, int]:
