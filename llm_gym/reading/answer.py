@@ -114,8 +114,15 @@ def _glance(text: str, find: Find, mention: bool) -> tuple[tuple[Reading, ...], 
     if (found := _at_once(text, game)) is not None:
         return found, ()
     found = tuple(_search(text, game, ()))
-    is_all = all(one.move == text for one in found)
-    return found, () if is_all else tuple(map(_squeeze, SENTENCES.split(text)))
+    is_clear = len(found) < 2 or all(one.move == text for one in found)
+    return found, () if is_clear else tuple(map(_squeeze, SENTENCES.split(text)))
+
+
+@lru_cache(maxsize=4096)
+def has_one_reading(text: str, find: Find) -> bool:
+    """Return whether a short reply can mean nothing but itself, whatever was told."""
+    is_short = len(text) <= _SHORT and "\n" not in text
+    return is_short and all(one.move == text for one in _glance(text, find, False)[0])
 
 
 def _search(said: str, game: Speaker | _Short, told: Sequence[str]) -> Iterator[Reading]:
