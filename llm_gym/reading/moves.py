@@ -185,8 +185,8 @@ SENTENCES = re.compile(
 CROSSED_OUT = "❌✖✗✘⛔🚫👎"
 _OBSTACLE = r"(?:walls?|holes?|dead end|nowhere|trap|cliff|mine)\b"
 _NOT = (
-    rf"(?<!why )\bnot\b(?! (?:an? |the )?{_OBSTACLE})|n't\b|\b(?:never|cannot|neither|nor|far from"
-    rf"|nicht|kein|pas|nunca|не)\b|[不没别{CROSSED_OUT}]"
+    rf"(?<!why )\bnot\b(?! (?:an? |the )?{_OBSTACLE})|n't\b(?! hurt)|\b(?:never|cannot|neither|nor"
+    rf"|far from|nicht|kein|pas|nunca|не)\b|[不没别{CROSSED_OUT}]"
 )
 _DENIED_BEFORE = re.compile(
     rf"(?i){_NOT}|\0\W*(?:over|than)\b|\b(?:no|without|refus\w+|(?:instead|other|rather) (?:of"
@@ -251,7 +251,7 @@ _THAT = re.compile(
     r" (?:my|what|the one)\b"
 )
 """After a move: it is the one that is played."""
-_WOULD = re.compile(r"(?i)\W*(?:would|could|means)\b")
+_WOULD = re.compile(r"(?i)\W*(?:would|could|means|takes|needs|requires)\b")
 _LATER = re.compile(r"(?i)\W{0,4}next,? (?:i|we)\b")
 _WHY_NOT = re.compile(r"(?i)\bwhy not\W*\Z")
 _BUT = re.compile(r"(?i),? ?\b(?:but|although|though|yet)\b")

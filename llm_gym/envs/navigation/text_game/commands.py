@@ -196,19 +196,20 @@ _STOP = re.compile(
     re.IGNORECASE,
 )
 WAY = re.compile(
-    rf"(?:(?:to|the|towards?|through)\s+)*({'|'.join(DIRECTIONS)})(?:ern)?\b(\s+(?:exit|door))?",
+    rf"(?:(?:to|the|towards?|through|out|on|by|via|room|door|exit|way)\s+)*({'|'.join(DIRECTIONS)})(?:ern)?\b(\s+(?:exit|door))?",
     re.IGNORECASE,
 )
 _FIRST = re.compile(rf"(?i)\W*({'|'.join(DIRECTIONS)})(?=[,;:!.]|\W*$)")
 _LAST = re.compile(
     rf"(?i)(?:\b(?:so|then|thus|hence|therefore)|[>→])\s+({'|'.join(DIRECTIONS)})\W*$"
 )
+_CARRIED = re.compile(r"(?i)\b(?:check|see|show|view)(?:ing)?\s+(?:my|the)\s+inventory\b")
 _WAYS_TO_GO = (
     "try", "trying", "explore", "exploring", "check", "checking", "start with", "starting with",
     "begin with", "leave through", "leave by", "leave to", "out through", "exit", "choose",
-    "choosing", "pick", "use",
+    "choosing", "pick", "use", "proceed", "proceeding", "continue", "continuing",
 )  # fmt: skip
-_STARTS = frozenset({*DIRECTIONS, "start", "starting", "begin", "leave", "out"})
+_STARTS = frozenset({*DIRECTIONS, "start", "starting", "begin", "leave", "out", "inventory"})
 _SPACED_WORD = re.compile(r"\s+\S+|\S+")
 _JOINT = re.compile(r"\s+(?:with(?! (?:me|it)\b)|in|into|inside|on|from|using)\b", re.IGNORECASE)
 _JOINED = re.compile(rf"{_JOINT.pattern}$", re.IGNORECASE)
@@ -236,6 +237,8 @@ def find_commands(
     words = _WORD.findall(text.lower())
     if forms.keys().isdisjoint(words) and _STARTS.isdisjoint(words):
         return
+    for one in _CARRIED.finditer(text):
+        yield one.start(), one.end(), "inventory"
     done = 0
     if first := _FIRST.match(text) or _LAST.search(text):
         done = first.end(1)
