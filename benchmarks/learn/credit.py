@@ -1,0 +1,80 @@
+"""How near does each estimator come to the true advantage of a turn, before and after training?
+
+    python -m benchmarks.learn.credit --lanes 16                       # ten games, and critics
+    python -m benchmarks.learn.credit --only FrozenLake --flags " " "--model.critic separate"
+
+Each run is PPO with its critic as ``llm-gym train ID`` would do it, but for the warm start: where
+the solver's moves teach all there is, random moves are imitated. The judge of ``llm-gym eval
+--credit`` looks at the run after the warm start and at the end. One game has further runs with
+other settings of the critic. Rows are written as they come: a stopped script goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from time import monotonic
+
+from benchmarks.learn.tables import judge
+from benchmarks.lib.lanes import Forks, Job, Results, work
+from benchmarks.lib.machine import RESULTS, provenance
+
+RESULT = RESULTS / "credit.json"
+RUN = "benchmarks.learn.credit_run"
+GAMES = {
+    "MazeEasy": "solver", "MinesweeperEasy": "solver", "WordleEasy": "solver",
+    "SokobanEasy": "solver", "FrozenLake": "random", "TextGameEasy": "random",
+    "CoinCollectorEasy": "random", "FifteenPuzzleEasy": "random", "MastermindEasy": "random",
+    "GuessTheNumberEasy": "random",
+}  # fmt: skip
+"""Game → whose moves are imitated first, so that neither all episodes are won nor none."""
+
+
+CRITICS = (
+    "--training.value-learning-rate 1e-2",
+    "--training.critic-warmup-iters 3",
+    "--training.critic-warmup-iters 3 --training.value-learning-rate 1e-2",
+    "--training.normalise-values",
+    "--model.critic separate",
+    "--environment.env-kwargs shaping=false",
+)
+"""Settings of the critic that are tried in ``TRIED``."""
+TRIED = "TextGameEasy"
+
+
+def jobs(args: argparse.Namespace) -> Iterator[Job]:
+    """Yield a run of each game with each of ``args.flags``; without any, critics in ``TRIED``."""
+    runs = list(product(args.only, args.flags or [""]))
+    runs += [(TRIED, flags) for flags in CRITICS if args.flags is None and TRIED in args.only]
+    for seed, (game, flags) in product(args.seeds, runs):
+        numbers = map(str, (seed, args.iterations, args.branches, args.turns))
+        player = ("--warm-start.player", GAMES.get(game, "auto"))
+        command = [game, *numbers, *player, *flags.split()]
+        yield Job(f"{game}/{seed} {flags}".strip(), command, timeout=7200.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lanes", type=int, default=2, help="processes at a time")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--only", nargs="+", default=list(GAMES), help="games")
+    parser.add_argument("--iterations", type=int, default=40, help="of training in between")
+    parser.add_argument("--branches", type=int, default=32, help="from each state")
+    parser.add_argument("--turns", type=int, default=64, help="that are judged")
+    parser.add_argument("--flags", nargs="+", help="settings to try (those of the critic)")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
+    parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
+    args = parser.parse_args()
+    about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+    results = Results(args.results, {"provenance": about})
+    deadline = monotonic() + 60 * args.minutes
+    work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline, by=Forks(RUN))
+    print(judge({"rows": results.rows}))
+
+
+if __name__ == "__main__":
+    main()
