@@ -12,17 +12,26 @@ other settings of the critic. Rows are written as they come: a stopped script go
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from time import monotonic
+from time import monotonic, process_time
+from typing import Any
 
-from benchmarks.learn.tables import judge
+import torch
+
+from benchmarks.learn.learning_run import settings
+from benchmarks.learn.tables import correlations
 from benchmarks.lib.lanes import Forks, Job, Results, work
 from benchmarks.lib.machine import RESULTS, provenance
+from llm_gym_agents import PPOTrainer
+from llm_gym_agents.commands.credit import credit as judge
+from llm_gym_agents.rollouts.pack import Packer
 
 RESULT = RESULTS / "credit.json"
-RUN = "benchmarks.learn.credit_run"
 GAMES = {
     "MazeEasy": "solver", "MinesweeperEasy": "solver", "WordleEasy": "solver",
     "SokobanEasy": "solver", "FrozenLake": "random", "TextGameEasy": "random",
@@ -30,8 +39,6 @@ GAMES = {
     "GuessTheNumberEasy": "random",
 }  # fmt: skip
 """Game → whose moves are imitated first, so that neither all episodes are won nor none."""
-
-
 CRITICS = (
     "--training.value-learning-rate 1e-2",
     "--training.critic-warmup-iters 3",
@@ -55,6 +62,51 @@ def jobs(args: argparse.Namespace) -> Iterator[Job]:
         yield Job(f"{game}/{seed} {flags}".strip(), command, timeout=7200.0)
 
 
+def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
+    """Return what the judge says of the policy and the critic as they are now."""
+    config, ppo = trainer.config, trainer.learner.ppo
+    report, _ = judge(
+        str(config.environment.env_id),
+        trainer.sampler.policy,
+        config.training,
+        episodes=128,
+        branches=branches,
+        turns=turns,
+        max_turns=config.inference.max_turns,
+        env_kwargs=config.environment.env_kwargs,
+        critic=lambda data: ppo.stabilizers.unscale(ppo.scorer.score(Packer(data))),
+    )
+    return asdict(report)
+
+
+def result(arguments: Sequence[str]) -> dict[str, Any]:
+    """Train and judge one game; return the row of it."""
+    game, seed, iterations, branches, turns, *flags = arguments
+    torch.set_num_threads(1)
+    config = settings(game, int(seed), "gae", flags)
+    config.training.num_epochs, config.training.num_iters_per_epoch = 1, int(iterations)
+    config.environment.eval_interval = 0
+    start = process_time()
+    with tempfile.TemporaryDirectory() as place:
+        config.checkpoint.output_dir = place
+        trainer = PPOTrainer(config)
+        try:
+            trainer.warm_up()
+            before = judged(trainer, int(branches), int(turns))
+            explained = [row["value/explained_variance"] for row in trainer.fit()]
+            after = judged(trainer, int(branches), int(turns))
+        finally:
+            trainer.cleanup()
+    return {
+        "game": game,
+        "seed": int(seed),
+        "before": before,
+        "after": after,
+        "explained_in_training": explained,
+        "cpu_s": round(process_time() - start, 1),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -72,8 +124,10 @@ def main() -> None:
     about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
     results = Results(args.results, {"provenance": about})
     deadline = monotonic() + 60 * args.minutes
-    work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline, by=Forks(RUN))
-    print(judge({"rows": results.rows}))
+    forks = Forks("benchmarks.learn.credit")
+    work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline, by=forks)
+    for stage in ("before", "after"):
+        print(stage, json.dumps(correlations(results.rows, stage)))
 
 
 if __name__ == "__main__":

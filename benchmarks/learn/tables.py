@@ -336,7 +336,7 @@ def reached(rows: Mapping[str, Any]) -> str:
     return table(columns, found)
 
 
-@measured("credit", "a one-off study")
+@measured("credit", "python -m benchmarks.learn.credit --lanes 16")
 def judge(result: Any) -> str:
     """Correlation of each estimator with the true advantage of a turn."""
     stages = {"before": "after the warm start", "after": "after training"}

@@ -87,12 +87,6 @@ def start(folder: str, eager: bool) -> dict[str, Any]:
     return found
 
 
-def save(size: str, folder: str) -> None:
-    from benchmarks.learn.train_gpu import load
-
-    load(size).save_pretrained(folder)
-
-
 def child(*arguments: str, cache: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.play.vllm_start", *arguments]
     env = os.environ | {"VLLM_CACHE_ROOT": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
@@ -113,14 +107,15 @@ def main() -> None:
     if args.start:
         print(json.dumps(start(args.start, args.eager)))
         return
+    from benchmarks.learn.train_gpu import load
+
     rows = {}
     with tempfile.TemporaryDirectory() as cache:
         for name, more in (("first", []), ("second", []), ("eager", ["--eager"])):
             with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
-                save(args.size, folder)
+                load(args.size).save_pretrained(folder)
                 rows[name] = child("--start", folder, *more, cache=cache)
-            told = "  ".join(f"{key} {value:.1f}" for key, value in rows[name]["seconds"].items())
-            print(f"{name:<7} {told}  step {rows[name]['step_ms']:.2f} ms", flush=True)
+            print(name, json.dumps(rows[name]), flush=True)
             made = provenance(__file__, ("torch", "vllm")) | {"size": args.size, "rows": rows}
             args.out.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     later = rows["second"]["seconds"]["all"] - rows["eager"]["seconds"]["all"]
