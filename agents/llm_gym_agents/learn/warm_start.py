@@ -60,8 +60,10 @@ PROBED_TURNS = 4
 """Turns of each that count: a model that cannot write moves shows it at once."""
 FEW, ROOMY = 4, 256
 """Episodes of a second probe, and the least of its ``max_tokens``, after replies that were cut."""
-EMBEDDED_DECAY = 0.3
-"""Weight decay of the embedded model in a warm start; a given model has none."""
+EMBEDDED_DECAY, MORE_DECAY = 0.3, 1.0
+"""Weight decay of the embedded model in a warm start, and after it has memorized a round."""
+MEMORIZED = 0.03
+"""Loss at the end of a round below which it has: then only regularization teaches more."""
 UNUSABLE = 0.1
 """Share of unusable replies above which another round may follow."""
 HELPED = 0.75
@@ -180,6 +182,11 @@ class WarmStart:
     visited: list[Dialogue] = field(default_factory=list)
     """States that the model reached in earlier rounds, with the solver's replies."""
 
+    def __post_init__(self) -> None:
+        # A file has no further moves.
+        self.rounds = 1 if self.settings.is_file else self.settings.rounds
+        self.weight_decay = EMBEDDED_DECAY if self.embedded else 0.0
+
     def run(self) -> dict[str, float]:
         """Run the warm start, if any; return its metrics, empty without one."""
         if self.settings.player == "none":
@@ -240,10 +247,10 @@ class WarmStart:
         """Imitate round by round while it helps; return the number of moves and the result."""
         player = decision.player
         turns, after = self._teach(decision, 0), self._measure()
-        # A file has no further moves.
-        rounds = 1 if self.settings.is_file else self.settings.rounds
+        if self.embedded and player in TEACHERS and self.losses[-1] < MEMORIZED:
+            self.rounds, self.weight_decay = 2 * self.rounds, MORE_DECAY
         last = before
-        for at in range(1, rounds):
+        for at in range(1, self.rounds):
             why = another_round(player, last, after, first=at == 1)
             if why is None:
                 break
@@ -272,7 +279,7 @@ class WarmStart:
             batch_size=WARM_START_BATCH,
             batch_tokens=WARM_START_TOKENS if self.embedded else None,
             learning_rate=self.settings.rate,
-            weight_decay=EMBEDDED_DECAY if self.embedded else 0.0,
+            weight_decay=self.weight_decay,
             decay=self.rate_decay(decision.player, at),
             seed=self.training.seed + at,
             micro_batch_tokens=self.training.micro_batch_tokens,
@@ -290,10 +297,9 @@ class WarmStart:
         Over the rounds of a solver's moves the rate falls to 0: in a long episode one wrong move is
         enough to lose.
         """
-        rounds = self.settings.rounds
-        if player not in TEACHERS or rounds == 1:
+        if player not in TEACHERS or self.rounds == 1:
             return 1.0, 1.0
-        return 1.0 - at / rounds, 1.0 - (at + 1) / rounds
+        return 1.0 - at / self.rounds, 1.0 - (at + 1) / self.rounds
 
     # --- whom to imitate -----------------------------------------------------------------
 

@@ -48,6 +48,34 @@ def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, 
     assert [teacher.rate_decay(player, at) for at in range(rounds)] == falls
 
 
+@pytest.mark.parametrize(
+    ("player", "embedded", "loss", "decays"),
+    [
+        ("solver", True, 0.01, [0.3, 1.0, 1.0, 1.0]),
+        ("solver", True, 0.2, [0.3, 0.3]),
+        ("random", True, 0.01, [0.3, 0.3]),
+        ("solver", False, 0.01, [0.0, 0.0]),
+    ],
+)
+def test_a_model_that_knows_a_round_by_heart_gets_more_of_them_and_more_weight_decay(
+    player, embedded, loss, decays
+):
+    config = ConfigStore()
+    config.warm_start.rounds = 2
+    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
+    others |= {"embedded": embedded, "say": str}
+    teacher, found = WarmStart(settings=config.warm_start, **others), []
+
+    def teach(decision, at, visit=False):
+        found.append(teacher.weight_decay)
+        teacher.losses.append(loss)
+        return 1
+
+    teacher._teach, teacher._measure = teach, lambda: seen(0.1, invalid=0.5)
+    teacher._rounds(SimpleNamespace(player=player), seen(0.0, invalid=1.0))
+    assert found == decays
+
+
 class Cut(ScriptedEngine):
     """Says one text, as far as ``max_tokens`` lets it."""
 
