@@ -15,7 +15,7 @@ def block(word):
 
 
 def test_the_page_has_a_block_for_each():
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 6
 
 
 def run(text, names=None):
