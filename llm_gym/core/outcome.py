@@ -28,8 +28,6 @@ class StopReason(StrEnum):
     """Truncated by a token budget."""
     CONTEXT = "context"
     """Truncated because the conversation outgrew the model's context."""
-    TIME = "time"
-    """Truncated by a limit of seconds."""
     ERROR = "error"
     """Truncated because the environment raised, hung or died."""
 
