@@ -165,10 +165,13 @@ def _classes(path: Path) -> Iterator[str]:
 
 def _flags(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
-            first = node.args[0] if node.args else None
-            if isinstance(first, ast.Constant) and str(first.value).startswith("--"):
-                yield str(first.value)
+        if not isinstance(node, ast.Call):
+            continue
+        called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if called in ("add_argument", "add_repeated"):
+            for given in node.args:
+                if isinstance(given, ast.Constant) and str(given.value).startswith("--"):
+                    yield str(given.value)
 
 
 def _commands(tree: Path) -> int:

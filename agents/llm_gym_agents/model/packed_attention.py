@@ -75,20 +75,15 @@ class Packing:
     """Receives the keys and values of each layer, for a cache."""
 
     @classmethod
-    def of(
-        cls, lengths_Q: Tensor, device: torch.device | None = None, *, longest: int | None = None
-    ) -> Packing:
-        """Return the packing of sequences of these lengths, for ids on ``device``.
+    def of(cls, lengths_Q: Tensor, *, longest: int | None = None) -> Packing:
+        """Return the packing of sequences of these lengths.
 
-        Lengths on the CPU are read there, without waiting for a GPU. ``longest`` may be more than
-        the longest length.
+        Lengths are best on the CPU: a GPU must be waited for. ``longest`` may be more than the
+        longest length.
         """
         longest = longest or int(lengths_Q.max())
-        slot_S = _slots(lengths_Q, longest)
         starts = F.pad(lengths_Q.cumsum(0), (1, 0)).to(torch.int32)
-        where = lengths_Q.device if device is None else device
-        slot_S, starts = (each.to(where, non_blocking=True) for each in (slot_S, starts))
-        return cls(len(lengths_Q), slot_S, starts, longest)
+        return cls(len(lengths_Q), _slots(lengths_Q, longest), starts, longest)
 
     def to(self, device: torch.device) -> Packing:
         """Return the same for ids on ``device``."""

@@ -154,13 +154,13 @@ class PolicyValueModel(nn.Module):
             ids_S, packing = shared.ids_U, shared.packing
             asked_P = shared.place_S.to(self.device, non_blocking=True)[asked_P]
         ids_S = ids_S.to(self.device, non_blocking=True)
-        there = packing.to(self.device)
 
         def read(trunk: Any, name: str) -> Tensor:
             if name in self.graph_caches:
                 hidden_SC = self.graph_caches[name].hidden(ids_S, packing)
                 if hidden_SC is not None:
                     return hidden_SC[asked_P]
+            there = packing.to(self.device)
             if not is_worth_it(trunk, len(ids_S), len(asked_P)):
                 return hidden_states(trunk, ids_S, there)[asked_P]
             with last_layer_at(trunk, asked_P, there):

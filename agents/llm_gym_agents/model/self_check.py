@@ -61,7 +61,8 @@ def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> Non
             alone = [lm(row[None], use_cache=False).logits[0, :-1].float() for row in rows]
         logits_TV = torch.cat(alone)
         lengths = torch.tensor([len(row) for row in rows])
-        hidden_SC = hidden_states(lm.base_model, torch.cat(rows), Packing.of(lengths, lm.device))
+        packing = Packing.of(lengths).to(lm.device)
+        hidden_SC = hidden_states(lm.base_model, torch.cat(rows), packing)
         state_TC = torch.cat([part[:-1] for part in hidden_SC.split(lengths.tolist())])
         told_T = torch.cat([row[1:] for row in rows])
         found_T, _ = token_log_probs(Head.of(lm), state_TC, told_T, entropy="none", fused=False)
