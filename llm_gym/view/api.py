@@ -19,6 +19,9 @@ from llm_gym.evaluate.scores import published
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.view.sources import EpisodeIndex, Summary, ViewSource
 
+MAX_MOVES = 500
+MAX_TEXT = 20_000
+
 
 def play_on(episode: Trajectory, turn: int, moves: Sequence[str]) -> dict[str, Any]:
     """Play the first ``turn`` actions of ``episode`` and then ``moves``; return what follows.
@@ -28,6 +31,8 @@ def play_on(episode: Trajectory, turn: int, moves: Sequence[str]) -> dict[str, A
     """
     if not 0 <= turn <= episode.num_turns:
         raise RecordError(f"turn must be from 0 to {episode.num_turns}, got {turn}")
+    if len(moves) > MAX_MOVES or any(len(move) > MAX_TEXT for move in moves):
+        raise RecordError(f"at most {MAX_MOVES} moves of {MAX_TEXT} characters can be played")
     if episode.seed is None:
         raise RecordError("the record has no seed, so nothing says which episode it is")
     env = rebuild(episode)
@@ -63,6 +68,7 @@ def _note(state: str, episode: Trajectory, at: int) -> str:
     return f"the environment is not the recorded one: before turn {at} it says something else"
 
 
+MAX_WORDS = 1_000
 Query = Mapping[str, str]
 
 
@@ -147,7 +153,7 @@ class Api:
 
     def search(self, query: Query) -> list[list[int]]:
         """Return [source, file, line] of every episode that contains the words."""
-        words = query.get("words", "")
+        words = query.get("words", "")[:MAX_WORDS]
         return [
             [at, number, line]
             for at, source in enumerate(self.sources)

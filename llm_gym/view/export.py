@@ -14,6 +14,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.view.api import Api, dump
 from llm_gym.view.sources import ViewSource
 
@@ -58,6 +59,10 @@ def digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+MAX_BYTES = 256 * 2**20
+"""Of records in one file; a browser has to hold all of it."""
+
+
 def export(sources: Sequence[ViewSource], limit: int | None = None) -> bytes:
     """Return the page with its data.
 
@@ -65,9 +70,10 @@ def export(sources: Sequence[ViewSource], limit: int | None = None) -> bytes:
         sources: What it shows.
         limit: Most episodes of a file that are taken along; None for all.
     """
-    api = Api(sources)
-    data = {name: api.ask(name, {}) for name in ("sources", "suite")}
-    data |= {"metrics": [], "episodes": [], "records": {}}
+    api, data, size = Api(sources), {}, 0
+    data["sources"] = api.ask("sources", {})
+    data["suite"] = api.ask("suite", {})
+    data["metrics"], data["episodes"], data["records"] = [], [], {}
     for number, source in enumerate(sources):
         query = {"source": str(number)}
         data["metrics"].append(api.ask("metrics", {**query, "from": "0"}))
@@ -76,8 +82,14 @@ def export(sources: Sequence[ViewSource], limit: int | None = None) -> bytes:
             file["rows"] = file["rows"][:limit]
             lines = [row[0] for row in file["rows"]]
             for line, raw in zip(lines, source.files[at].records(lines), strict=True):
+                size += len(raw)
                 data["records"][f"{number}/{at}/{line}"] = json.loads(raw)
         data["episodes"].append(told)
+        if size > MAX_BYTES:
+            raise ConfigError(
+                f"the records are larger than {MAX_BYTES >> 20} MiB, which no browser opens "
+                "gladly; name fewer files, or take fewer of each with --limit"
+            )
     return _page(dump(data).decode())
 
 

@@ -22,6 +22,7 @@ from llm_gym.view.export import TYPES, static_files
 from llm_gym.view.sources import ViewSource
 
 MAX_BODY = 2**20
+MAX_FIELDS = 20
 _JSON = "application/json"
 _HEADERS = {
     "Content-Security-Policy": (
@@ -73,7 +74,12 @@ class Handler(BaseHTTPRequestHandler):
         if question == name or question not in {*self.server.api.answers, "episode"}:
             self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
             return
-        api, query = self.server.api, dict(parse_qsl(parts.query))
+        try:
+            query = dict(parse_qsl(parts.query, max_num_fields=MAX_FIELDS))
+        except ValueError:
+            self._refuse(HTTPStatus.BAD_REQUEST, "the address has too many fields")
+            return
+        api = self.server.api
         if question == "episode":
             self._answer(lambda: api.episode(query))
         else:

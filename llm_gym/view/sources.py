@@ -19,9 +19,10 @@ from llm_gym.episodes import Trajectory
 from llm_gym.episodes.files import open_file
 
 MAX_LINE = 64 * 2**20
-"""Bytes of a record; a file is read up to a longer one."""
+"""Bytes of a record; a longer one is left out."""
 MAX_EPISODES = 200_000
 """Episodes of a file; those after them are left out."""
+MAX_PROBLEMS = 20
 _SNIPPET = 120
 _UNREADABLE = (OSError, EOFError, zlib.error)
 
@@ -80,7 +81,7 @@ class EpisodeIndex:
                 file.seek(self._next)
                 self._read(file)
         except _UNREADABLE as error:  # such as a gzip member that is still being written
-            self.problems.append(f"{self.path.name}: {error}")
+            self._complain(f"{self.path.name}: {error}")
         return True
 
     def raw(self, line: int) -> bytes:
@@ -112,17 +113,43 @@ class EpisodeIndex:
         return [line for line, record in found if _says(record, words)]
 
     def _read(self, file: BinaryIO) -> None:
-        while len(self.rows) < MAX_EPISODES and (line := file.readline(MAX_LINE)):
-            number = self._line + 1
-            try:
-                if line.strip():
-                    self.rows.append(summarise(Trajectory.from_json(line.decode()), number))
-                    self._places[number] = self._next
-            except (RecordError, UnicodeDecodeError) as error:
-                if not line.endswith(b"\n"):
-                    return  # half a record, whose rest may come, or one that is too long
-                self.problems.append(f"line {number}: {error}"[:300])
-            self._next, self._line = file.tell(), number
+        while len(self.rows) < MAX_EPISODES:
+            line = file.readline(MAX_LINE)
+            if not line:
+                return
+            ended = line.endswith(b"\n")
+            while not ended and len(line) >= MAX_LINE:
+                rest = file.readline(MAX_LINE)
+                if not rest or rest.endswith(b"\n"):
+                    self._complain(f"line {self._line + 1}: longer than {MAX_LINE} bytes")
+                    self._advance(file)
+                    break
+            else:
+                if not self._take(line, ended):
+                    return  # half a record: its writer may be writing the rest just now
+                self._advance(file)
+        self._complain(f"only the first {MAX_EPISODES} episodes are shown")
+
+    def _advance(self, file: BinaryIO) -> None:
+        self._next, self._line = file.tell(), self._line + 1
+
+    def _take(self, line: bytes, ended: bool) -> bool:
+        number = self._line + 1
+        if not line.strip():
+            return True
+        try:
+            episode = Trajectory.from_json(line.decode())
+        except (RecordError, UnicodeDecodeError) as error:
+            if ended:
+                self._complain(f"line {number}: {error}")
+            return ended
+        self._places[number] = self._next
+        self.rows.append(summarise(episode, number))
+        return True
+
+    def _complain(self, what: str) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(what[:300])
 
 
 def summarise(episode: Trajectory, line: int) -> Summary:
@@ -164,6 +191,10 @@ def _says(record: bytes, words: str) -> bool:
         return False
 
 
+MAX_ROWS = 100_000
+"""Rows of metrics that are read."""
+MAX_FILES = 5_000
+_MAX_CONFIG = 2**20
 _MAX_METRICS = 512 * 2**20
 _ITERATION = re.compile(r"-(\d{6})$")
 _NO_EPISODES = frozenset({"metrics.jsonl", "warm_start.jsonl"})
@@ -201,7 +232,8 @@ class MetricsFile:
             return
         whole = data[: data.rfind(b"\n") + 1]
         self._next += len(whole)
-        self.rows += filter(None, map(_row, whole.splitlines()))
+        rows = filter(None, map(_row, whole.splitlines()))
+        self.rows += list(rows)[: MAX_ROWS - len(self.rows)]
 
 
 class ViewSource:
@@ -226,15 +258,18 @@ class ViewSource:
     def config(self) -> dict[str, Any]:
         """Return the run's settings as ``section.name`` to value; empty where there are none."""
         try:
-            data = json.loads((self.place / "config.json").read_bytes())
+            with (self.place / "config.json").open("rb") as file:
+                data = json.loads(file.read(_MAX_CONFIG))
         except (OSError, ValueError, RecursionError):
             return {}
         return flatten(data) if isinstance(data, dict) else {}
 
     def refresh(self) -> None:
-        known = {file.path for file in self.files}
-        new = (path for path in _episode_files(self.place) if path not in known)
-        self.files += map(EpisodeIndex, new)  # at the end: the numbers of the others stay
+        known = {file.path: file for file in self.files}
+        found = _episode_files(self.place)
+        for path in found:
+            if path not in known:  # at the end: the numbers of the others stay
+                self.files.append(EpisodeIndex(path))
         changed = [file.refresh() for file in self.files]
         self.version += any(changed)
 
@@ -283,7 +318,7 @@ def _episode_files(place: Path) -> list[Path]:
         for path in folder.glob(pattern)
         if path.is_file() and path.name not in _NO_EPISODES and not path.name.startswith(".")
     ]
-    return sorted(found, key=_by_time)
+    return sorted(found, key=_by_time)[:MAX_FILES]
 
 
 def _by_time(path: Path) -> tuple[int, int, str]:
@@ -300,8 +335,11 @@ def _row(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(row, dict):
         return None
-    return {
-        name: value
-        for name, value in row.items()
-        if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-    }
+    return {name: value for name, value in row.items() if _is_number(value)}
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False

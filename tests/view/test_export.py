@@ -5,7 +5,9 @@ import re
 
 import pytest
 
+from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import write_episodes
+from llm_gym.view import export as export_module
 from llm_gym.view.export import bundle, digest, export, static_files
 from llm_gym.view.sources import open_sources
 from tests.view.records import METRICS, hostile, make_run
@@ -54,6 +56,12 @@ def test_the_policy_allows_the_page_its_own_two_texts_and_nothing_else(page):
 def test_the_limit_takes_so_many_of_each_file(tmp_path):
     page = export(open_sources([make_run(tmp_path / "run")]), limit=1).decode()
     assert sorted(embedded(page)["records"]) == ["0/0/1", "0/1/1", "0/2/1"]
+
+
+def test_more_than_a_browser_holds_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(export_module, "MAX_BYTES", 100)
+    with pytest.raises(ConfigError, match="--limit"):
+        export(open_sources([make_run(tmp_path / "run")]))
 
 
 def test_the_modules_become_one_script_with_no_name_twice():

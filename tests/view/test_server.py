@@ -16,7 +16,7 @@ from llm_gym.core.errors import RecordError
 from llm_gym.episodes import write_episodes
 from llm_gym.view import live_server
 from llm_gym.view import server as server_module
-from llm_gym.view.api import play_on
+from llm_gym.view.api import MAX_MOVES, play_on
 from llm_gym.view.live_server import open_browser, serve_live
 from llm_gym.view.server import ViewServer
 from llm_gym.view.sources import open_sources
@@ -149,6 +149,7 @@ def test_words_are_looked_for_in_every_source(server):
         "api/episode?source=0&file=0",
         "api/episode?source=x",
         "api/metrics?source=0&from=" + "9" * 5000,
+        "api/sources?" + "&".join("a=b" for _ in range(50)),
     ],
 )
 def test_a_question_that_makes_no_sense_gets_one_sentence(server, question):
@@ -216,10 +217,18 @@ def test_another_move_leads_elsewhere_and_another_answer_is_noted():
     assert "before turn 1 it says something else" in play_on(episode, 2, [])["note"]
 
 
-@pytest.mark.parametrize("turn", [-1, 99])
-def test_a_turn_that_is_not_there_cannot_be_played(turn):
-    with pytest.raises(RecordError, match="turn"):
-        play_on(played(1), turn, [])
+@pytest.mark.parametrize(
+    ("turn", "moves", "why"),
+    [
+        (-1, [], "turn"),
+        (99, [], "turn"),
+        (0, ["1"] * (MAX_MOVES + 1), "at most"),
+        (0, ["1" * 20_001], "at most"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(turn, moves, why):
+    with pytest.raises(RecordError, match=why):
+        play_on(played(1), turn, moves)
 
 
 def test_code_that_a_record_names_is_not_run(tmp_path):

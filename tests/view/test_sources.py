@@ -148,14 +148,15 @@ def test_what_is_no_episode_is_named_and_the_rest_is_shown(tmp_path):
         found.raw(1)
 
 
-def test_a_file_is_read_up_to_a_line_that_is_too_long(tmp_path, monkeypatch):
+def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "MAX_LINE", 5000)
     path, line = tmp_path / "a.jsonl", played(1).to_json() + "\n"
     assert len(line) < 5000
-    path.write_text(line + json.dumps({"schema": 1, "states": ["x" * 20_000]}) + "\n" + line)
+    path.write_text(json.dumps({"schema": 1, "states": ["x" * 20_000]}) + "\n" + line)
     found = indexed(path)
-    assert [row.line for row in found.rows] == [1]
-    assert found.raw(1).decode() == line.strip()
+    assert [row.line for row in found.rows] == [2]
+    assert found.problems == ["line 1: longer than 5000 bytes"]
+    assert found.raw(2).decode() == line.strip()
 
 
 def test_a_file_of_too_many_episodes_is_shown_in_part(tmp_path, monkeypatch):
@@ -163,6 +164,7 @@ def test_a_file_of_too_many_episodes_is_shown_in_part(tmp_path, monkeypatch):
     write_episodes(tmp_path / "a.jsonl", [played(seed) for seed in range(4)])
     found = indexed(tmp_path / "a.jsonl")
     assert len(found.rows) == 2
+    assert found.problems == ["only the first 2 episodes are shown"]
 
 
 def test_a_file_that_was_replaced_is_read_again_and_one_that_went_is_empty(tmp_path):
@@ -241,6 +243,8 @@ def test_a_folder_with_anything_in_it_can_be_seen_and_exported(tmp_path, name):
         else:
             (tmp_path / file).write_bytes(content)
     sources = open_sources([tmp_path])
+    if name == "a number that no float holds":
+        assert sources[0].metrics.rows == [{"b": 2}]
     api, query = Api(sources), {"source": "0", "from": "0", "words": "a"}
     for question in ("sources", "metrics", "episodes", "search"):
         assert strictly(dump(api.ask(question, query))) is not None
