@@ -87,7 +87,8 @@ def reached() -> str:
 
 
 def _claims(rows: Any) -> str:
-    found = Counter(each["verdict"] for each in referee.verdicts(rows))
+    verdicts = [each for each in referee.verdicts(rows) if each["claim"] != referee.OWN]
+    found = Counter(each["verdict"] for each in verdicts)
     return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
 
 

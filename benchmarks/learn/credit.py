@@ -2,6 +2,7 @@
 
     python -m benchmarks.learn.credit --lanes 16                       # ten games, and critics
     python -m benchmarks.learn.credit --only FrozenLake --flags " " "--model.critic separate"
+    python -m benchmarks.learn.credit --model FOLDER --iterations 15 --lanes 4     # on a GPU
 
 Each run is PPO with its critic as ``llm-gym train ID`` would do it, but for the warm start: where
 the solver's moves teach all there is, random moves are imitated. The judge of ``llm-gym eval
@@ -31,7 +32,7 @@ from llm_gym_agents import PPOTrainer
 from llm_gym_agents.commands.credit import credit as judge
 from llm_gym_agents.rollouts.pack import Packer
 
-RESULT = RESULTS / "credit.json"
+RESULT, MODEL_RESULT = RESULTS / "credit.json", RESULTS / "credit_model.json"
 GAMES = {
     "MazeEasy": "solver", "MinesweeperEasy": "solver", "WordleEasy": "solver",
     "SokobanEasy": "solver", "FrozenLake": "random", "TextGameEasy": "random",
@@ -54,11 +55,13 @@ TRIED = "TextGameEasy"
 def jobs(args: argparse.Namespace) -> Iterator[Job]:
     """Yield a run of each game with each of ``args.flags``; without any, critics in ``TRIED``."""
     runs = list(product(args.only, args.flags or [""]))
-    runs += [(TRIED, flags) for flags in CRITICS if args.flags is None and TRIED in args.only]
+    if args.flags is None and not args.model and TRIED in args.only:
+        runs += [(TRIED, flags) for flags in CRITICS]
+    model = ["--model.model-name", args.model] if args.model else []
     for seed, (game, flags) in product(args.seeds, runs):
         numbers = map(str, (seed, args.iterations, args.branches, args.turns))
         player = ("--warm-start.player", GAMES.get(game, "auto"))
-        command = [game, *numbers, *player, *flags.split()]
+        command = [game, *numbers, *player, *model, *flags.split()]
         yield Job(f"{game}/{seed} {flags}".strip(), command, timeout=7200.0)
 
 
@@ -72,6 +75,7 @@ def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
         episodes=128,
         branches=branches,
         turns=turns,
+        num_envs=max(64, config.inference.num_envs),
         max_turns=config.inference.max_turns,
         env_kwargs=config.environment.env_kwargs,
         critic=lambda data: ppo.stabilizers.unscale(ppo.scorer.score(Packer(data))),
@@ -119,12 +123,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=64, help="that are judged")
     parser.add_argument("--flags", nargs="+", help="settings to try (those of the critic)")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
-    parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
+    parser.add_argument("--model", help="a model folder, on a GPU; the embedded one by default")
+    parser.add_argument("--results", type=Path, help="where rows are kept")
     args = parser.parse_args()
     about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
-    results = Results(args.results, {"provenance": about})
+    place = args.results or (MODEL_RESULT if args.model else RESULT)
+    results = Results(place, {"provenance": about})
     deadline = monotonic() + 60 * args.minutes
-    forks = Forks("benchmarks.learn.credit")
+    forks = Forks("benchmarks.learn.credit", gpu=bool(args.model))
     work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline, by=forks)
     for stage in ("before", "after"):
         print(stage, json.dumps(correlations(results.rows, stage)))

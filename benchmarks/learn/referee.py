@@ -1,16 +1,17 @@
 """Ten published claims in miniature: does each hold, is it not seen, or is it reversed?
 
-    python -m benchmarks.learn.referee --lanes 16            # 13 arms, 5 games, 5 seeds
+    python -m benchmarks.learn.referee --lanes 16            # 14 arms, 5 games, 5 seeds
     python -m benchmarks.learn.referee --claims gigpo --games FrozenLake --seeds 0 --scale 0.05
+    python -m benchmarks.learn.referee --model FOLDER --lanes 4   # four claims, on a GPU
     python -m benchmarks.learn.referee --minutes 0           # only the verdicts
 
-A claim compares two arms. They begin with the same weights of the embedded model, which has
-imitated random moves. They have the same settings but for what the claim names
-(``referee_run.ARMS``), the plain reward of the game, and the same number of sampled tokens; tokens
-of branches and of resampled groups count. An arm's score is its mean held-out success over the run,
-or what the claim says. A pair is one game and seed. The interval is that of a bootstrap over pairs;
-a claim holds, or is reversed, if its interval leaves out 0. Rows are written as they come, so the
-script goes on where it was stopped.
+A claim compares two arms. They begin with the same weights of the embedded model, or of the one in
+``--model``, which has imitated random moves. They have the same settings but for what the claim
+names (``referee_run.ARMS``), the plain reward of the game, and the same number of sampled tokens;
+tokens of branches and of resampled groups count. An arm's score is its mean held-out success over
+the run, or what the claim says. A pair is one game and seed. The interval is that of a bootstrap
+over pairs; a claim holds, or is reversed, if its interval leaves out 0. Rows are written as they
+come, so the script goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from benchmarks.lib.lanes import Forks, Job, Results, work
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.tables import TEXT, table
 
-RESULT = RESULTS / "referee.json"
+RESULT, MODEL_RESULT = RESULTS / "referee.json", RESULTS / "referee_model.json"
 TOKENS = {
     "Count": 24_000, "Memory": 24_000, "GuessTheNumberEasy": 60_000, "TextGameEasy": 40_000,
     "FrozenLake": 40_000,
@@ -71,8 +72,14 @@ CLAIMS = {
          "GEM, arXiv 2510.01051"),
         ("shorter", "discounted", "reinforce", "a discount below 1 shortens solutions",
          "GEM, arXiv 2510.01051"),
+        ("critic", "ppo", "no_critic", "PPO with a critic beats PPO without", "our own question"),
     )
 }  # fmt: skip
+OWN = "critic"
+"""The claim that nobody published."""
+MODEL_CLAIMS = ("gigpo", "reinforce", "gspo", "critic")
+MODEL_GAMES = ("GuessTheNumberEasy", "FrozenLake")
+"""What a model of one's own is tried on, by default."""
 
 
 def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]:
@@ -81,7 +88,7 @@ def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]
     names = dict.fromkeys(arm for claim in chosen for arm in (claim.worse, claim.better))
     warm, arms = list[Job](), list[Job]()
     for seed, game in product(args.seeds, args.games):
-        start = [game, str(seed), str(weights / f"{game}-{seed}")]
+        start = [game, str(seed), str(weights / f"{game}-{seed}"), args.model or ""]
         tokens = str(round(TOKENS[game] * args.scale))
         warm.append(Job(f"{game}/{seed}/warm", ["warm", *start]))
         arms += (
@@ -93,7 +100,7 @@ def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]
 
 def run(args: argparse.Namespace, results: Results) -> None:
     """Do what the result file lacks. Weights are in no file: warm starts are made again."""
-    deadline, by = monotonic() + 60 * args.minutes, Forks(RUN)
+    deadline, by = monotonic() + 60 * args.minutes, Forks(RUN, gpu=bool(args.model))
     with tempfile.TemporaryDirectory() as scratch:
         warm, arms = jobs(args, Path(scratch))
         todo = [job for job in arms if results.lacks(job.key)]
@@ -186,15 +193,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--lanes", type=int, default=2, help="processes at a time")
-    parser.add_argument("--claims", nargs="+", choices=CLAIMS, default=list(CLAIMS))
-    parser.add_argument("--games", nargs="+", choices=TOKENS, default=list(TOKENS))
+    parser.add_argument("--model", help="a model folder, on a GPU; the embedded one by default")
+    parser.add_argument("--claims", nargs="+", choices=CLAIMS)
+    parser.add_argument("--games", nargs="+", choices=TOKENS)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--scale", type=float, default=1.0, help="of the tokens of a run")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
-    parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
+    parser.add_argument("--results", type=Path, help="where rows are kept")
     args = parser.parse_args()
+    args.claims = args.claims or (MODEL_CLAIMS if args.model else list(CLAIMS))
+    args.games = args.games or (MODEL_GAMES if args.model else list(TOKENS))
+    place = args.results or (MODEL_RESULT if args.model else RESULT)
     about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
-    results = Results(args.results, {"provenance": about})
+    results = Results(place, {"provenance": about})
     run(args, results)
     print(page(results.rows))
 

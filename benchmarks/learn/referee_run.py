@@ -18,7 +18,6 @@ from benchmarks.learn.learning_run import settings, warm
 from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
-from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.rollouts.evaluation import evaluate
 from llm_gym_agents.run.metrics import SAMPLED_TOKENS
 
@@ -53,6 +52,7 @@ ARMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "ppo_token": ("gae", {"estimator_settings": {"discount": "token"}}),
     "ppo_turn": ("gae_turn", {}),
     "ppo": ("gae", {}),
+    "no_critic": ("gae", {"value_coef": 0.0}),  # its values stay at 0, where they begin
     "vine": ("vine", {"estimator_settings": {"branches": 2}}),
     "filter": ("grpo_filtered", {}),
     "dapo": (
@@ -73,9 +73,9 @@ class Enough(Exception):
     """Raised within ``fit`` when the budget is spent."""
 
 
-def arm_settings(game: str, seed: int, arm: str) -> ConfigStore:
+def arm_settings(game: str, seed: int, arm: str, model: str = "") -> ConfigStore:
     """Return the settings of an arm: those for ``grpo``, and what its claim changes."""
-    config = settings(game, seed, "grpo", PLAIN)
+    config = settings(game, seed, "grpo", flags_for(model))
     estimator, changed = ARMS[arm]
     own = {"adv_estimator": estimator, "estimator_settings": {}, **changed}
     for name, value in own.items():
@@ -84,10 +84,15 @@ def arm_settings(game: str, seed: int, arm: str) -> ConfigStore:
     return config
 
 
-def learn(game: str, seed: int, folder: Path, arm: str, tokens: int) -> dict[str, Any]:
+def flags_for(model: str) -> tuple[str, ...]:
+    """Return the flags of a run of this model; "" is the embedded one."""
+    return (*PLAIN, "--model.model-name", model) if model else PLAIN
+
+
+def learn(game: str, seed: int, folder: Path, model: str, arm: str, tokens: int) -> dict[str, Any]:
     """Train until ``tokens`` are sampled; return held-out success along the way."""
-    config = arm_settings(game, seed, arm)
-    config.warm_start.player = "none"
+    config = arm_settings(game, seed, arm, model)
+    config.warm_start.player, config.model.model_name = "none", str(folder)
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, 1_000_000
     start, spent, curve = process_time(), 0.0, list[dict[str, float]]()
 
@@ -106,8 +111,7 @@ def learn(game: str, seed: int, folder: Path, arm: str, tokens: int) -> dict[str
 
     with tempfile.TemporaryDirectory() as place:
         config.checkpoint.output_dir = place
-        model, tokenizer = load_model(str(folder)), load_tokenizer(str(folder))
-        trainer = PPOTrainer(config, model=model, tokenizer=tokenizer)
+        trainer = PPOTrainer(config)
         trainer.callbacks.append(note)
         try:
             before = play(trainer, 0, EPISODES).success
@@ -134,8 +138,8 @@ def learn(game: str, seed: int, folder: Path, arm: str, tokens: int) -> dict[str
 
 def result(arguments: Sequence[str]) -> dict[str, Any]:
     """Do what the command line says; return the row of it."""
-    what, game, seed, folder, *rest = arguments
+    what, game, seed, folder, model, *rest = arguments
     torch.set_num_threads(1)
     if what == "warm":
-        return warm(game, int(seed), Path(folder), PLAIN)
-    return learn(game, int(seed), Path(folder), rest[0], int(rest[1]))
+        return warm(game, int(seed), Path(folder), flags_for(model))
+    return learn(game, int(seed), Path(folder), model, rest[0], int(rest[1]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from benchmarks.learn import referee
 from benchmarks.learn.learning import EPISODES, ESTIMATORS, SEEDS
 from benchmarks.lib.curves import GOAL, NAMES, Row, learned
+from benchmarks.lib.curves import reached as reached_at
 from benchmarks.lib.tables import TEXT, figure, measured, read, table
 from llm_gym.evaluate.scores import published
 
@@ -77,6 +78,40 @@ def pairs_won(found: Mapping[str, Mapping[str, Sequence[Row]]]) -> tuple[int, in
     """Return the pairs of game and estimator whose seeds all end at ``GOAL``, and all pairs."""
     pairs = [found[game][name] for game in found for name in ESTIMATORS if found[game][name]]
     return sum(all(run["final"] >= GOAL for run in runs) for runs in pairs), len(pairs)
+
+
+BY_STATES = ("gigpo", "state_td", "state_td --training.estimator-settings branches=1")
+"""Estimators that compare turns of equal states, as rows of learning.json name them."""
+
+
+@measured("learning", "python -m benchmarks.learn.learning --lanes 13")
+def pick(result: Any) -> str:
+    """Sampled tokens to ``GOAL``, the median of seeds: the best of the others, and by states."""
+    others = [name for name in ESTIMATORS if name not in BY_STATES]
+    columns = {"game": TEXT, "best of the others": TEXT, "tokens": "{:,.0f}"}
+    columns |= dict.fromkeys(("GiGPO", "state TD", "state TD, one branch"), "{:,.0f}")
+    lines = []
+    for game, runs in learned(result["rows"]).items():
+        needed = {name: _tokens(runs[name]) for name in (*others, *BY_STATES)}
+        best = min(others, key=lambda name: needed[name] or float("inf"))
+        name = NAMES[best] if needed[best] else None
+        lines.append((game, name, needed[best], *(needed[each] for each in BY_STATES)))
+    return table(
+        columns | {"best / fewest by states": "{:.2f}"}, [(*line, _times(line)) for line in lines]
+    )
+
+
+def _tokens(runs: Sequence[Row]) -> float | None:
+    """Return the median of what seeds sampled to ``GOAL``; None if half never came there."""
+    found = [reached_at(run["curve"], GOAL, "tokens") for run in runs]
+    middle = median(float("inf") if each is None else each for each in found) if found else None
+    return None if middle == float("inf") else middle
+
+
+def _times(line: Sequence[Any]) -> float | None:
+    """Return how many times fewer tokens the best by states needs."""
+    best, by_states = line[2], [each for each in line[3:] if each]
+    return best / min(by_states) if best and by_states else None
 
 
 def _gpu_rows(part: str) -> list[dict[str, Any]]:
@@ -340,9 +375,15 @@ def reached(rows: Mapping[str, Any]) -> str:
 def judge(result: Any) -> str:
     """Correlation of each estimator with the true advantage of a turn."""
     stages = {"before": "after the warm start", "after": "after training"}
-    found = [correlations(result["rows"], stage) for stage in stages]
-    lines = [(name, *(each[name] for each in found if name in each)) for name in found[0]]
-    return table({"estimator": TEXT, **dict.fromkeys(stages.values(), "{:.2f}")}, lines)
+    models = {"embedded": result, "SmolLM2": read("credit_model") or {"rows": {}}}
+    found = {
+        f"{model}, {title}": correlations(own["rows"], stage)
+        for model, own in models.items()
+        for stage, title in stages.items()
+    }
+    names = next(iter(found.values()))
+    lines = [(name, *(each.get(name) for each in found.values())) for name in names]
+    return table({"estimator": TEXT, **dict.fromkeys(found, "{:.2f}")}, lines)
 
 
 def correlations(rows: Mapping[str, Any], stage: str) -> dict[str, float | None]:
@@ -364,13 +405,44 @@ def correlations(rows: Mapping[str, Any], stage: str) -> dict[str, float | None]
 
 @measured("referee", "python -m benchmarks.learn.referee --lanes 16")
 def claims(result: Any) -> str:
-    """Ten published claims, and what became of them."""
+    """Published claims, and what became of them."""
     return referee.shown(referee.verdicts(result["rows"]))
+
+
+@measured("referee_model", "python -m benchmarks.learn.referee --model FOLDER")
+def model_claims(result: Any) -> str:
+    """Some of the claims with a real model."""
+    found = referee.verdicts(result["rows"])
+    return referee.shown([each for each in found if each["pairs"]])
+
+
+@measured("referee", "python -m benchmarks.learn.referee --lanes 16")
+def critic(result: Any) -> str:
+    """PPO with and without a critic: success over the run by game, of both models."""
+    columns = {"model": TEXT, "game": TEXT, "pairs": "{}"}
+    columns |= dict.fromkeys(("with a critic", "without"), "{:.0%}") | {"95 % of the gain": TEXT}
+    lines = []
+    models = {"embedded": result, "SmolLM2": read("referee_model") or {"rows": {}}}
+    for model, rows in ((model, own["rows"]) for model, own in models.items()):
+        for game in referee.TOKENS:
+            own = {key: row for key, row in rows.items() if key.startswith(f"{game}/")}
+            (found,) = (each for each in referee.verdicts(own) if each["claim"] == referee.OWN)
+            if found["interval"]:
+                arms = [
+                    fmean(row["mean"] for row in own.values() if row.get("arm") == found[arm])
+                    for arm in ("better", "worse")
+                ]
+                span = "{:+.2f} to {:+.2f}".format(*found["interval"])
+                lines.append((model, game, found["pairs"], *arms, span))
+    return table(columns, lines)
 
 
 TABLES = {
     "judge": judge,
     "claims": claims,
+    "claims-model": model_claims,
+    "critic": critic,
+    "pick": pick,
     "train-all": train_all,
     "train-model": train_model,
     "train-random": train_random,

@@ -5,7 +5,8 @@ weights, bfloat16 autocast, a scoring pass, two epochs of four steps, a chunked 
 on 64 episodes of 1,024 tokens. ``ratio`` is our speed over the loop's, ``memory`` our peak by its.
 
 *prefix.* ``PPO.update`` on sequences of 256 ids that begin alike: each prefix read ``once``, every
-sequence read ``whole``, and read whole without CUDA graphs (``eager``).
+sequence read ``whole``, and read whole without CUDA graphs (``eager``). ``limit`` is the ratio of
+the multiplications of weights in both: attention, optimizer and trust region are left out.
 
 *fits.* One update of random weights of a size: all weights, with checkpointing, with LoRA. Seconds,
 peak, and what ``memory_plan`` said before.
@@ -27,7 +28,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -188,34 +189,59 @@ def update_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 # --- shared prefixes ----------------------------------------------------------------------------
 
-CASES = {"half of the ids": (128, 512), "groups of eight": (192, 8), "nothing": (0, 1)}
-"""What is shared → ids at the beginning, and sequences that have the same ones."""
+
+class Case(NamedTuple):
+    """How sequences of 256 ids begin alike."""
+
+    shared: int
+    """Ids at the beginning that are the same."""
+    group: int
+    """Sequences that have the same ones."""
+    sampled: int
+    """Ids at the end that are learned."""
+
+    def batch(self, vocabulary: int, episodes: int) -> RolloutData:
+        """Return episodes of one turn."""
+        data = batch(vocabulary, episodes, 1, 256 - self.sampled, self.sampled)
+        rows = data.ids_S.view(episodes, 256)
+        for first in range(0, episodes, self.group):
+            rows[first : first + self.group, : self.shared] = rows[first, : self.shared]
+        data.group_E = torch.arange(episodes) // self.group
+        return data
+
+    def limit(self, lm: Any) -> float:
+        """Return the speed-up if time went to the weights' multiplications alone."""
+        shape = lm.config
+        head = shape.hidden_size * shape.vocab_size * self.sampled
+        trunk = sum(p.numel() for name, p in lm.named_parameters() if ".layers." in name)
+        own = 256 - self.shared + self.shared / self.group
+        return float((256 * trunk + head) / (own * trunk + head))
 
 
-def alike(vocabulary: int, episodes: int, shared: int, group: int) -> RolloutData:
-    """Return episodes of one turn, 192 ids read and 64 sampled, that begin alike."""
-    data = batch(vocabulary, episodes, 1, 192, 64)
-    rows = data.ids_S.view(episodes, 256)
-    for first in range(0, episodes, group):
-        rows[first : first + group, :shared] = rows[first, :shared]
-    data.group_E = torch.arange(episodes) // group
-    return data
+CASES = {
+    "half of the ids, 4 sampled": Case(128, 512, 4),
+    "half of the ids, 64 sampled": Case(128, 512, 64),
+    "groups of eight, 64 sampled": Case(192, 8, 64),
+    "nothing": Case(0, 1, 64),
+}
+"""What is shared. Few ids are sampled where a move is a word and each turn repeats the rules."""
 
 
 def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name in args.sizes:
-        for case, (shared, group) in CASES.items():
+        for name_of_case, case in CASES.items():
             config = settings(args.episodes, args.micro[0])
             config.training.ppo_epochs = 1
             config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
             learner = Learner(prepare_lm(config.model, load(name)), config.training, config.model)
-            data = alike(learner.lm.config.vocab_size, args.episodes, shared, group)
+            data = case.batch(learner.lm.config.vocab_size, args.episodes)
             update = functools.partial(learner.ppo.update, data)
             whole = (
                 mock.patch.multiple(Prefixes, pay=lambda *_: False),
                 mock.patch.object(policy_value, "share_prefixes", return_value=None),
             )
-            row: dict[str, Any] = {"model": name, "shared": case}
+            row: dict[str, Any] = {"model": name, "shared": name_of_case}
+            row |= {"episodes": args.episodes, "limit": case.limit(learner.lm)}
             with whole[0], whole[1]:
                 row["eager"] = measured(update, args.repeats)
                 learner.use_cuda_graphs()
@@ -225,7 +251,7 @@ def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             free()
             row["ratio"] = row["whole"]["seconds"] / row["once"]["seconds"]
             row["over_eager"] = row["eager"]["seconds"] / row["once"]["seconds"]
-            print(f"{name} {case}: {row['ratio']:.2f}, {row['over_eager']:.2f} times", flush=True)
+            print({key: row[key] for key in ("model", "shared", "ratio", "over_eager", "limit")})
             yield row
 
 
@@ -290,7 +316,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.sizes is None:
         args.sizes = ["0.5B", "1.5B", "7B"] if args.part == "fits" else ["0.5B", "1.5B"]
-    args.episodes = args.episodes or {"update": 64, "prefix": 256, "fits": 16}[args.part]
+    args.episodes = args.episodes or {"update": 64, "prefix": 1024, "fits": 16}[args.part]
     rows = []
     parts = {"update": update_rows, "prefix": prefix_rows, "fits": fit_rows}
     for row in parts[args.part](args):

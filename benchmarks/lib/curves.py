@@ -14,6 +14,7 @@ NAMES = {
     "grpo": "GRPO",
     "rloo": "RLOO",
     "reinforce_plus_plus": "REINFORCE++",
+    "gigpo": "GiGPO",
     "state_td": "state TD",
     "shuffled": "control: shuffled",
 }

@@ -27,6 +27,8 @@ ESTIMATORS = {
     "grpo": "#d1495b",
     "rloo": "#e2a03f",
     "reinforce_plus_plus": "#6a4c93",
+    "gigpo": "#3f8f5b",
+    "state_td": "#8a5a2b",
     "shuffled": "#9a9a9a",
 }
 SIDES = {"trl": "#d1495b", "ours": "#1f5fa8"}

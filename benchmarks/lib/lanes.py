@@ -166,15 +166,17 @@ class Forks:
     Args:
         module: Has a function ``result(arguments)``, which gets a job's command and returns its
             row. It must not start threads when imported.
+        gpu: Whether jobs see GPUs.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *, gpu: bool = False) -> None:
         self._module = module
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([module])
         # The server looks for what it imports there, and not in our ``sys.path``.
         path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        with mock.patch.dict(os.environ, ONE_THREAD | path):
+        seen = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")} if gpu else {}
+        with mock.patch.dict(os.environ, ONE_THREAD | path | seen):
             forkserver.ensure_running()
 
     def __call__(self, job: Job, timeout: float) -> Row:
