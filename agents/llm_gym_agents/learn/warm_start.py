@@ -64,6 +64,10 @@ EMBEDDED_DECAY, MORE_DECAY = 0.3, 1.0
 """Weight decay of the embedded model in a warm start, and after it has memorized a round."""
 MEMORIZED = 0.03
 """Loss at the end of a round below which it has: then only regularization teaches more."""
+UNLEARNED, BEHIND = 0.3, 0.05
+"""Loss above which, and success below which, later rounds take smaller steps."""
+SMALLER = 4
+"""How many of them for one: as much is read, but a model that cannot copy yet needs updates."""
 UNUSABLE = 0.1
 """Share of unusable replies above which another round may follow."""
 HELPED = 0.75
@@ -186,6 +190,7 @@ class WarmStart:
         # A file has no further moves.
         self.rounds = 1 if self.settings.is_file else self.settings.rounds
         self.weight_decay = EMBEDDED_DECAY if self.embedded else 0.0
+        self.split = 1  # steps that share what one would read
 
     def run(self) -> dict[str, float]:
         """Run the warm start, if any; return its metrics, empty without one."""
@@ -247,8 +252,11 @@ class WarmStart:
         """Imitate round by round while it helps; return the number of moves and the result."""
         player = decision.player
         turns, after = self._teach(decision, 0), self._measure()
-        if self.embedded and player in TEACHERS and self.losses[-1] < MEMORIZED:
-            self.rounds, self.weight_decay = 2 * self.rounds, MORE_DECAY
+        if self.embedded and player in TEACHERS:
+            if self.losses[-1] < MEMORIZED:
+                self.rounds, self.weight_decay = 2 * self.rounds, MORE_DECAY
+            elif self.losses[-1] > UNLEARNED and after.success < BEHIND:
+                self.split = SMALLER
         last = before
         for at in range(1, self.rounds):
             why = another_round(player, last, after, first=at == 1)
@@ -271,13 +279,13 @@ class WarmStart:
         """
         self.tick(f"warm start: playing {self.settings.turns:,} moves to imitate")
         data = self._collect_round(decision, at, visit)
-        steps = self.settings.steps
+        steps = self.settings.steps * self.split
         self.losses += imitate(
             self.learner.model,
             data,
             steps=steps,
-            batch_size=WARM_START_BATCH,
-            batch_tokens=WARM_START_TOKENS if self.embedded else None,
+            batch_size=WARM_START_BATCH // self.split,
+            batch_tokens=WARM_START_TOKENS // self.split if self.embedded else None,
             learning_rate=self.settings.rate,
             weight_decay=self.weight_decay,
             decay=self.rate_decay(decision.player, at),

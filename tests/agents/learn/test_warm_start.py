@@ -76,6 +76,37 @@ def test_a_model_that_knows_a_round_by_heart_gets_more_of_them_and_more_weight_d
     assert found == decays
 
 
+@pytest.mark.parametrize(
+    ("player", "embedded", "won", "loss", "took"),
+    [
+        ("solver", True, 0.02, 0.5, [(250, 96, 6144), (1000, 24, 1536)]),
+        ("solver", True, 0.1, 0.5, [(250, 96, 6144), (250, 96, 6144)]),
+        ("solver", True, 0.02, 0.01, [(250, 96, 6144)] * 4),  # by heart: twice the rounds instead
+        ("solver", True, 0.0, 0.2, [(250, 96, 6144), (250, 96, 6144)]),  # nothing says what wins
+        ("random", True, 0.02, 0.5, [(250, 96, 6144), (250, 96, 6144)]),
+        ("solver", False, 0.02, 0.5, [(250, 96, None), (250, 96, None)]),
+    ],
+)
+def test_a_model_that_wins_nothing_after_a_round_reads_as_much_in_smaller_steps(
+    monkeypatch, player, embedded, won, loss, took
+):
+    def imitate(model, data, *, steps, batch_size, batch_tokens, **others):
+        found.append((steps, batch_size, batch_tokens))
+        return [loss]
+
+    monkeypatch.setattr("llm_gym_agents.learn.warm_start.imitate", imitate)
+    config, found = ConfigStore(), []
+    config.warm_start.rounds, config.warm_start.steps = 2, 250
+    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
+    idle = SimpleNamespace(model=None, start_from_here=lambda: None)
+    others |= {"embedded": embedded, "say": str, "tick": str, "publish": str, "learner": idle}
+    teacher = WarmStart(settings=config.warm_start, **others | {"training": config.training})
+    teacher._collect_round = lambda decision, at, visit: []
+    teacher._measure = lambda: seen(won, invalid=0.5)
+    teacher._rounds(SimpleNamespace(player=player), seen(0.0, invalid=1.0))
+    assert found == took
+
+
 class Cut(ScriptedEngine):
     """Says one text, as far as ``max_tokens`` lets it."""
 
