@@ -142,9 +142,9 @@ class Game(ABC):
         if self.find_moves is not None:
             return self.find_moves
         if (moves := self.legal_moves()) is not None:
-            return find_with(find_phrases, tuple(moves))
+            return find_with(find_phrases, moves=tuple(moves))
         pattern = None if self.free_text else self.move_pattern()
-        return find_with(find_pattern, pattern) if pattern else None
+        return find_with(find_pattern, pattern=pattern) if pattern else None
 
     def marked_move(self, label: str, text: str) -> str:
         """Return the move in ``text``, which a reply marks as its action or answer.

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import islice
 
 from llm_gym.reading.formats import parse_boxed
-from llm_gym.reading.moves import DENIED_AFTER, no_results
+from llm_gym.reading.moves import DENIED, no_results
 
 _DIGITS = 40  # of a number, before or after the point; more is refused rather than computed with
 MOST = 10 ** (_DIGITS // 2)
@@ -110,7 +110,7 @@ def is_bare(text: str) -> bool:
     >>> [is_bare(text) for text in ("not 5", "5 is wrong", "5? No.", "\u043d\u0435 5", "5 fails")]
     [False, False, False, False, False]
     """
-    return _BARE.fullmatch(text.strip()) is not None and DENIED_AFTER.search(text) is None
+    return _BARE.fullmatch(text.strip()) is not None and DENIED.search(text) is None
 
 
 def write_number(number: Fraction) -> str:

@@ -18,33 +18,21 @@ from typing import NamedTuple, Protocol
 
 from llm_gym.reading.formats import ActionFormat, parse_plain
 from llm_gym.reading.markup import BULLET, MARKS, STRONG, Marker, find_markers, plain_text, undress
-from llm_gym.reading.moves import (
-    DENIED_AFTER,
-    SENTENCES,
-    WINDOW,
-    Find,
-    Named,
-    Reading,
-    is_open,
-    judge,
-)
+from llm_gym.reading.moves import DENIED, SENTENCES, WINDOW, Find, Named, Reading, is_open, judge
 
 _HALT = "(?:no|actually|wait|hold on|hang on)"
 # Two such words take back what was said, and so do some phrases; one may only be a second look.
 _RETRACTION = re.compile(
-    r"(?i)[.,;!…—\n-][\s\"'*_]{0,4}(?:(?:oh|but|ah|hm+"
-    rf"|sorry)[ ,.…]{{1,4}})?(?:(?P<sure>{_HALT}(?:[\s,.:!…-]{{1,4}}{_HALT}\b)+|scratch that"
-    "|never ?mind|on second thoughts?|correction|oops|my mistake|i take (?:that|it) back|(?:just"
-    r"|only) (?:kidding|joking))|wait|hold on|hang on|no(?=[,.:!…—]|\s*\Z))\b"
+    rf"(?i)[.,;!…—\n-][\s\"'*_]{{0,4}}(?:(?P<sure>{_HALT}(?:[\s,.:!…-]{{1,4}}{_HALT}\b)+|oops"
+    "|scratch that|never ?mind|on second thoughts?|correction|i take (?:that|it) back|just kidding)"
+    r"|wait|hold on|hang on|no(?=[,.:!…—]|\s*\Z))\b"
 )
 _LOOKS = 8  # second thoughts looked at, from the end
 _SHORT = 160  # characters of a reply that is answered at a glance
 _PLAIN = re.compile(r"[A-Za-z0-9(\"'*][\w ,'\"()*/-]*[.!]*", re.ASCII)  # one sentence, no marks
-_BETWEEN = re.compile(r"[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?", re.IGNORECASE)
-_TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", is_final=True)
-_TAKEN_BACK = Reading(
-    None, "denial", "Your reply takes back what it says. Give one.", is_final=True
-)
+_BETWEEN = re.compile(r"(?i)[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?")
+_TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", True)
+_TAKEN_BACK = Reading(None, "denial", "Your reply takes back what it says. Give one.", True)
 
 
 class Speaker(Protocol):
@@ -57,6 +45,15 @@ class Speaker(Protocol):
     def finder(self) -> Find | None: ...
     def named_moves(self, text: str) -> Iterable[Named]: ...
     def marked_move(self, label: str, text: str) -> str: ...
+
+
+class _Finder(NamedTuple):
+    """A game as a short reply sees it: the sentence alone names its moves."""
+
+    named_moves: Find
+    mention_is_answer: bool
+    marked_move: Callable[[str, str], str] = lambda label, text: text
+    free_text: bool = False
 
 
 def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text: bool) -> bool:
@@ -73,80 +70,55 @@ def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text
 
 
 def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]:
-    """Return what a reply may mean, the most explicit first; the first that can be played counts.
+    """Return what ``said`` may mean, the most explicit first; the first that can be played counts.
 
-    Args:
-        said: What a model wrote, without reasoning.
-        game: Finds moves in sentences.
-        told: What the model has read; quoting it says nothing.
+    ``said`` has no reasoning. ``told`` is what the model has read; quoting it says nothing.
     """
     text = said.strip()
     is_short = len(text) <= _SHORT and "\n" not in text
     find = game.finder() if is_short and not game.free_text else None
     if find is None:
-        found = _at_once(text, game) if is_short else None
-        return _search(said, game, told) if found is None else found
+        return _search(said, game, told)
     found, parts = _glance(text, find, game.mention_is_answer)
-    return _search(said, game, told) if any(_quotes(part, told) for part in parts) else found
-
-
-def _at_once(text: str, game: Speaker | _Short) -> tuple[Reading, ...] | None:
-    """Return the reading of a sentence that names no move, as most refused replies are."""
-    if not _PLAIN.fullmatch(text) or any(game.named_moves(text)):
-        return None
-    move = game.marked_move("", undress(text))
-    return (Reading(move, "last line"),) if move else ()
-
-
-class _Short(NamedTuple):
-    """A game as a short reply sees it: the sentence alone names its moves."""
-
-    named_moves: Find
-    mention_is_answer: bool
-    marked_move: Callable[[str, str], str] = lambda label, text: text
-    free_text: bool = False
+    is_quoting = parts and any(_quotes(part, told) for part in parts)
+    return _search(said, game, told) if is_quoting else found
 
 
 @lru_cache(maxsize=4096)  # players repeat themselves, above all where they are refused
 def _glance(text: str, find: Find, mention: bool) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
     """Return the readings of a short reply; they count unless one of the sentences is a quote."""
-    game = _Short(find, mention)
-    if (found := _at_once(text, game)) is not None:
-        return found, ()
-    found = tuple(_search(text, game, ()))
+    found = tuple(_search(text, _Finder(find, mention), ()))
     is_clear = len(found) < 2 or all(one.move == text for one in found)
     return found, () if is_clear else tuple(map(_squeeze, SENTENCES.split(text)))
 
 
-@lru_cache(maxsize=4096)
-def has_one_reading(text: str, find: Find) -> bool:
-    """Return whether a short reply can mean nothing but itself, whatever was told."""
-    is_short = len(text) <= _SHORT and "\n" not in text
-    return is_short and all(one.move == text for one in _glance(text, find, False)[0])
-
-
-def _search(said: str, game: Speaker | _Short, told: Sequence[str]) -> Iterator[Reading]:
+def _search(said: str, game: Speaker | _Finder, told: Sequence[str]) -> Iterator[Reading]:
     text = said[-WINDOW:].strip()
-    told = told if len(said) <= WINDOW else ()
+    is_plain = len(text) <= _SHORT and _PLAIN.fullmatch(text)
+    if is_plain and not any(game.named_moves(text)):  # as most refused replies are
+        if move := game.marked_move("", undress(text)):
+            yield Reading(move, "last line")
+        return
+
+    def is_quote(line: str) -> bool:
+        return len(said) <= WINDOW and _quotes(_squeeze(line), told)
+
     lines = (text if game.free_text else plain_text(text)).split("\n")
-    text = "\n".join(one for one in lines if not _is_quote(one, told))
+    text = "\n".join(line for line in lines if not is_quote(line))
     start = _retracted(text, game)
     text = text[start:]
     yield from _from_markers(text, game)
     last = parse_plain(text) or ""
     if (game.free_text or not is_open(last)) and (bare := game.marked_move("", undress(last))):
         yield Reading(bare, "last line")
-    verdict = judge(
-        text, game.named_moves, lambda one: _is_quote(one, told), game.mention_is_answer
-    )
+    verdict = judge(text, game.named_moves, is_quote, game.mention_is_answer)
     if verdict.is_final or start:
         yield verdict if verdict.is_final else _TAKEN_BACK
 
 
-def _from_markers(text: str, game: Speaker | _Short) -> Iterator[Reading]:
+def _from_markers(text: str, game: Speaker | _Finder) -> Iterator[Reading]:
     markers = find_markers(text)
     strong = [one for one in markers if one.kind in STRONG]
-    lines = [line for line in text.split("\n") if line.strip()][-2:]
     if len(strong) > 1 and strong[0].kind == strong[1].kind:
         between = _BETWEEN.fullmatch(text[strong[1].end : strong[0].start])
         if between and _differ(strong[1].text, strong[0].text, game):
@@ -154,30 +126,29 @@ def _from_markers(text: str, game: Speaker | _Short) -> Iterator[Reading]:
     for marker in markers:
         if marker not in strong[1:]:  # of several, the last
             yield from _marked(marker, game)
+    lines = [line for line in text.split("\n") if line.strip()][-2:]
     if len(lines) > 1 and all(map(BULLET.match, lines)) and _differ(lines[0], lines[1], game):
         yield _TWO  # options, or a plan
 
 
-def _differ(first: str, second: str, game: Speaker | _Short) -> bool:
+def _differ(first: str, second: str, game: Speaker | _Finder) -> bool:
     """Return whether two texts are moves, and not the same one."""
     return judge(f"{undress(first)}\n{undress(second)}", game.named_moves).how == "two"
 
 
-def _marked(marker: Marker, game: Speaker | _Short) -> Iterator[Reading]:
+def _marked(marker: Marker, game: Speaker | _Finder) -> Iterator[Reading]:
     raw, bare = marker.text, undress(marker.text)
     # Where any text is a move, the first reading counts: it must be the undressed one.
-    texts = [bare] if game.free_text and marker.kind != "fence" else [raw, bare, marker.more]
+    texts = [bare] if game.free_text and marker.kind != "fence" else [bare, marker.more]
     moves = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts) if text]
     if game.free_text or not is_open(raw):
         yield from (Reading(move, marker.kind) for move in moves if move)
     verdict = judge(raw, game.named_moves)
     if verdict.is_final:
         yield verdict if verdict.problem else verdict._replace(how=marker.kind)
-    elif marker.kind in STRONG and any(moves[:1]):
-        yield Reading(moves[0], marker.kind, is_final=True)
 
 
-def _retracted(text: str, game: Speaker | _Short) -> int:
+def _retracted(text: str, game: Speaker | _Finder) -> int:
     """Return how much of ``text`` a later word takes back."""
     found = [*_RETRACTION.finditer(text)][: -_LOOKS - 1 : -1]
     markers = [one for one in find_markers(text) if one.kind in STRONG] if found else []
@@ -187,10 +158,9 @@ def _retracted(text: str, game: Speaker | _Short) -> int:
         if any(m.kind == "json" and m.start < one.end() < m.end for m in markers):
             continue  # a thought within an object takes nothing back
         rest = text[one.end() :].lstrip(" \n,.:!…—-")
-        denied = DENIED_AFTER.search(SENTENCES.split(rest, 1)[0])
-        another = denied or (rest and judge(rest, game.named_moves).move)
-        if not one["sure"] and not (another or (not rest and not markers)):
-            continue
+        another = DENIED.search(SENTENCES.split(rest, 1)[0]) or judge(rest, game.named_moves).move
+        if not one["sure"] and not another and (rest or markers):
+            continue  # only a second look
         if game.free_text and not any(any(game.named_moves(s)) for s in rest.split("\n")[-3:]):
             continue  # it may be part of an answer, unless another one follows
         return one.end()
@@ -205,24 +175,12 @@ def _squeeze(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _flat(text: str) -> str:
-    return " ".join(text[-20_000:].casefold().split())
-
-
-@lru_cache(maxsize=64)
-def _sentences(text: str) -> frozenset[str]:
+def _told(text: str) -> str:
     parts = [*SENTENCES.split(text[-20_000:]), *text[-20_000:].split("\n")]
-    return frozenset(map(_squeeze, parts))
-
-
-def _is_quote(said: str, told: Sequence[str]) -> bool:
-    """Return whether ``said`` is a line or sentence of ``told``, or the first words of one."""
-    return bool(told) and _quotes(_squeeze(said), told)
+    return "\n".join(["", *map(_squeeze, parts), ""])
 
 
 def _quotes(said: str, told: Sequence[str]) -> bool:
-    if " " not in said:
-        return False
-    known = (_sentences(text) for text in told if said in _flat(text))  # this is cheaper to ask
-    is_long = said.count(" ") > 2
-    return any(said in one or (is_long and any(s.startswith(said) for s in one)) for one in known)
+    """Return whether ``said`` is a line or sentence of ``told``, or the first words of one."""
+    quote = f"\n{said}" if said.count(" ") > 2 else f"\n{said}\n"
+    return " " in said and any(quote in _told(text) for text in told)

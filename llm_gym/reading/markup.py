@@ -9,38 +9,38 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from typing import NamedTuple
 
 from llm_gym.reading.formats import drop_thinking
 
 # --- reasoning and turns -------------------------------------------------------------------------
 
-_OURS = "(?=<(?:action|answer|move|guess)>)"
-# An opening that is never closed hides the rest, so a text of openings is gone over once.
+_THINKING = "(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|scratchpad|reflection)[>▷]"
 # In square brackets only as it is a token: ``scores[thought]`` is code.
-_THOUGHT = re.compile(
-    "(?is)[<◁](?:seed:)?(think(?:ing)?|thoughts?|reasoning|scratchpad"
-    rf"|reflection)[>▷].*?(?:[<◁]/(?:seed:)?\1[>▷]|{_OURS}|\Z)|(?-i:\[THINK\]).*?(?:\[/THINK\]"
-    rf"|{_OURS}|\Z)|<\|(?:begin_of_thought|START_THINKING)\|>.*?(?:<\|(?:end_of_thought"
-    r"|END_THINKING)\|>|\Z)"
+_OPENS = re.compile(
+    rf"(?i)[<◁]{_THINKING}|(?-i:\[THINK\])|<\|(?:begin_of_thought|START_THINKING|channel)\|>"
 )
-_CLOSED = re.compile(r"</thinking>|◁/think▷|\[/THINK\]", re.IGNORECASE)
+_CLOSES = re.compile(
+    rf"(?i)[<◁]/{_THINKING}|(?-i:\[/THINK\])|<\|(?:end_of_thought|END_THINKING)\|>"
+    r"|<\|channel\|>final[^<]*<\|message\|>|(?-i:assistantfinal)"
+)
+# An opening that is never closed hides the rest, up to a tag of ours.
+_THOUGHT = re.compile(r"(?s)<think>.*?(?:</think>|(?=<(?:action|answer|move|guess)>)|\Z)")
 # After these the turn is over: a model that writes on plays the other side as well.
 _OVER = re.compile(
-    r"(?i)(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|end|return|endoftext|end_of_text"
-    r"|END_OF_TURN_TOKEN)\||eos|end_of_turn|tool_response)>"
+    r"(?i)(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|end|return|end_?of_?(?:text|turn_token))\||eos"
+    r"|end_of_turn|tool_response)>"
 )
 _OTHER_SIDE = re.compile(
     r"(?<=\S)\s*\n[ \t*]{0,4}(?:User|USER|Human|HUMAN|Observation)[ \t\d*]{0,4}:"
 )
 _CONTROL = re.compile(
-    r"<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]|\A\s*<s>|</s>\s*\Z", re.IGNORECASE
+    r"(?i)<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]|\A\s*<s>|</s>\s*\Z"
 )
 # A value of JSON, in which marks are only mentioned; two of them share no quote, so one pass does.
 _STRING = re.compile(r"[:,{\[]\s{0,3}\"(?:[^\"\\\n]|\\.)*+\"")
-_HIDE = str.maketrans("<[◁", "\ue000\ue001\ue002")
-_SHOW = str.maketrans("\ue000\ue001\ue002", "<[◁")
+_HIDDEN = "\ue000\ue001\ue002"
+_HIDE, _SHOW = str.maketrans("<[◁", _HIDDEN), str.maketrans(_HIDDEN, "<[◁")
 
 
 def own_turn(text: str) -> str:
@@ -53,21 +53,14 @@ def own_turn(text: str) -> str:
     >>> own_turn("<|channel|>analysis<|message|>up?<|end|><|channel|>final<|message|>down")
     'down'
     """
-    if not ("<" in text or "[" in text or "◁" in text or "analysis" in text):
+    if not ("<" in text or "[" in text or "◁" in text or "assistantfinal" in text):
         return text  # as most replies are written
-    hides = '"' in text and not any(sign in text for sign in "\ue000\ue001\ue002")
+    hides = '"' in text and not any(sign in text for sign in _HIDDEN)
     if hides:
         text = _STRING.sub(lambda found: found[0][0] + found[0][1:].translate(_HIDE), text)
-    if "<|channel|>" in text:  # of channels, the last ``final`` one is said
-        _, channel, said = text.rpartition("<|channel|>final")
-        text = said.partition("<|message|>")[2] if channel else text.partition("<|channel|>")[0]
-    elif text.lstrip().startswith("analysis"):
-        text = text.rpartition("assistantfinal")[2]
-    text = _THOUGHT.sub("", drop_thinking(text))
-    for closed in _CLOSED.findall(text)[-1:]:  # opened in the prompt
-        text = text.rpartition(closed)[2]
-    if over := _OVER.search(text):
-        text = text[: over.start()]
+    text = _OPENS.sub("<think>", _CLOSES.sub("</think>", drop_thinking(text)))
+    text = _THOUGHT.sub("", text).rpartition("</think>")[2]  # it may be opened in the prompt
+    text = _OVER.split(text, 1)[0]
     return text.translate(_SHOW) if hides else text
 
 
@@ -82,8 +75,7 @@ def visible(text: str) -> str:
     text = own_turn(text)
     if "<" in text or "[" in text:
         text = _CONTROL.sub("", text)
-    other = _OTHER_SIDE.search(text) if "\n" in text else None
-    return text[: other.start()] if other else text
+    return _OTHER_SIDE.split(text, 1)[0] if "\n" in text else text
 
 
 # --- what a move is wrapped in -----------------------------------------------------------------
@@ -91,17 +83,17 @@ def visible(text: str) -> str:
 _PAIRS = dict(zip("\"'`“‘«[(<${|「『（【《", "\"'`”’»])>$}|」』）】》", strict=True))
 BULLET = re.compile(r"\s{0,8}(?:[-*•+>]|#{1,6}|\d{1,2}[.)]|\(\d{1,2}\))\s+(?=\S)")
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
+_DIGIT = re.compile("[^\\D0-9]")
 _WIDE = str.maketrans({"：": ": ", "，": ", ", "。": ". ", "！": "! ", "？": "? "})
-_SEAM = re.compile("(?<=[\u3040-\ud7af])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?=[\u3040-\ud7af])")
-_LATEX = re.compile(r"\\(?:text\w{0,4}|math\w{2}|[fm]box|operatorname)\s?\{([^{}]*)\}")
-_LATEX_SIGN = re.compile(
-    r" *(?:\\(times|cdot|div|to|(?:long)?rightarrow|left|right|q?quad)(?![a-z])|\\[ ,;:!()\[\]]"
-    "|~) *"
+_LATEX = re.compile(r"\\(?:text|math|[fm]box|operatorname)\w{0,4}\s?\{([^{}]*)\}")
+_SIGN = re.compile(
+    r" *(?:\\(times|cdot|div|to|rightarrow|left|right|q?quad)(?![a-z])|\\[ ,;:!()\[\]]|~) *"
 )
-_PLAIN_SIGNS = {"times": "* ", "cdot": "* ", "div": "/ ", "left": "", "right": ""}
-_PLAIN_SIGNS |= dict.fromkeys(("to", "rightarrow", "longrightarrow"), " -> ")
-_ENDS = ".!,;: \t*_$~|\\\x00＊…。！，\u00a0\ufeff\u200b"
-_FRONTS = "*_ \t$~#\x00＊\u00a0\ufeff\u200b"
+_SIGNS = {"times": "* ", "cdot": "* ", "div": "/ ", "to": " -> ", "rightarrow": " -> "}
+_ENDS = ".!,;: \t*_$~|\\\0"
+_FRONTS = "*_ \t$~#\0"
+_SEEN = r"[\w!-~−√€£¥？]"  # neither a picture nor invisible
+_SHOWN = re.compile(f"(?s){_SEEN}(?:.*{_SEEN})?")
 _ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them costs
 
 
@@ -110,17 +102,15 @@ def undress(text: str) -> str:
 
     >>> [undress(text) for text in ('**"Right."**', "`go north`!", r"\text{7}", "[7]", "up?")]
     ['Right', 'go north', '7', '7', 'up?']
-    >>> undress("(1 + 2) * (3 + 4)"), undress(r"1\ 2\times 3"), undress(r"\(C \to B\)")
-    ('(1 + 2) * (3 + 4)', '1 2* 3', 'C -> B')
+    >>> undress("(1 + 2) * (3 + 4)"), undress(r"\(C \to B\)")
+    ('(1 + 2) * (3 + 4)', 'C -> B')
     """
     bare = text.strip().rstrip(_ENDS)
     if bare[:1].isalpha() and bare[-1:].isalnum() and bare.isascii() and "\\" not in bare:
         return bare  # as most are written
     if "\\" in text:
-        signs = _LATEX_SIGN.sub(
-            lambda sign: _PLAIN_SIGNS.get(sign[1], " "), _LATEX.sub(r"\1", text)
-        )
-        text = re.sub(" {2,}", " ", signs)
+        text = _SIGN.sub(lambda sign: _SIGNS.get(sign[1], " "), _LATEX.sub(r"\1", text))
+        text = re.sub(" +", " ", text)
     for _ in range(_ROUNDS):
         before = text
         text = text.strip().rstrip(_ENDS).lstrip(_FRONTS)
@@ -142,18 +132,12 @@ def without_pictures(text: str) -> str:
     >>> without_pictures("\U0001f600 up \u200b"), without_pictures("\u2b05\ufe0f")
     ('up', '\u2b05\ufe0f')
     """
-    shown = [at for at, char in enumerate(text) if not _is_picture(char)]
-    return text[shown[0] : shown[-1] + 1] if shown else text
-
-
-def _is_picture(char: str) -> bool:
-    return char.isspace() or (
-        char > "\u00ff" and unicodedata.category(char) in ("So", "Cf", "Cs", "Mn", "Sk")
-    )
+    found = _SHOWN.search(text)
+    return found[0] if found else text
 
 
 def plain_text(text: str) -> str:
-    """Return ``text`` with the digits, stops and seams of other scripts as ours.
+    """Return ``text`` without what is struck out, with digits and stops of other scripts as ours.
 
     >>> plain_text("４２"), plain_text("~~up~~ down"), plain_text("答：up。")
     ('42', ' down', '答: up. ')
@@ -162,16 +146,12 @@ def plain_text(text: str) -> str:
         text = _STRUCK.sub("", text)
     if text.isascii():
         return text
-    return "".join(
-        str(unicodedata.decimal(char)) if char > "\x7f" and char.isdecimal() else char
-        for char in _SEAM.sub(" ", text.translate(_WIDE))
-    )
+    return _DIGIT.sub(lambda digit: str(int(digit[0])), text.translate(_WIDE))
 
 
 # --- markers -----------------------------------------------------------------------------------
 
 _NAMES = "action|answer|move|guess|choice|command|final[_ ]answer"
-_NAME = re.compile(rf"(?i)(?:\w+_)?(?:{_NAMES}|response|output|direction)")
 # Groups: what it is called, what is in it, and where it can be left open, what closes it.
 _TAG = re.compile(
     rf"(?is)<\s?({_NAMES})\s?>\s*((?:(?!</?\s?(?:{_NAMES})\s?>).)*+)(</[^>\n]{{1,20}}>)?"
@@ -184,11 +164,9 @@ _LABEL = re.compile(
     r"\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)()"
 )
 _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(```|\Z)")
-_FIELDS = re.compile(
-    r"(?m)(?:\b(\w{1,12})\(|^[ \t]*)((?:\w{1,12}\s?[:=]\s?[\"']?\w{1,12}[\"']?(?:\s?[,;]\s?"
-    r"|[ \t]*\n[ \t]*|(?=\)?\s*\Z))){2,4})\)?\s*\Z"
-)
-_KINDS = (("tag", "<", _TAG), ("boxed", "{", _BOX), ("fence", "`", _FENCE), ("label", "", _LABEL))
+_FIELDS = re.compile(r"(?:\w+\()?(?:\w++\s?[:=]\s?[\"']?\w++[\"']?[\s,;)]*){2,4}")
+_SAID = (str, int, float, list)  # values of an object that are words
+_KINDS = {"tag": _TAG, "boxed": _BOX, "label": _LABEL, "fence": _FENCE}
 MARKS = re.compile(r"[<\\`:={]")
 """Every marker has one of these."""
 STRONG = frozenset({"tag", "boxed", "json", "label"})
@@ -216,22 +194,18 @@ def find_markers(text: str) -> list[Marker]:
     [('tag', '7'), ('label', 'go up'), ('fence', 'x')]
     >>> [(m.label, m.text) for m in find_markers('{"why": "safe",\n "move": "up"}')]
     [('move', 'up')]
-    >>> [find_markers(one)[0].text for one in ("flag(row=1, column=2)", "{'from': 'A', 'to': 2}")]
-    ['flag row 1, column 2', 'from A, to 2']
+    >>> [m.text for m in find_markers("{'from': 'A', 'to': 2}")]
+    ['from A, to 2']
     """
     if MARKS.search(text) is None:
         return []
     last = text.rfind("{")
-    objects = [_object(text, at) for at in {last, text.rfind("{", 0, max(last, 0))} - {-1}]
-    if fields := _FIELDS.search(text):
-        words = re.findall(r"\w+", fields[2])
-        said = dict(zip(words[::2], words[1::2], strict=True))
-        if 2 * len(said) == len(words):
-            objects.append((said, *fields.span(), fields[1] or ""))
-    found = [_said(*one) for one in objects if one]
-    for kind, sign, pattern in _KINDS:
-        if sign in text:
-            found += [_marker(kind, one) for one in [*pattern.finditer(text)][-2:]]
+    found = [_object(text, at) for at in {last, text.rfind("{", 0, max(last, 0))} - {-1}]
+    words = re.findall(r"\w+", text) if _FIELDS.fullmatch(text) else []
+    if words and len({*words[-2::-2]}) == len(words) // 2:  # each name once
+        found.append(Marker("json", "object", " ".join(words), 0, len(text)))
+    for kind, pattern in _KINDS.items():
+        found += [_marker(kind, one) for one in [*pattern.finditer(text)][-2:]]
     found.sort(key=lambda one: (one.kind not in STRONG, -one.start))
     return [one for one in found if one.text]
 
@@ -245,7 +219,7 @@ def _marker(kind: str, found: re.Match[str]) -> Marker:
     return Marker(kind, label, said.strip(), found.start(), end)
 
 
-def _object(text: str, start: int) -> tuple[dict[str, str], int, int, str] | None:
+def _object(text: str, start: int) -> Marker:
     """Return what the JSON object at ``start`` says, with quotes of either kind."""
     end = text.find("}", start) + 1
     if '"' not in text[start:end]:
@@ -253,18 +227,8 @@ def _object(text: str, start: int) -> tuple[dict[str, str], int, int, str] | Non
     try:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None
-    return {key: words for key, one in value.items() if (words := _words(one))}, start, end, ""
-
-
-def _words(value: object) -> str:
-    if isinstance(value, list):
-        value = " ".join(map(str, value))
-    return "" if isinstance(value, bool | dict | None) else str(value).strip()[:4000]
-
-
-def _said(said: dict[str, str], start: int, end: int, what: str) -> Marker:
-    name = next((key for key in said if len(said) == 1 or _NAME.fullmatch(key)), "object")
-    parts = ", ".join(f"{key} {one}" for key, one in said.items())
-    move = said.pop(name, f"{what} {parts}".strip())
+        return Marker("json", "", "", start, start)
+    said = {key: str(one)[:4000] for key, one in value.items() if isinstance(one, _SAID)}
+    name = next((key for key in said if len(said) == 1 or re.search(_NAMES, key.lower())), "object")
+    move = said.pop(name, "") or ", ".join(f"{key} {one}" for key, one in said.items())
     return Marker("json", name.casefold(), move, start, end, " ".join([move, *said.values()]))

@@ -140,7 +140,7 @@ class HangmanEnv(TextEnv):
         return letters[int(rng.random() * len(letters))]  # with all letters tried, it is won
 
     def finder(self) -> Find:
-        return find_with(find_words, (1, self.word_length))
+        return find_with(find_words, lengths=(1, self.word_length))
 
     def move_pattern(self) -> str | None:
         return rf"[a-z]|[a-z]{{{self.word_length}}}"

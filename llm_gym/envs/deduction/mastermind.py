@@ -287,7 +287,7 @@ class MastermindEnv(TextEnv):
         return _written(self._draw_code(rng))
 
     def finder(self) -> Find:
-        return find_with(find_codes, self.code_length)
+        return find_with(find_codes, length=self.code_length)
 
     def move_pattern(self) -> str | None:
         number = "|".join(map(str, range(self.numbers, 0, -1)))

@@ -155,7 +155,7 @@ class WordleEnv(TextEnv):
         return words[int(rng.random() * len(words))]
 
     def finder(self) -> Find:
-        return find_with(word_list.find_words, (self.word_length,))
+        return find_with(word_list.find_words, lengths=(self.word_length,))
 
     def move_pattern(self) -> str | None:
         return "|".join(self._words()) if self.only_words else f"[a-z]{{{self.word_length}}}"

@@ -245,7 +245,7 @@ class WordLadderEnv(TextEnv):
         return (self._start, self._target)
 
     def finder(self) -> Find:
-        return find_with(find_other_words, self._word)
+        return find_with(find_other_words, word=self._word)
 
     def legal_moves(self) -> Sequence[str]:
         return word_graph(self.word_length).steps[self._word]

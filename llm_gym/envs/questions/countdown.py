@@ -213,7 +213,8 @@ class CountdownEnv(TextEnv):
         return (sorted(self._given), self._target)
 
     def finder(self) -> Find:
-        return find_with(find_answers, self.numbers if self.use_all and not self.stepwise else 0)
+        needed = self.numbers if self.use_all and not self.stepwise else 0
+        return find_with(find_answers, numbers=needed)
 
     def legal_moves(self) -> Sequence[str] | None:
         if not self.stepwise:
