@@ -55,23 +55,23 @@ class Claim(NamedTuple):
 CLAIMS = {
     name: Claim(says, source, better, worse, name == "shorter")
     for name, better, worse, says, source in (
-        ("gigpo", "gigpo", "grpo", "GiGPO beats GRPO", "GiGPO, arXiv 2505.10978"),
+        ("gigpo", "gigpo", "grpo", "GiGPO beats GRPO", "[GiGPO](https://arxiv.org/abs/2505.10978)"),
         ("turn", "ppo_turn", "ppo_token", "turn-level PPO beats token-level PPO",
-         "Turn-PPO, arXiv 2512.17008"),
-        ("vine", "vine", "ppo", "VinePPO beats PPO", "VinePPO, arXiv 2410.01679"),
+         "[Turn-PPO](https://arxiv.org/abs/2512.17008)"),
+        ("vine", "vine", "ppo", "VinePPO beats PPO", "[VinePPO](https://arxiv.org/abs/2410.01679)"),
         ("filter", "filter", "grpo", "starts of low variance are best left out",
-         "RAGEN-2, arXiv 2604.06268"),
-        ("dapo", "dapo", "grpo", "clip-higher and dynamic sampling help", "DAPO, arXiv 2503.14476"),
+         "[RAGEN-2](https://arxiv.org/abs/2604.06268)"),
+        ("dapo", "dapo", "grpo", "clip-higher and dynamic sampling help", "[DAPO](https://arxiv.org/abs/2503.14476)"),
         ("dr_grpo", "dr_grpo", "grpo", "GRPO is better without the standard deviation",
-         "Dr. GRPO, arXiv 2503.20783"),
+         "[Dr. GRPO](https://arxiv.org/abs/2503.20783)"),
         ("gspo", "gspo", "grpo", "the ratio of a sequence beats that of a token",
-         "GSPO, arXiv 2507.18071"),
+         "[GSPO](https://arxiv.org/abs/2507.18071)"),
         ("reinforce", "reinforce", "grpo", "REINFORCE++ beats GRPO",
-         "REINFORCE++, arXiv 2501.03262"),
+         "[REINFORCE++](https://arxiv.org/abs/2501.03262)"),
         ("rebn", "reinforce", "no_norm", "normalising returns over the batch helps REINFORCE",
-         "GEM, arXiv 2510.01051"),
+         "[GEM](https://arxiv.org/abs/2510.01051)"),
         ("shorter", "discounted", "reinforce", "a discount below 1 shortens solutions",
-         "GEM, arXiv 2510.01051"),
+         "[GEM](https://arxiv.org/abs/2510.01051)"),
         ("critic", "ppo", "no_critic", "PPO with a critic beats PPO without", "our own question"),
     )
 }  # fmt: skip
@@ -154,17 +154,20 @@ def interval(values: Sequence[float]) -> list[float] | None:
     return ends
 
 
-def shown(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line for each claim."""
+def shown(rows: Mapping[str, Any], model_rows: Mapping[str, Any] | None = None) -> str:
+    """Return a line for each claim, with what another model came to in a last column."""
+
+    def span(each: Mapping[str, Any]) -> str | None:
+        return "{:+.3f} to {:+.3f}".format(*each["interval"]) if each["interval"] else None
+
     columns = {"claim": TEXT, "source": TEXT, "pairs": "{}", "gain": "{:+.3f}", "95 %": TEXT}
-    columns |= {"verdict": TEXT}
+    columns |= {"verdict": TEXT} | ({"SmolLM2, 95 %": TEXT} if model_rows else {})
     return table(
         columns,
         [
-            (each["says"], each["source"], each["pairs"], each["gain"],
-             "{:+.3f} to {:+.3f}".format(*each["interval"]) if each["interval"] else None,
-             each["verdict"])
-            for each in found
+            (each["says"], each["source"], each["pairs"], each["gain"], span(each),
+             each["verdict"], *([span(other)] if model_rows else []))
+            for each, other in zip(verdicts(rows), verdicts(model_rows or {}), strict=True)
         ],
     )  # fmt: skip
 
@@ -185,7 +188,7 @@ def arms(rows: Mapping[str, Any]) -> str:
 
 def page(rows: Mapping[str, Any]) -> str:
     """Return everything that was found."""
-    return f"{shown(verdicts(rows))}\n\n**Mean held-out success over the run:**\n\n{arms(rows)}"
+    return f"{shown(rows)}\n\n**Mean held-out success over the run:**\n\n{arms(rows)}"
 
 
 def main() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from statistics import fmean, median
 from typing import Any
 
@@ -80,38 +82,30 @@ def pairs_won(found: Mapping[str, Mapping[str, Sequence[Row]]]) -> tuple[int, in
     return sum(all(run["final"] >= GOAL for run in runs) for runs in pairs), len(pairs)
 
 
-BY_STATES = ("gigpo", "state_td", "state_td --training.estimator-settings branches=1")
-"""Estimators that compare turns of equal states, as rows of learning.json name them."""
+BY_STATES = ("gigpo", "state_td")
+"""Estimators that compare turns of equal states."""
 
 
-@measured("learning", "python -m benchmarks.learn.learning --lanes 13")
+@measured("pick", "python -m benchmarks.learn.learning --out benchmarks/results/pick.json")
 def pick(result: Any) -> str:
     """Sampled tokens to ``GOAL``, the median of seeds: the best of the others, and by states."""
-    others = [name for name in ESTIMATORS if name not in BY_STATES]
-    columns = {"game": TEXT, "best of the others": TEXT, "tokens": "{:,.0f}"}
-    columns |= dict.fromkeys(("GiGPO", "state TD", "state TD, one branch"), "{:,.0f}")
-    lines = []
+    columns = {"game": TEXT, "seeds": "{}", "best of the others": TEXT, "tokens": "{:,.0f}"}
+    columns |= {NAMES[name]: "{:,.0f}" for name in BY_STATES}
+    lines = list[tuple[Any, ...]]()
     for game, runs in learned(result["rows"]).items():
-        needed = {name: _tokens(runs[name]) for name in (*others, *BY_STATES)}
-        best = min(others, key=lambda name: needed[name] or float("inf"))
-        name = NAMES[best] if needed[best] else None
-        lines.append((game, name, needed[best], *(needed[each] for each in BY_STATES)))
-    return table(
-        columns | {"best / fewest by states": "{:.2f}"}, [(*line, _times(line)) for line in lines]
-    )
+        needed = {name: _tokens(own) for name, own in runs.items()}
+        best = min((name for name in needed if name not in BY_STATES), key=needed.__getitem__)
+        own = [needed[name] for name in BY_STATES]
+        times = needed[best] / min(own) if max(needed[best], min(own)) < inf else None
+        cells = [None if each == inf else each for each in (needed[best], *own)]
+        lines.append((game, len(runs[best]), NAMES[best] if cells[0] else None, *cells, times))
+    return table(columns | {"tokens / fewest by states": "{:.2f}"}, lines)
 
 
-def _tokens(runs: Sequence[Row]) -> float | None:
-    """Return the median of what seeds sampled to ``GOAL``; None if half never came there."""
-    found = [reached_at(run["curve"], GOAL, "tokens") for run in runs]
-    middle = median(float("inf") if each is None else each for each in found) if found else None
-    return None if middle == float("inf") else middle
-
-
-def _times(line: Sequence[Any]) -> float | None:
-    """Return how many times fewer tokens the best by states needs."""
-    best, by_states = line[2], [each for each in line[3:] if each]
-    return best / min(by_states) if best and by_states else None
+def _tokens(runs: Sequence[Row]) -> float:
+    """Return the median of what seeds sampled to ``GOAL``; infinite if half never came there."""
+    found = (reached_at(run["curve"], GOAL, "tokens") for run in runs)
+    return median(inf if each is None else each for each in found)
 
 
 def _gpu_rows(part: str) -> list[dict[str, Any]]:
@@ -345,9 +339,12 @@ def train_model(result: Any) -> str:
     kept = steadiness([row for row in rows.values() if "success" in row])
     given = (row["success"]["random_weights"] for row in rows.values() if "success" in row)
     starts = [share for share in given if share is not None]
+    others = {key: row for key, row in rows.items() if row.get("success", {}).get("trained") != 1}
+    all_won = [re.split("[/-]", key.split()[2])[-2] for key in rows if key not in others]
     return (
         f"The model as given wins {min(starts):.0%} to {max(starts):.0%} of its episodes. "
-        f"{model_goals(rows)}. {kept}\n\n{reached(rows)}"
+        f"{model_goals(rows)}. {kept} These end at 100 %: {', '.join(all_won)}."
+        f"\n\n{reached(others)}"
     )
 
 
@@ -358,8 +355,8 @@ def model_goals(rows: Mapping[str, Any]) -> str:
 
 
 def reached(rows: Mapping[str, Any]) -> str:
-    """Return a line for each run: held-out success and seconds."""
-    columns = {"id": TEXT, "taught": "{:.0%}", "end": "{:.0%}", "seconds": "{:.0f}"}
+    """Return a line for each run: held-out success."""
+    columns = {"id": TEXT, "taught": "{:.0%}", "end": "{:.0%}"}
     found: list[tuple[Any, ...]] = []
     for command, row in rows.items():
         name = command.split()[2]
@@ -367,7 +364,7 @@ def reached(rows: Mapping[str, Any]) -> str:
             found.append((name, row["error"][-60:]))
             continue
         won = (row["success"][key] for key in ("warm_start", "trained"))
-        found.append((f"`{name}`", *won, row["all_s"]))
+        found.append((f"`{name}`", *won))
     return table(columns, found)
 
 
@@ -405,15 +402,8 @@ def correlations(rows: Mapping[str, Any], stage: str) -> dict[str, float | None]
 
 @measured("referee", "python -m benchmarks.learn.referee --lanes 16")
 def claims(result: Any) -> str:
-    """Published claims, and what became of them."""
-    return referee.shown(referee.verdicts(result["rows"]))
-
-
-@measured("referee_model", "python -m benchmarks.learn.referee --model FOLDER")
-def model_claims(result: Any) -> str:
-    """Some of the claims with a real model."""
-    found = referee.verdicts(result["rows"])
-    return referee.shown([each for each in found if each["pairs"]])
+    """Published claims, and what became of them with both models."""
+    return referee.shown(result["rows"], (read("referee_model") or {}).get("rows"))
 
 
 @measured("referee", "python -m benchmarks.learn.referee --lanes 16")
@@ -440,7 +430,6 @@ def critic(result: Any) -> str:
 TABLES = {
     "judge": judge,
     "claims": claims,
-    "claims-model": model_claims,
     "critic": critic,
     "pick": pick,
     "train-all": train_all,

@@ -85,8 +85,7 @@ def ray_gpu(result: Any) -> str:
     made, asked = result["made_by"], result["settings"]
     about = (
         f"{asked['iterations']} iterations of {asked['episodes']} episodes each, in "
-        f"{asked['rounds']} rounds, without the first and the last of a round; load average at "
-        f"the start {made['machine']['load_average']:g}"
+        f"{asked['rounds']} rounds, without the first and the last of a round"
     )
     about += "; engines without CUDA graphs." if "--eager" in made["command"] else "."
     ahead = stages.get("staleness_1", {}).get("episodes_per_s")
