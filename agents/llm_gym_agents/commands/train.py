@@ -53,11 +53,11 @@ def main(argv: list[str]) -> int:
     from llm_gym_agents.trainer.build import is_main, sync_config
 
     if options.warm_start_only:
-        if config.warm_start.player == "none":
-            config.warm_start.player = "random"
         # The defaults of a later run on this model, whose prompts hold the rules.
         if chosen is not None:
-            choose(config, chosen | {"warm_start.player", "inference.system_prompt"})
+            choose(config, chosen | {"inference.system_prompt"})
+        if config.warm_start.player == "none":
+            config.warm_start.player = "random"
         return warm_start_only(config)
     if not options.dry_run:
         sync_config(config)
