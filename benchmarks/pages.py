@@ -23,16 +23,13 @@ import benchmarks.peers.tables
 import benchmarks.scale.tables
 from benchmarks.envs import leaderboard
 from benchmarks.learn import referee
-from benchmarks.learn.tables import GAIN, above_random, minutes, model_goals, pairs_won
+from benchmarks.learn.tables import GAIN, above_random, model_goals, pairs_won
 from benchmarks.lib import numbers
 from benchmarks.lib.curves import GOAL, learned
 from benchmarks.lib.machine import ROOT
 from benchmarks.lib.tables import TEXT, read, table
 from benchmarks.peers.tables import VERL_PARTS, trl_best
 from llm_gym.registry.suite import ENVS
-
-WON = 0.9
-"""Success from which a game counts as learned."""
 
 
 def summary() -> str:
@@ -70,10 +67,6 @@ def reached() -> str:
             "[which turn won](credit.md): ten published claims",
             _claims(read("referee")["rows"]),
         ),
-        (
-            "[SmolLM2-135M](#smollm2-135m-on-one-h200), one H200",
-            _real_model(read("real_model")),
-        ),
         ("[beside TRL](#beside-trl-on-a-cpu), CPU", _trl_train(read("trl_train"))),
         (
             "[beside TRL](#beside-trl-on-one-h200), one H200",
@@ -105,26 +98,6 @@ def _train_all(result: Any) -> str:
             seeds.setdefault(row["env_id"], []).append(above_random(row) or 0.0)
     won = sum(fmean(each) >= GAIN for each in seeds.values())
     return f"{won} of {len(seeds)} families end {100 * GAIN:.0f} points or more above random play"
-
-
-def _real_model(result: Any) -> str:
-    games: dict[str, list[Any]] = {}
-    for run in result["runs"]:
-        games.setdefault(run["game"], []).append(run)
-    won = {
-        game: runs
-        for game, runs in games.items()
-        if len(runs) >= 3 and all(_trained(run) >= WON > run["warm"]["success"] for run in runs)
-    }
-    runs = [run for each in won.values() for run in each]
-    return (
-        f"{', '.join(sorted(won))}: {min(map(_trained, runs)):.0%} or more with each of three "
-        f"seeds, in at most {max(map(minutes, runs)):.1f} minutes without vLLM's start"
-    )
-
-
-def _trained(run: dict[str, Any]) -> float:
-    return float(run["trained"]["success"]) if "error" not in run else 0.0
 
 
 def _trl_train(result: Any) -> str:

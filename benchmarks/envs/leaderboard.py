@@ -30,7 +30,7 @@ RESULT = RESULTS / "leaderboard.json"
 PICTURE = ROOT / "docs" / "images" / "leaderboard.png"
 IDS = [row.id for row in ENVS]
 BEFORE, AFTER = "SmolLM2-135M-Instruct", "SmolLM2-135M, trained on GuessTheNumber"
-"""A model and what became of it, by ``real_model.py``."""
+"""A model and what became of it."""
 TAUGHT, FAMILY = "llm_gym/GuessTheNumber-v0", "llm_gym/GuessTheNumber"
 KEPT = ("episodes", "success", "success_low", "success_high", "turns", "invalid")
 
@@ -103,7 +103,7 @@ def _cell(row: Mapping[str, float]) -> str:
 def transfer(models: Mapping[str, Any]) -> str:
     """Return what it did elsewhere to learn one game: to its family, and to all others."""
     if AFTER not in models:
-        return "Not measured yet: `python -m benchmarks.learn.real_model --model FOLDER` does."
+        return "Not measured yet."
     before, after = (models[name]["rows"] for name in (BEFORE, AFTER))
     both = [env_id for env_id in IDS if env_id in before and env_id in after]
     shown = [each for each in both if each.startswith(FAMILY)]

@@ -1,4 +1,4 @@
-"""Tables about learning: the demo, learning curves, a real model, updates on a GPU."""
+"""Tables about learning: the demo, learning curves, training of all games, updates on a GPU."""
 
 from __future__ import annotations
 
@@ -159,40 +159,6 @@ def gpu_limits(found: Any) -> str:
         if "median" in row
     ]
     return table(columns, rows)
-
-
-@measured("real_model", "python -m benchmarks.learn.real_model --model FOLDER")
-def real_model(found: Any) -> str:
-    """What a real model learned."""
-    shown = figure("real_model.png", "success of each game's seeds against seconds")
-    return f"{shown}{real_model_runs(found)}"
-
-
-def real_model_runs(found: dict[str, Any]) -> str:
-    """Every game: held-out success of its seeds before and after RL, and what it took at most."""
-    columns = dict.fromkeys(("game", "warm start", "trained"), TEXT)
-    columns |= {"minutes": "{:.1f}", "episodes": "{:,}"}
-    games: dict[str, list[dict[str, Any]]] = {}
-    failed = []
-    for row in sorted(found["runs"], key=lambda row: (row["game"], row["seed"])):
-        if "error" in row:
-            failed.append(f"- {row['game']}, seed {row['seed']}: {row['error']}")
-        else:
-            games.setdefault(row["game"], []).append(row)
-    rows = []
-    for game, runs in games.items():
-        stages = ((run[each]["success"] for run in runs) for each in ("warm", "trained"))
-        cells = [", ".join(f"{share:.1%}" for share in stage) for stage in stages]
-        most = max(map(minutes, runs)), max(run["episodes_played"] for run in runs)
-        rows.append((game, *cells, *most))
-    starts = [run["start"]["success"] for runs in games.values() for run in runs]
-    said = f"\nAs given, the model wins {min(starts):.0%} to {max(starts):.0%}."
-    return "\n".join([table(columns, rows), said, *(["", *failed] if failed else [])])
-
-
-def minutes(run: dict[str, float]) -> float:
-    """Return the minutes of a run without the start of vLLM."""
-    return (run["all_s"] - run.get("start_up_s", 0.0)) / 60
 
 
 @measured("train_all", "python -m benchmarks.learn.train_all")
@@ -440,5 +406,4 @@ TABLES = {
     "gpu-update": gpu_update,
     "gpu-fits": gpu_fits,
     "gpu-limits": gpu_limits,
-    "real-model": real_model,
 }

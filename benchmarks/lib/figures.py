@@ -120,25 +120,6 @@ def draw_trl_gpu(result: dict[str, Any]) -> None:
     figure.savefig(IMAGES / "trl_gpu.png")
 
 
-def draw_real_model(result: dict[str, Any]) -> None:
-    """Draw the seeds of every game against the seconds of reinforcement learning."""
-    games: dict[str, list[Any]] = defaultdict(list)
-    for run in sorted(result["runs"], key=lambda run: run["seed"]):
-        if "error" not in run:
-            games[run["game"]].append(run)
-    figure, panels = _grid(len(games), 3, (3.1, 2.5))
-    for axes, (game, runs) in zip(panels, sorted(games.items()), strict=False):
-        for run in runs:
-            at = [0.0, *(point[0] for point in run["curve"])]
-            success = [run["warm"]["success"], *smooth([point[1] for point in run["curve"]])]
-            colour = SEEDS[run["seed"] % len(SEEDS)]
-            axes.plot(at, success, color=colour, lw=1.4, label=f"seed {run['seed']}")
-            axes.plot(at[-1:], [run["trained"]["success"]], "o", color=colour, markersize=4)
-        _plain(axes, "seconds", game)
-    panels[0].legend(frameon=False, fontsize=8)
-    figure.savefig(IMAGES / "real_model.png")
-
-
 def draw_demo(result: dict[str, Any]) -> None:
     """Draw a line per seed; a ring is the model on fresh episodes when the command was over."""
     from llm_gym_agents.commands.report import draw_references
@@ -193,7 +174,6 @@ FIGURES: dict[str, Callable[[], None]] = {
     "learning": lambda: draw_learning(read("learning")["rows"]),
     "trl": lambda: draw_trl(read("trl_train")["rows"]),
     "trl_gpu": lambda: draw_trl_gpu(read("trl_gpu")),
-    "real_model": lambda: draw_real_model(read("real_model")),
 }
 
 
