@@ -80,8 +80,7 @@ def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]
     if find is None:
         return _search(said, game, told)
     found, parts = _glance(text, find, game.mention_is_answer)
-    is_quoting = parts and any(_quotes(part, told) for part in parts)
-    return _search(said, game, told) if is_quoting else found
+    return _search(said, game, told) if any(_quotes(part, told) for part in parts) else found
 
 
 @lru_cache(maxsize=4096)  # players repeat themselves, above all where they are refused
@@ -139,13 +138,15 @@ def _differ(first: str, second: str, game: Speaker | _Finder) -> bool:
 def _marked(marker: Marker, game: Speaker | _Finder) -> Iterator[Reading]:
     raw, bare = marker.text, undress(marker.text)
     # Where any text is a move, the first reading counts: it must be the undressed one.
-    texts = [bare] if game.free_text and marker.kind != "fence" else [bare, marker.more]
+    texts = [bare] if game.free_text and marker.kind != "fence" else [raw, bare, marker.more]
     moves = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts) if text]
     if game.free_text or not is_open(raw):
         yield from (Reading(move, marker.kind) for move in moves if move)
     verdict = judge(raw, game.named_moves)
     if verdict.is_final:
         yield verdict if verdict.problem else verdict._replace(how=marker.kind)
+    elif marker.kind in STRONG and any(moves[:1]):
+        yield Reading(moves[0], marker.kind, is_final=True)
 
 
 def _retracted(text: str, game: Speaker | _Finder) -> int:
@@ -153,8 +154,8 @@ def _retracted(text: str, game: Speaker | _Finder) -> int:
     found = [*_RETRACTION.finditer(text)][: -_LOOKS - 1 : -1]
     markers = [one for one in find_markers(text) if one.kind in STRONG] if found else []
     for one in found:
-        if not text[: one.start()].strip() or any(game.named_moves(one[0])):  # or it is a move
-            continue
+        if any(game.named_moves(one[0])):
+            continue  # it is a move
         if any(m.kind == "json" and m.start < one.end() < m.end for m in markers):
             continue  # a thought within an object takes nothing back
         rest = text[one.end() :].lstrip(" \n,.:!…—-")

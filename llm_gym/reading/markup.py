@@ -85,6 +85,7 @@ BULLET = re.compile(r"\s{0,8}(?:[-*•+>]|#{1,6}|\d{1,2}[.)]|\(\d{1,2}\))\s+(?=\
 _STRUCK = re.compile(r"~~[^~\n]{1,200}~~")
 _DIGIT = re.compile("[^\\D0-9]")
 _WIDE = str.maketrans({"：": ": ", "，": ", ", "。": ". ", "！": "! ", "？": "? "})
+_SEAM = re.compile("(?<=[\u3040-\ud7af])(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?=[\u3040-\ud7af])")
 _LATEX = re.compile(r"\\(?:text|math|[fm]box|operatorname)\w{0,4}\s?\{([^{}]*)\}")
 _SIGN = re.compile(
     r" *(?:\\(times|cdot|div|to|rightarrow|left|right|q?quad)(?![a-z])|\\[ ,;:!()\[\]]|~) *"
@@ -146,12 +147,14 @@ def plain_text(text: str) -> str:
         text = _STRUCK.sub("", text)
     if text.isascii():
         return text
-    return _DIGIT.sub(lambda digit: str(int(digit[0])), text.translate(_WIDE))
+    text = _SEAM.sub(" ", text.translate(_WIDE))
+    return _DIGIT.sub(lambda digit: str(int(digit[0])), text)
 
 
 # --- markers -----------------------------------------------------------------------------------
 
 _NAMES = "action|answer|move|guess|choice|command|final[_ ]answer"
+_NAME = re.compile(rf"(?i){_NAMES}|response|output|direction")
 # Groups: what it is called, what is in it, and where it can be left open, what closes it.
 _TAG = re.compile(
     rf"(?is)<\s?({_NAMES})\s?>\s*((?:(?!</?\s?(?:{_NAMES})\s?>).)*+)(</[^>\n]{{1,20}}>)?"
@@ -164,7 +167,9 @@ _LABEL = re.compile(
     r"\s{0,20})?(?:```\w{0,20}\n)?(\S[^\n]*)()"
 )
 _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\n?[ \t]*(```|\Z)")
-_FIELDS = re.compile(r"(?:\w+\()?(?:\w++\s?[:=]\s?[\"']?\w++[\"']?[\s,;)]*){2,4}")
+_FIELDS = re.compile(
+    r"(?:\w+\()?(?:\w++\s?[:=]\s?[\"']?\w++[\"']?(?:[,;]\s?|[ \t]*\n\s*+|\)?\s*+\Z)){2,4}"
+)
 _SAID = (str, int, float, list)  # values of an object that are words
 _KINDS = {"tag": _TAG, "boxed": _BOX, "label": _LABEL, "fence": _FENCE}
 MARKS = re.compile(r"[<\\`:={]")
@@ -174,10 +179,9 @@ STRONG = frozenset({"tag", "boxed", "json", "label"})
 
 
 class Marker(NamedTuple):
-    """One place that says "this is my move"."""
+    """One place that says "this is my move": a tag, boxed, json, label or fence."""
 
     kind: str
-    """tag, boxed, json, label or fence."""
     label: str
     """What it is called there: action, answer, move; the language of a fence."""
     text: str
@@ -229,6 +233,6 @@ def _object(text: str, start: int) -> Marker:
     except (ValueError, RecursionError):
         return Marker("json", "", "", start, start)
     said = {key: str(one)[:4000] for key, one in value.items() if isinstance(one, _SAID)}
-    name = next((key for key in said if len(said) == 1 or re.search(_NAMES, key.lower())), "object")
+    name = next((key for key in said if len(said) == 1 or _NAME.search(key)), "object")
     move = said.pop(name, "") or ", ".join(f"{key} {one}" for key, one in said.items())
     return Marker("json", name.casefold(), move, start, end, " ".join([move, *said.values()]))

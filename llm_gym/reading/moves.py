@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 Named = tuple[int, int, str]
@@ -36,10 +36,9 @@ _VALUES |= {word: at for at, word in enumerate(_ORDINALS.split("|"), 1)}
 _CARDINAL = rf"(?:(?:{_TENS})(?:[ -](?:{_UNITS})\b)?+|zero|{_TEENS}|{_UNITS})"
 # "One" is mostly no number: "the middle one".
 _NUMBER = re.compile(
-    r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d)|negative (?=\d))?(?:\d{1,3}(?:,\d{3})+"
-    r"|\d{1,18})(?=(?:st|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))"
-    rf"|\b(?<!minus )(?!one\b){_CARDINAL}\b(?!-)|\b(?:{_ORDINALS})(?= column\b)"
-    r"|(?:(?<=\bto )|(?<=\bis )|\A)one\b(?=\W*\Z)"
+    r"(?i)(?<![\w.])(?<!\d,)(?:[-−](?=\d)|negative (?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?=(?:st"
+    rf"|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b){_CARDINAL}\b(?!-)"
+    rf"|\b(?:{_ORDINALS})(?= column\b)|(?:(?<=\bto )|(?<=\bis )|\A)one\b(?=\W*\Z)"
 )
 _N = rf"(?:(?<!\d)-?\d++|\b{_CARDINAL}\b)"
 _TERM = "(?:plus|minus|times|add(?:ing)?|subtract(?:ing)?)"
@@ -49,10 +48,10 @@ _NO_ANSWER = re.compile(
     rf"(?i){_N}(?:(?:[ \t|.]++|[-–]| (?:to|of|in|out of|by) ){_N})++|[\[(]\d++,\s?\d++[\])]"
     rf"|(?:\b(?:between|of|into) {_N}|{_N}(?:, {_N})+,?) (?:and|or) {_N}|{_N}(?:, {_N}){{2,}}"
     rf"|{_N} (?:(?:more|free|possible|other) \w+|(?:in a )?(?:turn|word|letter|number|column|row"
-    "|line|cell|square|step|guesse?|move|dis[kc]|option|choice|mine|mark|candidate)s?)\\b"
+    "|line|cell|square|step|guesse?|move|dis[kc]|option|choice|mine|mark|corner|candidate)s?)\\b"
     r"|\b(?:(?:\w+er|less|more) than|above|below|under|over|at (?:most|least)|(?<!round )up to"
-    rf"|around|connect|disk|rows?|turn|count(?:ing)? to|{_TERM}) {_N}(?: (?:and|of) {_N})?"
-    rf"|{_N}(?=,? (?:then )?{_TERM} {_N})"
+    rf"|around|(?<!is )about|connect|disk|rows?|turn|count(?:ing)? to|{_TERM}) {_N}"
+    rf"(?: (?:and|of) {_N})?|{_N}(?=,? (?:then )?{_TERM} {_N})"
 )
 _SUM = re.compile(  # also without a result, so that a long one is gone over once
     r"((?:(?<![\w)])[-−])?(?<!\d)\d++(?:\)?\s?(?:[-+*×÷−]|//?)\s?\(?\d++)++)\)?"
@@ -161,9 +160,7 @@ find_with = lru_cache(maxsize=4096)(partial)
 
 # --- the words that say what a sentence does with a move ----------------------------------------
 
-SENTENCES = re.compile(
-    r"(?i)(?:(?<=[.!?;])(?<!e\.g\.)[\"'”’)*_]*\s++|\n++|(?<=\.\.\.)\s*+)(?!or\b)"
-)
+SENTENCES = re.compile(r"(?i)(?:(?<=[.!?;])(?<!e\.g\.)[\"'”’)*_]*\s++|\n++)(?!or\b)")
 CROSSED_OUT = "❌✖✗✘⛔🚫👎"
 _OBSTACLE = r"(?:walls?|holes?|dead end|nowhere|trap|cliff|mine)\b"
 DENIED = re.compile(
@@ -188,26 +185,26 @@ _ASIDE = re.compile(
 )
 """What is supposed, past, or done by others."""
 _ELSEWHERE = re.compile(
-    r"(?i)\W{0,4}(?:(?:and )?(?:then|later|plan|after (?:that|this)|option \w|next (?:turn|time)|if"
-    r"|when|unless|once|for example|for instance|e\.g)\b(?!.*\bbut\b)|(?:the |your )?(?:opponent"
-    r"|dealer|x|they|you|your \w+|goal|exit|box|target|map|corridor)\b(?!.*(?:\b(?:i|so|let)\b|:)))"
+    r"(?i)\W{0,4}(?:(?:and )?(?:then|later|plan|after (?:that|this)|option \w|next (?:turn|time)"
+    r"|if|when|unless|once|for example|for instance|e\.g)\b(?!.*\bbut\b)|(?:the "
+    r"|your )?(?:opponent|dealer|x|they|you|your \w+|goal|exit|box|target|board|map"
+    r"|corridor)\b(?!.*(?:\b(?:i|so|let)\b|:)))"
 )
 """The start of a sentence about later, a condition, an example, or somebody or something else."""
 _BREAK = re.compile(
-    r"(?i)(?P<lead>(?<!\d)\s[-–—]+\s|(?<=\0)\W{0,3}to\b|\b(?:(?P<result>so(?! is| that)|therefore"
-    r"|thus|hence)|and (?=(?:i|we|let|go|take)\b)|(?<!ing )but|although|though|given|actually"
-    r"|in order|instead(?! of))\b)|[,:]|\b(?:because|since|as|while|which|where|(?<!go )for"
-    r"|(?:instead|rather) (?:of|than)|(?<=\0 )(?:over|than))\b|(?<=\0)\s(?=i\b)|\b(?=it(?:'?s"
-    r"| is)\b)"
+    r"(?i)(?<!\d)\s[-–—]+\s|(?<=\0)\W{0,3}to\b|[,:]|\b(?:(?P<result>so(?! is| that)|therefore|thus)"
+    r"|and (?=(?:i|we|let|go|take)\b)|(?<!ing )but|although|though|given|actually|in order|instead"
+    r"|because|since|as|while|which|where|(?<!go )for|rather than|(?<=\0 )(?:over|than))\b"
+    r"|(?<=\0)\s(?=i\b)|\b(?=it(?:'?s| is)\b)"
 )
-"""Where a clause ends; a lead begins one of its own, and no reason for the one before."""
-_ABOUT_IT = re.compile(r"(?i)\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?|of|and|goes)\b")
+"""Where a clause ends."""
+_ABOUT_IT = re.compile(r"(?i)\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?|of|and|would)\b")
 """After a move that the sentence is about, rather than one that it chooses."""
 _PRAISED = re.compile(
-    r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should) be|it is|it'?s|seems|looks"
-    r"|sounds)\s*(?:\w+ ){0,3}?(?:\w+est|\w+[ai]ble|\w+al|right|my|good|nice|great|correct"
-    r"|obvious|only|safe|fine|smart|must|hard to|one letter|word|less|(?:bett|saf|clos|short)er"
-    r"|answer|move|guess|choice|way to|wh(?:at|ere) (?:i|we)|[.!,]|$)"
+    r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should) be|it is|it'?s|seems|looks|sounds)\s*(?:\w+ )"
+    r"{0,3}?(?:(?:b|saf|short|fast|strong|simpl|clos|wis)est|\w+[ai]ble|\w+al\b|right|my|good|nice"
+    r"|great|correct|obvious|only|safe|fine|must|hard to|one letter|word|less|(?:bett|saf|clos"
+    r"|short)er|answer|move|guess|choice|way to|wh(?:at|ere) (?:i|we)|[.!,]|$)"
 )
 _COMMIT = re.compile(
     r"(?i)\b(?:(?:i|we)(?:'\w+| [a-z]+)|let(?:'?s| us| me)|best|final(?:ly)?|leaves|gives)\b"
@@ -225,7 +222,7 @@ _JOINED = re.compile(
     r"(?i)[\s,*_`\"'”’]*(?:(?:and|then|or(?: maybe)?|vs\.?|otherwise|as well as|followed by"
     r"|after that|[+&→]|[-=]?>)[\s,*_`\"'“‘]*)*"
 )
-_CONCLUDES = re.compile(r"(?i)\b(?:so|thus|final|answer|actually|gives|begin|start|first)\b")
+_LAST = re.compile(r"\b(?:so|therefore|final|answer|total|gives|actually|begin|start|first)\b")
 
 
 class Reading(NamedTuple):
@@ -273,9 +270,8 @@ def judge(
         is_spoken_of = {role for _, role in roles} <= {"aside", "mention"}
         if len(before) == 1 and is_spoken_of and _THAT.search(sentence):
             roles = [(move, "stated") for move in before]  # "Up is free. I take it."
-        if len({move for move, role in roles if role == "stated"}) == 1 and _CONCLUDES.search(
-            sentence
-        ):
+        stated = {move for move, role in roles if role == "stated"}
+        if len(stated) == 1 and _LAST.search(sentence.lower()):
             said["stated"] = set()
         for move, role in roles:
             said[role].add(move)
@@ -305,7 +301,7 @@ def _verdict(said: dict[str, set[str]], mentions: bool) -> Reading:
 def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     """Return each move in a sentence with what the sentence does with it."""
     sentence = sentence[-_LONGEST:]
-    found = [*islice(find(sentence), _MOST_MOVES)]
+    found = [*find(sentence)][-_MOST_MOVES:]
     hidden = sentence  # without the words of the moves, which are no cues
     for start, end, _ in found:
         hidden = hidden[:start] + "\0" * (end - start) + hidden[end:]
@@ -313,9 +309,7 @@ def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
     roles = [_role(sentence, hidden, start, end, breaks) for start, end, _ in found]
     if _asks(sentence):
         roles = ["question"] * len(found)
-    elif len(found) == _MOST_MOVES or (
-        found and any(map(str.isalnum, hidden)) and _ELSEWHERE.match(sentence)
-    ):
+    elif found and any(map(str.isalnum, hidden)) and _ELSEWHERE.match(sentence):
         roles = [one if one == "result" else "aside" for one in roles]
     if "result" in roles:  # "5 looks good, 6 better, so 6"
         role = {"stated": "aside", "result": "stated"}
@@ -342,7 +336,7 @@ def _role(sentence: str, hidden: str, start: int, end: int, breaks: list[re.Matc
     if DENIED.search(hidden, last.start() if last else 0, start) or DENIED.search(rest):
         return "denied"
     is_subject = after > end or _ABOUT_IT.match(hidden, end)
-    is_whole = last is None or last["lead"] or not hidden[end:].strip(" .!*_`\"'")
+    is_whole = last is None or not hidden[end:].strip(" .!*_`\"'")
     is_result = last and last["result"]
     is_bare = is_whole and not is_subject and (is_result or not any(map(str.isalnum, clause)))
     if is_bare or _PRAISED.match(hidden, end) or _COMMIT.search(sentence, begin, end):
