@@ -70,8 +70,8 @@ def reached() -> str:
         ("[beside TRL](#beside-trl-on-a-cpu), CPU", _trl_train(read("trl_train"))),
         (
             "[beside TRL](#beside-trl-on-one-h200), one H200",
-            "{times_faster:.1f}x as fast to the same success, {times_per_update:.1f}x per "
-            "update".format(**read("trl_gpu")["summary"]),
+            "our PPO beside TRL's GRPO {times_faster:.1f}x as fast to the same success, "
+            "{times_per_update:.1f}x per update".format(**read("trl_gpu")["summary"]),
         ),
         ("[beside AgileRL](#beside-agilerl), CPU", _agilerl(read("agilerl_train"))),
         ("[beside verl's functions](#beside-verl)", _verl(read("verl_parts"))),
@@ -103,7 +103,7 @@ def _train_all(result: Any) -> str:
 def _trl_train(result: Any) -> str:
     ours, theirs = trl_best(result)
     return (
-        f"to the {theirs['final']:.0%} that TRL ends with in "
+        f"our PPO with shaping to the {theirs['final']:.0%} that TRL's GRPO ends with in "
         f"{ours['cpu_s_to_trl_final']:.0f} CPU seconds instead of "
         f"{theirs['cpu_s_to_trl_final']:.0f}, {ours['times_faster']:.1f}x"
     )
