@@ -36,9 +36,10 @@ _VALUES |= {word: at for at, word in enumerate(_ORDINALS.split("|"), 1)}
 _CARDINAL = rf"(?:(?:{_TENS})(?:[ -](?:{_UNITS})\b)?+|zero|{_TEENS}|{_UNITS})"
 # "One" is mostly no number: "the middle one".
 _NUMBER = re.compile(
-    r"(?i)(?<![\w.])(?<!\d,)(?:[-−](?=\d)|negative (?=\d))?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?=(?:st"
-    rf"|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b){_CARDINAL}\b(?!-)"
-    rf"|\b(?:{_ORDINALS})(?= column\b)|(?:(?<=\bto )|(?<=\bis )|\A)one\b(?=\W*\Z)"
+    r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d)|negative (?=\d))?(?:\d{1,3}(?:,\d{3})+"
+    r"|\d{1,18})(?=(?:st|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b)"
+    rf"{_CARDINAL}\b(?!-)|\b(?:{_ORDINALS})(?= column\b)"
+    r"|(?:(?<=\bto )|(?<=\bis )|\A)one\b(?=\W*\Z)"
 )
 _N = rf"(?:(?<!\d)-?\d++|\b{_CARDINAL}\b)"
 _TERM = "(?:plus|minus|times|add(?:ing)?|subtract(?:ing)?)"
