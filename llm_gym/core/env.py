@@ -22,7 +22,7 @@ from llm_gym.core.outcome import Outcome, StopReason, refuse_step, reject
 from llm_gym.core.settings import TypedSettings, check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import shown
-from llm_gym.reading.answer import is_settled, readings
+from llm_gym.reading.answer import has_one_reading, is_settled, readings
 from llm_gym.reading.formats import drop_thinking
 from llm_gym.reading.markup import visible
 
@@ -317,7 +317,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     ) -> tuple[str | None, str, Outcome]:
         """Look closer at a reply whose first reading cannot be played; say how it was read."""
         refused: tuple[str | None, str, Outcome] = move, "format", (text, False, _PLAYING, 0.0)
-        if move is not None and self.is_understood(move):
+        if move is not None and (self.is_understood(move) or self._base_is_all(said, move)):
             return refused
         told = (self._base_rules_cache or "", self._base_observations[-1])
         for found in readings(said, self, told):
@@ -334,6 +334,11 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             if refused[0] is None and (self._base_bare or found.how != "last line"):
                 refused = found.move, found.how, outcome
         return (None, "nothing", refused[2]) if refused[0] is None else refused
+
+    def _base_is_all(self, said: str, move: str) -> bool:
+        """Return whether nothing but ``move`` can be read in a reply, whatever the game shows."""
+        find = None if said != move or self.free_text else self.finder()
+        return find is not None and has_one_reading(move, find)
 
     def _base_unreadable(self, move: str | None) -> Outcome:
         if move is None:

@@ -91,6 +91,13 @@ def _glance(text: str, find: Find, mention: bool) -> tuple[tuple[Reading, ...], 
     return found, () if is_clear else tuple(map(_squeeze, SENTENCES.split(text)))
 
 
+@lru_cache(maxsize=4096)
+def has_one_reading(text: str, find: Find) -> bool:
+    """Return whether a short reply can mean nothing but itself, whatever was told."""
+    is_short = len(text) <= _SHORT and "\n" not in text
+    return is_short and all(one.move == text for one in _glance(text, find, False)[0])
+
+
 def _search(said: str, game: Speaker | _Finder, told: Sequence[str]) -> Iterator[Reading]:
     text = said[-WINDOW:].strip()
     is_plain = len(text) <= _SHORT and _PLAIN.fullmatch(text)
