@@ -29,7 +29,7 @@ _RETRACTION = re.compile(
 )
 _LOOKS = 8  # second thoughts looked at, from the end
 _SHORT = 160  # characters of a reply that is answered at a glance
-_PLAIN = re.compile(r"[A-Za-z0-9(\"'*][\w ,'\"()*/-]*[.!]*", re.ASCII)  # one sentence, no marks
+_PLAIN = re.compile(r"[A-Za-z0-9(\"'*][\w ,'\"()*/+-]*[.!]*", re.ASCII)  # one sentence, no marks
 _BETWEEN = re.compile(r"(?i)[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?")
 _TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", True)
 _TAKEN_BACK = Reading(None, "denial", "Your reply takes back what it says. Give one.", True)
@@ -190,5 +190,12 @@ def _told(text: str) -> str:
 
 def _quotes(said: str, told: Sequence[str]) -> bool:
     """Return whether ``said`` is a line or sentence of ``told``, or the first words of one."""
-    quote = f"\n{said}" if said.count(" ") > 2 else f"\n{said}\n"
-    return " " in said and any(quote in _told(text) for text in told)
+    words = said.split(" ")
+    quote = f"\n{said}" if len(words) > 3 else f"\n{said}\n"
+    return len(words) > 1 and any(_has_all(text, words) and quote in _told(text) for text in told)
+
+
+def _has_all(text: str, words: Sequence[str]) -> bool:
+    """Return whether ``text`` has every word, which is soon seen of a board that changes."""
+    text = text.casefold()
+    return all(word in text for word in words)

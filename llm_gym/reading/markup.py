@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from llm_gym.reading.formats import drop_thinking
@@ -98,6 +99,7 @@ _SHOWN = re.compile(f"(?s){_SEEN}(?:.*{_SEEN})?")
 _ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them costs
 
 
+@lru_cache(maxsize=1024)
 def undress(text: str) -> str:
     r"""Return ``text`` without what it is wrapped in.
 

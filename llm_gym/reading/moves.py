@@ -266,7 +266,8 @@ def judge(
     said: dict[str, set[str]] = defaultdict(set)
     before: set[str] = set()  # what the last sentence spoke of
     for sentence in SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]:
-        roles = _weigh(sentence, find) if sentence and not is_quote(sentence) else []
+        roles = _weigh(sentence, find) if sentence else []
+        roles = [] if roles and is_quote(sentence) else roles
         before = {move for move, _ in roles} or before
         is_spoken_of = {role for _, role in roles} <= {"aside", "mention"}
         if len(before) == 1 and is_spoken_of and _THAT.search(sentence):
