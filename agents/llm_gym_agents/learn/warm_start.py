@@ -61,7 +61,9 @@ PROBED_TURNS = 4
 FEW, ROOMY = 4, 256
 """Episodes of a second probe, and the least of its ``max_tokens``, after replies that were cut."""
 EMBEDDED_DECAY, MORE_DECAY = 0.3, 1.0
-"""Weight decay of the embedded model in a warm start, and after it has memorized a round."""
+"""Weight decay of the embedded model that imitates a solver, and after it has memorized a round.
+
+Random moves are not memorized; there it would only slow what follows."""
 MEMORIZED = 0.03
 """Loss at the end of a round below which it has: then only regularization teaches more."""
 UNLEARNED, BEHIND = 0.3, 0.05
@@ -189,7 +191,7 @@ class WarmStart:
     def __post_init__(self) -> None:
         # A file has no further moves.
         self.rounds = 1 if self.settings.is_file else self.settings.rounds
-        self.weight_decay = EMBEDDED_DECAY if self.embedded else 0.0
+        self.weight_decay = 0.0
         self.split = 1  # steps that share what one would read
 
     def run(self) -> dict[str, float]:
@@ -251,8 +253,10 @@ class WarmStart:
     def _rounds(self, decision: Decision, before: Evaluation) -> tuple[int, Evaluation]:
         """Imitate round by round while it helps; return the number of moves and the result."""
         player = decision.player
+        may_memorize = self.embedded and player in TEACHERS
+        self.weight_decay = EMBEDDED_DECAY if may_memorize else 0.0
         turns, after = self._teach(decision, 0), self._measure()
-        if self.embedded and player in TEACHERS:
+        if may_memorize:
             if self.losses[-1] < MEMORIZED:
                 self.rounds, self.weight_decay = 2 * self.rounds, MORE_DECAY
             elif self.losses[-1] > UNLEARNED and after.success < BEHIND:

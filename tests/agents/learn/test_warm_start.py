@@ -53,7 +53,7 @@ def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, 
     [
         ("solver", True, 0.01, [0.3, 1.0, 1.0, 1.0]),
         ("solver", True, 0.2, [0.3, 0.3]),
-        ("random", True, 0.01, [0.3, 0.3]),
+        ("random", True, 0.01, [0.0, 0.0]),
         ("solver", False, 0.01, [0.0, 0.0]),
     ],
 )
