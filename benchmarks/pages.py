@@ -53,7 +53,7 @@ def reached() -> str:
     rows = (
         ("[demo](#the-demo-on-a-laptop), laptop", _demo(read("demo"))),
         (
-            "[seven games, five estimators](#seven-games-five-estimators), CPU",
+            "[six games, seven estimators](#six-games-seven-estimators), CPU",
             "{} of {} pairs of game and estimator end at {:.0%} with every seed".format(
                 *pairs_won(learned(read("learning")["rows"])), GOAL
             ),

@@ -83,7 +83,7 @@ BY_STATES = ("gigpo", "state_td")
 """Estimators that compare turns of equal states."""
 
 
-@measured("pick", "python -m benchmarks.learn.learning --out benchmarks/results/pick.json")
+@measured("learning", "python -m benchmarks.learn.learning --lanes 13")
 def pick(result: Any) -> str:
     """Sampled tokens to ``GOAL``, the median of seeds: the best of the others, and by states."""
     columns = {"game": TEXT, "seeds": "{}", "best of the others": TEXT, "tokens": "{:,.0f}"}
