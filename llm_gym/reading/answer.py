@@ -29,7 +29,7 @@ _RETRACTION = re.compile(
 )
 _LOOKS = 8  # second thoughts looked at, from the end
 _SHORT = 160  # characters of a reply that is answered at a glance
-_PLAIN = re.compile(r"[A-Za-z0-9(\"'*][\w ,'\"()*/+-]*[.!]*", re.ASCII)  # one sentence, no marks
+_PLAIN = re.compile(r"[A-Za-z0-9(\"'*][\w ,'\"()*/+:-]*[.!]*", re.ASCII)  # one sentence
 _BETWEEN = re.compile(r"(?i)[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?")
 _TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", True)
 _TAKEN_BACK = Reading(None, "denial", "Your reply takes back what it says. Give one.", True)
@@ -100,7 +100,7 @@ def has_one_reading(text: str, find: Find) -> bool:
 
 def _search(said: str, game: Speaker | _Finder, told: Sequence[str]) -> Iterator[Reading]:
     text = said[-WINDOW:].strip()
-    is_plain = len(text) <= _SHORT and _PLAIN.fullmatch(text)
+    is_plain = len(text) <= _SHORT and _PLAIN.fullmatch(text) and not find_markers(text)
     if is_plain and not any(game.named_moves(text)):  # as most refused replies are
         if move := game.marked_move("", undress(text)):
             yield Reading(move, "last line")

@@ -193,7 +193,8 @@ class Marker(NamedTuple):
     """The same with all that an object says, as some moves have several parts."""
 
 
-def find_markers(text: str) -> list[Marker]:
+@lru_cache(maxsize=1024)
+def find_markers(text: str) -> tuple[Marker, ...]:
     r"""Return the markers in ``text``, two of a kind at most: strong ones first, and from the end.
 
     >>> [(m.kind, m.text) for m in find_markers("**Action:** go up\n```\nx\n``` <Answer>7")]
@@ -204,7 +205,7 @@ def find_markers(text: str) -> list[Marker]:
     ['from A, to 2']
     """
     if MARKS.search(text) is None:
-        return []
+        return ()
     last = text.rfind("{")
     found = [_object(text, at) for at in {last, text.rfind("{", 0, max(last, 0))} - {-1}]
     words = re.findall(r"\w+", text) if _FIELDS.fullmatch(text) else []
@@ -213,7 +214,7 @@ def find_markers(text: str) -> list[Marker]:
     for kind, pattern in _KINDS.items():
         found += [_marker(kind, one) for one in [*pattern.finditer(text)][-2:]]
     found.sort(key=lambda one: (one.kind not in STRONG, -one.start))
-    return [one for one in found if one.text]
+    return tuple(one for one in found if one.text)
 
 
 def _marker(kind: str, found: re.Match[str]) -> Marker:
