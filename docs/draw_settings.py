@@ -20,7 +20,7 @@ HEAD = """# Settings
 
 On the command line a setting is `--section.setting VALUE` (`--training.learning-rate 1e-5`, `--ray.use-ray`,
 `--environment.env-kwargs rooms=8`); in Python `config.section.setting = value`; in a file `section: {setting: value}`.
-`llm-gym train ENV --help-settings` prints this list with the values of that run.
+`llm-gym train --help-settings` prints this list.
 
 A default marked \\* is that of a `ConfigStore` in Python; `llm-gym train` chooses it [by task](#defaults-by-task).
 "Used by" names the parts of `llm_gym_agents` that read the setting, apart from the commands.
@@ -30,9 +30,9 @@ Written by `docs/draw_settings.py`.
 DEFAULTS = """
 ## Defaults by task
 
-`llm-gym train ID` fills unset options from this table, by model (embedded, full, LoRA) and environment (ours, in words
-by `AsText`, text by itself). With `--dry-run` it prints each choice with its reason, and marks yours. Recipes and a
-`ConfigStore` made in Python do not use this table.
+`llm-gym train ID` fills unset options from this table, by model (embedded, full, LoRA) and environment (ours, others
+in words by `AsText`, other text). With `--dry-run` it prints each choice with its reason, and marks your own. Recipes
+and a `ConfigStore` made in Python do not use this table.
 
 | setting | task: value |
 |---|---|

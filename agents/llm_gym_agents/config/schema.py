@@ -123,10 +123,10 @@ class ModelConfig(Section):
     trust_remote_code: bool = False
     """Run code that comes with the model."""
     critic: Literal["shared", "detached", "separate"] = "shared"
-    """Value head on the policy's trunk (shared), on it without gradients into it (detached), or on
-    a trunk of its own (separate)."""
+    """Value head on the policy's trunk (shared), the same without gradients into the trunk
+    (detached), or on its own trunk (separate)."""
     lora_rank: NonNegativeInt = 0
-    """Rank of LoRA adapters, which alone are then trained; 0 trains every weight."""
+    """Rank of LoRA adapters; only these are trained. 0 trains every weight."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, but less memory."""
 
@@ -176,19 +176,17 @@ class WarmStartConfig(Section):
     section = "warm_start"
 
     player: WarmStartPlayer = "none"
-    """Whose moves are imitated: those of a random legal player (random), of a simple policy
-    (reflex), of the solver, or of FILE.jsonl, conversations as llm-gym export episodes writes them;
-    none for no warm start. auto takes the solver if there is one, else the random player. A given
-    model that writes usable moves imitates only the solver: at once if it wins fewer than 25 % of
-    16 episodes and does not think, else after a quarter of the run in which held-out success rose
-    by less than 20 points."""
+    """Whose moves are imitated: none, random (a random legal player), reflex (a simple policy),
+    solver, or FILE.jsonl (conversations that llm-gym export episodes wrote). auto takes the solver
+    if there is one, else random; docs/training.md says when a given model imitates."""
     turns: PositiveInt = 4000
     """Moves collected for imitation."""
     steps: PositiveInt = 200
     """Optimizer steps."""
     rounds: PositiveInt = 1
-    """Maximum rounds. Another follows while over 10 % of the replies are unusable and the last
-    round repaired a quarter of them; with a solver, until 90 % of the episodes are won."""
+    """Maximum rounds of imitation. Another round follows while over 10 % of the replies are
+    unusable and the last round repaired a quarter of them; with a solver, until 90 % of the
+    episodes are won."""
     rate: PositiveFloat = 3e-3
     """Learning rate of AdamW."""
 
@@ -270,13 +268,12 @@ class TrainingConfig(Section):
     kl_coef: PositiveFloat = 0.001
     """Weight of the KL penalty."""
     max_kl: PositiveFloat = 0.1
-    """Maximum KL between the policies before and after an update, a mean over sampled tokens, at
-    most 8 of each reply. A larger update is scaled back and the learning rate falls; after small
-    updates it rises again."""
+    """Maximum KL between the policies before and after an update, a mean over at most 8 sampled
+    tokens of each reply. A larger update is scaled back, and the learning rate falls."""
 
     # --- the optimizer --------------------------------------------------------------------
     optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"
-    """AdamW of torch; or on a GPU of bitsandbytes, with 8-bit state or with paged 32-bit state."""
+    """torch's AdamW; or on a GPU bitsandbytes', with 8-bit state or with paged 32-bit state."""
     learning_rate: PositiveFloat = 1e-5
     """Learning rate of AdamW."""
     value_learning_rate: PositiveFloat | None = None
@@ -310,8 +307,8 @@ class CheckpointConfig(Section):
     keep_last_n: PositiveInt = 3
     """Newest checkpoints to keep; the best one is always kept."""
     end_with_best: bool = True
-    """Return to the best weights, warm start included, if held-out success falls below their
-    interval, and end the run with them; a third fall ends the run."""
+    """Return to the best weights (the warm start counts) if held-out success falls below their
+    interval, and end the run with them. A third fall ends the run."""
     record_every: NonNegativeInt = 10
     """Iterations between two records of training episodes; 0 for none."""
     resume: bool = False
