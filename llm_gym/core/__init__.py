@@ -1,1 +1,1 @@
-"""What an environment is made of: the base class, its outcomes, formats, spaces and splits."""
+"""The parts of an environment: base class, outcomes, settings, spaces and splits."""

@@ -1,9 +1,9 @@
 """Errors raised by llm_gym.
 
-Every error is an ``LLMGymError`` *and* the builtin it refines, so callers may catch either.
-Each takes one string, so it pickles across processes, and keeps no more of it than can be read:
-what was given may be a megabyte. Model-written text never raises: a bad move is an observation, not
-an exception.
+Every error is an ``LLMGymError`` *and* the builtin it refines, so callers may catch either. Each
+takes one string, so it can be pickled and sent to another process. Long strings are shortened,
+because a wrong value may be a megabyte. Text written by a model never raises an exception: the
+answer to a bad move is an observation.
 """
 
 from functools import cache

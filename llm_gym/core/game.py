@@ -1,10 +1,10 @@
 """``Game``: the methods that the author of an environment writes.
 
 Five methods make a playable environment (``new_game``, ``apply``, ``describe``, ``rules_text``,
-``example_moves``). The rest is optional and earns more: an oracle proves instances solvable, a
-solver gives the score that a good player reaches, ``legal_moves`` gives random play and constrained
-decoding, ``potential`` gives shaping. These methods take and return *moves*; ``TextEnv`` turns
-moves into actions, rewards, flags and ``info``.
+``example_moves``). The other methods are optional and add features: an oracle proves instances
+solvable, a solver gives the score that a good player reaches, ``legal_moves`` gives random play and
+constrained decoding, ``potential`` gives shaping. These methods take and return *moves*;
+``TextEnv`` turns moves into actions, rewards, flags and ``info``.
 """
 
 import inspect

@@ -1,7 +1,7 @@
-"""What an environment says about itself and its steps: ``info`` and the system prompt.
+"""Read what an environment says in ``info`` and in its system prompt.
 
-Other people's environments put what they like into ``info``, under our names too. A value that
-cannot be read counts as missing, and never raises.
+Other people's environments may put any value into ``info``, even under our names. A value of an
+unexpected type counts as missing and never raises.
 """
 
 from collections.abc import Mapping

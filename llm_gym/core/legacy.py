@@ -1,14 +1,15 @@
-"""Environments in the four-value shape, and ``as_gym``, which makes them Gymnasium's.
+"""Environments whose ``step`` returns four values, and ``as_gym``, which adapts them to Gymnasium.
 
 ``BaseEnvironment`` is for classes that return ``(observation, reward, done, info)`` from ``step``
 and a string from ``reset``. New environments should use ``llm_gym.TextEnv``.
 
-``done`` says only that an episode is over. Gymnasium, and with it every value estimate, asks
-whether the game ended (``terminated``) or was cut (``truncated``):
+``done`` says only that an episode is over. Gymnasium also asks whether the game ended
+(``terminated``) or was cut off (``truncated``), and value estimates depend on the answer:
 
 - The class says ``done`` (returns it, sets ``self.done`` or ``self._done``, or overrides
-  ``is_done``): terminated. ``info["success"]`` makes it won or lost, otherwise it is finished.
-  A class that tells the player about ``max_steps`` ends the game itself and belongs here.
+  ``is_done``): terminated. ``info["success"]`` says whether it is won or lost; without it, the
+  episode is finished. A class that tells the player about ``max_steps`` ends the game itself and
+  belongs here.
 - ``max_steps`` are taken and the class said nothing, or only returned the ``is_done()`` it
   inherits: truncated, ``max_steps``. The player was never told of the limit.
 - The class says ``done`` and gives an ``info["stop_reason"]`` that stands for a cut (such as

@@ -1,8 +1,8 @@
 """Which requests a server on this machine accepts.
 
-A server on loopback is open to every page in the user's browser: a page elsewhere can send it
-requests, and by DNS rebinding even read the answers. The browser tells on such a page in ``Host``
-and ``Origin``, so a server that answers its own names alone is closed to it.
+Every page in the user's browser can reach a server on loopback: a page of another site can send it
+requests, and by DNS rebinding even read the answers. The browser names the site in the headers
+``Host`` and ``Origin``. So a server that accepts only its own names there is closed to such pages.
 """
 
 import ipaddress

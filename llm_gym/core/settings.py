@@ -1,7 +1,7 @@
-"""Constructor arguments are checked against their type hints before anything is built.
+"""Check constructor arguments against their type hints before anything is built.
 
-Without this ``max_turns=2.5`` makes a game without an end, ``strict="no"`` a strict one, and
-``size="4"`` an error about ``<=`` somewhere below. NumPy numbers arrive as Python's own.
+Without these checks, ``max_turns=2.5`` would make an endless game, ``strict="no"`` a strict game,
+and ``size="4"`` would fail later with an error about ``<=``. NumPy numbers become Python numbers.
 """
 
 import functools

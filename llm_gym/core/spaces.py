@@ -1,9 +1,9 @@
-"""The one string space.
+"""``AnyText``: the space of all strings.
 
 ``gymnasium.spaces.Text`` lists its characters one by one: a space, a newline or an accent falls
-outside the default, checking costs a set lookup per character, and the default
-``AsyncVectorEnv`` returns stale memory for it. ``AnyText`` is a subclass, so whatever converts
-``Text`` (TorchRL, Gymnasium's batching) converts it too, and it fixes all three.
+outside the default, checking costs a set lookup per character, and the default ``AsyncVectorEnv``
+returns stale memory for it. ``AnyText`` fixes all three. It is a subclass, so code that converts
+``Text`` (TorchRL, Gymnasium's batching) converts ``AnyText``, too.
 """
 
 import copy

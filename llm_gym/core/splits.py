@@ -1,7 +1,7 @@
-"""Stable hashes, and the train, dev and test instances that they decide.
+"""Stable hashes, which divide instances into train, dev and test.
 
-Seed ranges do not keep splits apart: two seeds may draw the same instance. A hash of the
-instance does, in every process and for every seed.
+Seed ranges do not keep splits apart: two seeds may draw the same instance. A hash of the instance
+keeps them apart, in every process and for every seed.
 """
 
 import hashlib

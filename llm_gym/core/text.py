@@ -1,4 +1,4 @@
-"""Text for people: shortened, safe for a terminal, or with the name that was probably meant."""
+"""Text for people: shorten it, make it safe for a terminal, suggest the name that was meant."""
 
 import unicodedata
 from collections.abc import Iterable

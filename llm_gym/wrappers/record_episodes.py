@@ -1,4 +1,4 @@
-"""Every episode into a file, as it ends."""
+"""``RecordEpisodes``: writes every episode to a file when it ends."""
 
 import os
 from typing import Any, SupportsFloat

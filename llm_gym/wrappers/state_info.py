@@ -1,4 +1,4 @@
-"""The state of a game in ``info``, for estimators that compare turns taken in the same state."""
+"""``StateInfo``: adds the state to ``info``, for estimators that compare turns in one state."""
 
 from typing import Any, SupportsFloat
 

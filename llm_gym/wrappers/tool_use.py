@@ -1,4 +1,4 @@
-"""Any text environment gains tools."""
+"""``ToolUse``: adds tools to any text environment."""
 
 from collections.abc import Iterable
 from typing import Any, SupportsFloat

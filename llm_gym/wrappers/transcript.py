@@ -1,4 +1,4 @@
-"""The whole episode so far in every observation, as one text or as chat messages."""
+"""Wrappers whose observations contain the whole episode so far, as text or as chat messages."""
 
 from collections.abc import Callable
 from typing import Any, SupportsFloat

@@ -1,4 +1,4 @@
-"""How good are advantages? They are compared with true ones, which have noise of their own.
+"""Compare advantage estimates with true advantages, which are measured with noise.
 
 Turns of one start are not independent of each other, so intervals come from a bootstrap that draws
 whole groups of episodes.

@@ -1,8 +1,8 @@
 """The same algorithms on padded rows: one row per episode and a mask of its sampled tokens.
 
 Each function packs the sampled tokens into a stream, calls the one implementation, and puts the
-result back with 0 at every other position. A run of masked-in tokens is a turn; what lies
-between two runs is an observation. Arguments that are not named here have the meaning and the
+result back with 0 at every other position. Consecutive tokens inside the mask are a turn; tokens
+between two turns are an observation. Arguments that are not named here have the meaning and the
 default of the packed function.
 
 Shapes: E episodes (rows), L positions of a row, T sampled tokens of all rows.

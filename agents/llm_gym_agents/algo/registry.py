@@ -1,9 +1,9 @@
-"""Estimators and policy losses by name, each saying what it needs.
+"""Estimators and policy losses by name, with what each of them needs.
 
-``config.training.adv_estimator = "grpo"`` becomes ``get_advantage("grpo")``. The trainer asks
-the answer what to collect (values, groups, states) and which of its settings to pass;
-a setting that an estimator does not have is an error, never silently dropped. ``module:function``
-names one of your own, registered or not.
+``config.training.adv_estimator = "grpo"`` becomes ``get_advantage("grpo")``. The result tells the
+trainer what to collect (values, groups, states) and which settings to pass. A setting that an
+estimator does not have is an error and is never silently dropped. ``module:function`` names one of
+your own, registered or not.
 
 Shapes: T sampled tokens of all episodes.
 """

@@ -1,8 +1,8 @@
 """The one form of data every estimator reads: a flat stream of sampled tokens.
 
-Only what the model sampled is in it, so an observation costs no discount, no memory and no
-mask, and nothing outside a mask can leak in. Episodes lie one after another; a turn's reward
-sits on that turn's last sampled token (other tokens may carry one too, such as a KL penalty).
+It contains only sampled tokens. So observations need no discount, memory or mask, and no value
+outside a mask can leak in. Episodes lie one after another; a turn's reward sits on that turn's last
+sampled token (other tokens may carry one too, such as a KL penalty).
 
 Shapes: T sampled tokens of all episodes, E episodes, K turns of all episodes, B visits of states
 in branches.

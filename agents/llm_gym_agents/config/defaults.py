@@ -1,6 +1,6 @@
-"""Defaults by task: one table from a ``TaskProfile`` to the settings that learn.
+"""Defaults by task: a table that maps a ``TaskProfile`` to settings that work for it.
 
-``RULES`` is all of it. A rule sets what the user did not set. The first rule that applies wins, and
+``RULES`` is the table. A rule sets what the user did not set. The first rule that applies wins, and
 ``train`` prints it with its reason. ``docs/settings.md`` shows them.
 """
 

@@ -1,8 +1,8 @@
 """Which settings go together: contradictions, and settings without an effect.
 
 ``ConfigStore.check`` raises the first contradiction before a run. A changed setting without an
-effect is only a note: a recipe's discount should not stop anyone from trying an estimator without
-one. The registries of ``algo`` say what an estimator or a loss needs, your own included.
+effect only gives a note: a recipe that sets a discount should still run with an estimator that has
+none. The registries of ``algo`` say what each estimator and loss needs, also your own.
 """
 
 from collections.abc import Iterator, Mapping

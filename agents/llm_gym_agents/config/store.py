@@ -1,7 +1,8 @@
 """``ConfigStore``: the settings of a run, checked at each assignment and as a whole.
 
-PyYAML reads ``1e-5`` as text and drops the first of two equal keys; both are mended here. The size
-of a file is bounded, and YAML aliases are refused: with them a few lines stand for gigabytes.
+PyYAML reads ``1e-5`` as text and drops the first of two equal keys; both are corrected here. The
+size of a file is bounded, and YAML aliases are refused, because a few lines of them can expand to
+gigabytes.
 
 >>> config = ConfigStore()
 >>> config.training.learning_rate = 3e-4

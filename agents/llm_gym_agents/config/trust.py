@@ -1,6 +1,6 @@
 """``untrusted``: finds what may do harm in a config from somewhere else.
 
-A list of what is harmless, and no list of dangers: a setting that is not judged here may only have
+The module lists harmless settings, not dangerous ones. A setting that is not listed may only have
 its default, one of its named choices, or a number of a size that a laptop can work with.
 """
 

@@ -1,1 +1,1 @@
-"""Tensors become weights, and weights reach the engines."""
+"""Learning: from a batch of episodes to new weights, and their way to the engines."""

@@ -2,7 +2,8 @@
 
 Same seed and same actions give the same state, so a branch needs no snapshot. It is an ordinary
 task with a ``prefix``: every sampler and every engine plays it, and what it samples depends only on
-its parent, the turn and its number. What the environment itself draws is that of the parent's seed.
+its parent, the turn and its number. The environment's own random numbers come from the parent's
+seed.
 
 Shapes: K turns of all episodes, B visits of states in branches.
 """

@@ -1,7 +1,7 @@
 """One training iteration: collect episodes, update, publish the new weights.
 
-Read ``IterationRunner.train_iteration`` first: everything else in the trainer is a step of it, or
-is kept around it.
+Read ``IterationRunner.train_iteration`` first: everything else in the trainer is a step of it or is
+built around it.
 
 Shapes: E episodes, S tokens of all packed sequences.
 """

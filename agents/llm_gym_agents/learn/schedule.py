@@ -1,6 +1,6 @@
-"""What changes over a run: episodes, learning rate; when it is evaluated and stopped.
+"""Schedules of a run: its episodes, its learning rate, its evaluations and its end.
 
-All of it depends on the iteration and a few numbers only, so a resumed run goes on where it was.
+They depend only on the iteration and a few saved numbers, so a resumed run continues exactly.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Score a batch with the current weights, in packs that fit into memory.
 
-With several processes each reads its own packs, and all of them read equally many.
+With several processes, each process scores its own packs, and all score equally many.
 
 Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack, B truncated ones of M.
 """

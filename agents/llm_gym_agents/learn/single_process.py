@@ -1,12 +1,12 @@
-"""``SingleProcess``: what a run asks of the processes that train together.
+"""``SingleProcess``: how a run talks to the processes that train together, here only one.
 
-A run is written once, against this interface. ``trainer.process_group`` implements it for several:
-every process runs the same trainer on the same numbers, holds the whole batch and reads a part of
-its episodes; only the main one writes files and prints.
+A run is written once, against this interface. ``trainer.process_group`` implements it for several
+processes: every process runs the same trainer on the same numbers, holds the whole batch and reads
+a part of its episodes; only the main one writes files and prints.
 
-A cluster sends SIGTERM before it takes a machine away (``SigtermListener``). A run stops at once
-between two iterations and during play, when its weights are those of the last iteration; an update
-is finished first.
+A cluster sends SIGTERM before it takes a machine away (``SigtermListener``). Between two iterations
+and during play, a run then stops at once, because its weights are those of the last iteration. An
+update is finished first.
 """
 
 from __future__ import annotations

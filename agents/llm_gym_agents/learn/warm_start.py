@@ -1,7 +1,7 @@
 """``WarmStart``: supervised training on a player's moves before the first RL iteration.
 
-It decides whom to imitate, collects moves, trains on them and reports what that brought. The
-result is plain data that a checkpoint keeps, so a resumed run does not repeat it.
+It decides whom to imitate, collects moves, trains on them and reports the gain. The result is plain
+data that a checkpoint keeps, so a resumed run does not repeat it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Environments times policy: named tasks become episodes."""
+"""A policy plays environments: tasks become episodes."""

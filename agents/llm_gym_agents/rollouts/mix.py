@@ -1,7 +1,7 @@
 """Several environments in one run: ``MixedEnv``, and which of them is played when.
 
-An episode's task names its environment among the options of ``reset``, so whoever plays the task
-needs to know nothing else: a pool in this process, a worker, an actor elsewhere.
+An episode's task names its environment among the options of ``reset``, so a pool in this process, a
+worker or a remote actor can play the task and needs nothing else.
 """
 
 import sys

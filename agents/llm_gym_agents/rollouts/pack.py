@@ -1,6 +1,6 @@
 """``Packer`` and ``PPOBatch``: a batch of episodes in micro-batches, without padding.
 
-``draw_turns`` leaves some turns of long episodes.
+``draw_turns`` draws some turns of each long episode; only these are trained on.
 
 Shapes: S ids of all sequences, Q sequences, T sampled tokens, K turns, E episodes of the batch, M
 of them in a pack.

@@ -2,12 +2,12 @@
 
 It keeps the token ids of each episode's conversation. A turn tokenises only the new observation,
 appends it, asks the engine for a reply and appends the reply's ids verbatim: what was sampled is
-what is trained on. What a turn added lies in ``turns`` behind a handle.
+what is trained on. ``turns`` holds what each turn added, by handle.
 
 ``context`` decides what the model reads. ``history`` is the episode so far as the chat template
-writes it: where it drops earlier reasoning, each turn is a prompt of its own. ``verbatim`` is the
-same with every reply as it was sampled, which always grows by appending. ``observation`` is only
-the current one, which is cheapest and right for Markov observations.
+writes it. If the template drops earlier reasoning, each turn is a prompt of its own. ``verbatim``
+is the same with every reply as it was sampled, which always grows by appending. ``observation`` is
+only the current observation, which is cheapest and right if observations are Markov.
 
 Shapes: N rows.
 """

@@ -5,8 +5,8 @@ a batch holds exactly the requested episodes, whichever ended first, and groups 
 A row without a task is idle: its episode is -1 and it is done at once. A row whose reply is not
 there yet (``ReplyStatus.PENDING``) does not step while others do.
 
-A TensorDict step costs per leaf and per string, so text travels as int64 handles into ``texts``.
-Everything an episode said ends up in its ``Trajectory``.
+A TensorDict step takes time for each leaf and each string, so text travels as int64 handles into
+``texts``. All text of an episode ends up in its ``Trajectory``.
 
 Shapes: N rows.
 """

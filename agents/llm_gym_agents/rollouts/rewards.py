@@ -1,8 +1,8 @@
-"""Rewards of your own: a function of the whole episode, and ``RewardManager`` as one to start with.
+"""Your own rewards: a function of the whole episode. ``RewardManager`` is one to start with.
 
-``apply_reward_fn`` scores complete episodes after play and before training, instead of the
-environment's rewards. A score is one number, which goes to the last turn, or one
-for each turn. The environment's own rewards stay in ``extra``.
+``apply_reward_fn`` scores complete episodes after play and before training. A score is one number,
+which goes to the last turn, or one number for each turn. Scores replace the environment's rewards
+in training. The environment's own rewards stay in ``extra``.
 """
 
 import asyncio

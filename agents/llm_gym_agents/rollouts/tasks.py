@@ -1,4 +1,4 @@
-"""``EpisodeTask``: an episode to be played. ``Rollout``: episodes that were, with sampled turns.
+"""``EpisodeTask``: an episode to play. ``Rollout``: played episodes with their sampled turns.
 
 Both are plain data, so that they pickle when a sampler plays in another process.
 

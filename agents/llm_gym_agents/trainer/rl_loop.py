@@ -1,20 +1,20 @@
-"""The whole of training in one file: a small Llama learns a text game by PPO, in seconds.
+"""All of training in one file: a small Llama learns a text game with PPO, in seconds.
 
-Run it with ``python -m llm_gym_agents.trainer.rl_loop``. It is the file to read, or to copy and
-change, before the trainer: the same algorithm, without settings, checkpoints, logs, tools or
-speed. ``main`` is the loop:
+Run it with ``python -m llm_gym_agents.trainer.rl_loop``. Read this file before the trainer, or copy
+and change it: it is the same algorithm without settings, checkpoints, logs, tools or speed.
+``main`` is the loop:
 
     play       TorchRL's ``Collector`` moves our ``TextEnvPool``; ``LLMPolicy`` writes the moves
     flatten    episodes of several turns become one stream of sampled tokens
     estimate   TorchRL's ``GAE`` says what each of those tokens was worth
     improve    TorchRL's ``ClipPPOLoss`` and an optimizer: a few passes over the stream
 
-In Echo a word is shown and must be repeated, four times. The model has random weights and is
-taught nothing: of a vocabulary of some twenty it writes one token, which by luck is right now and
-then. Where moves are sentences, ``recipes.text_game_easy`` imitates random ones first.
+In Echo, the model must repeat a word that is shown, four times. It starts with random weights and
+imitates nobody: it writes one of some twenty tokens, which is sometimes right by luck. If moves are
+sentences, luck is not enough: ``recipes.text_game_easy`` imitates random moves first.
 
-A test holds advantages, gradients and weights equal to those of ``PPO.update``, which needs no
-padding and never holds all logits at once; it also shrinks a critic that explains little.
+A test checks that advantages, gradients and weights equal those of ``PPO.update``, which also needs
+no padding, never holds all logits at once, and shrinks a critic that explains little.
 
 Shapes: E episodes, L ids of the longest of them, T sampled tokens of all, V vocabulary.
 """

@@ -1,7 +1,7 @@
-"""From what a model wrote to the action that it means.
+"""``ReplyReader``: finds the action that the text of a model means.
 
-Read ``ReplyReader.read`` first: a reply may be a move just as the format asks, or a sentence that
-plainly names one.
+Read ``ReplyReader.read`` first: a reply may be a move in the requested format, or a sentence that
+plainly names one move.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The settings of ``AsText``: their checks, and the shapes of results."""
+"""The settings of ``AsText`` and their checks, and the types of its results."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, SupportsFloat

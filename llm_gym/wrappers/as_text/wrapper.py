@@ -1,8 +1,8 @@
 """``AsText``: any Gymnasium environment, played in words.
 
-Read ``step`` first: find the action that the model's text means, let the environment play it, and
-say what it shows. The words come from a phrasebook or from the functions given. Reward, flags and
-info are the environment's own.
+Read ``step`` first. It finds the action that the model's text means, lets the environment play it,
+and describes the result. The words come from a phrasebook or from functions that the user gives.
+Reward, flags and info are the environment's own.
 """
 
 import copy

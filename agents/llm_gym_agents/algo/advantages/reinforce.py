@@ -1,7 +1,6 @@
 """Advantages from each token's own reward-to-go, without a critic.
 
-Without a critic nothing can stand for what a truncated episode would still have earned, so its
-return ends where it was cut.
+Without a critic, a truncated episode cannot be bootstrapped, so its return ends where it was cut.
 
 Shapes: T sampled tokens of all episodes, E episodes.
 """

@@ -1,8 +1,8 @@
 """Advantages from turns that were taken in the same state, without a critic.
 
 ``gigpo`` compares them with each other. ``state_td`` makes a table of the values of states, and
-``vine`` plays branches from each state instead. Without a critic nothing can stand for what a
-truncated episode would still have earned, so its return ends where it was cut.
+``vine`` plays branches from each state instead. Without a critic, a truncated episode cannot be
+bootstrapped, so its return ends where it was cut.
 
 Shapes: T sampled tokens of all episodes, E episodes, K turns, B visits in branches, S states.
 """

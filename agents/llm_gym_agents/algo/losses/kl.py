@@ -1,8 +1,8 @@
 """How far a policy has moved from a reference, and the coefficient of a penalty for it.
 
 With x = ref - log_prob of one sampled token, k1 = -x is unbiased and noisy; k3 = e^x - x - 1 is
-unbiased, never negative and quiet. As a *loss* neither has the right gradient: that of x²/2 is, on
-average, the gradient of KL(policy || reference).
+unbiased, never negative and less noisy. As a *loss* neither has the right gradient: that of x²/2
+is, on average, the gradient of KL(policy || reference).
 
 Shapes: T sampled tokens of all episodes, E episodes.
 """

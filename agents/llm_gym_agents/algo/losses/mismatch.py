@@ -1,4 +1,4 @@
-"""The sampler is not quite the trainer: weigh its tokens and measure the gap.
+"""Importance weights for the mismatch between sampler and trainer, and its size.
 
 An inference engine computes the same weights with other kernels and precision, so a token that
 the sampler drew with probability mu has probability pi under the trainer's own no-grad pass. PPO

@@ -1,8 +1,8 @@
 """Policy losses: one loss per token, without a mask and before any aggregation.
 
-``ppo`` is the objective of TorchRL's ``ClipPPOLoss`` (a test holds both equal, gradients
+``ppo`` is the objective of TorchRL's ``ClipPPOLoss`` (a test checks that both are equal, gradients
 included) plus a dual clip. ``TokenObjective`` trains with the real ``ClipPPOLoss``; the function
-here is for those who have log-probs and want a loss.
+here computes the loss from given log-probs.
 
 Old log-probs are those of the trainer's own no-grad pass, never the sampler's: see ``mismatch``.
 

@@ -1,4 +1,4 @@
-"""``SamplerActor``: what runs inside a Ray actor, and its ``ActorHandle``. Nothing imports Ray.
+"""``SamplerActor``: what runs inside a Ray actor, and its ``ActorHandle``. This file needs no Ray.
 
 It holds the same ``Sampler`` that plays in one process, built by the same function from the same
 config. Its model starts with the learner's shape and random weights; the weights come in buckets.

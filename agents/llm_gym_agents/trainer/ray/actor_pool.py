@@ -1,7 +1,7 @@
-"""``ActorPool``: the actors that play, kept alive and on the present weights.
+"""``ActorPool``: keeps the actors that play alive, and their weights up to date.
 
-An actor that dies, or takes too long, is replaced, given the present weights, and sent its shards
-again. After too many deaths in a row the run ends, with the last lines that the actor wrote.
+An actor that dies, or takes too long, is replaced. The new actor gets the current weights and the
+same shards. After too many deaths in a row the run ends, with the last lines that the actor wrote.
 
 ``WeightTransport`` sends new weights to every actor, and checks that each engine holds them. They
 are cast once to what the engines keep and sent bucket by bucket. Actors on the learner's own GPU

@@ -1,8 +1,8 @@
-"""``RayCluster``, the one door to Ray: start or find a cluster, start actors, call them, end them.
+"""``RayCluster``, the only code that calls Ray: it finds or starts a cluster and its actors.
 
-Everything that depends on Ray's version or internals is in this file. Failures come out as two
-kinds: ``ActorLostError``, after which another actor can be started, and ``ClusterLostError``, after
-which the run can only resume from its checkpoint.
+Everything that depends on Ray's version or internals is in this file. Failures become one of two
+exceptions: ``ActorLostError``, after which another actor can be started, and ``ClusterLostError``,
+after which the run can only resume from its checkpoint.
 
 TorchRL's ``RayCollector`` is not used: it collects frames, not named episodes. It cannot say which
 tasks an actor plays, its weights have no version, and a dead collector loses its trajectories.

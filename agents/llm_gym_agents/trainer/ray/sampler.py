@@ -1,17 +1,17 @@
-"""``RaySampler``: many actors behind the calls of one ``Sampler``.
+"""``RaySampler``: many actors behind the interface of one ``Sampler``.
 
 Tasks are split into shards by id, shards are given to actors, and the results are joined in id
 order: the batch is the same whoever played it. The shards of a lost actor are played again from
 their seeds (``actor_pool``). A shard counts only when all of it is there, so no episode is lost or
 counted twice, and ``play`` checks that.
 
-With ``staleness`` k the shards of the next k iterations are given out as well before those of this
-one are awaited, so actors play while the learner learns. They take new weights between two
-replies, each turn says which version sampled it, and the learner weights every token by the policy
-that sampled it (``training.importance_cap``).
+With ``staleness`` k, actors also get the shards of the next k iterations before the results of this
+one are awaited, so they play while the learner learns. They take new weights between two replies.
+Each turn says which version sampled it, and the learner weights every token by the policy that
+sampled it (``training.importance_cap``).
 
-Only the main process of a learner over several has actors. The others wait for its result and
-help to gather weights (``MainRank``).
+If the learner has several processes, only the main one has actors. The others wait for its result
+and help to gather weights (``MainRank``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The readers of choices, texts and compositions, and the way to the reader of a space."""
+"""Readers of discrete, text and composite action spaces, and ``make_reader``, which picks one."""
 
 import json
 import re

@@ -1,8 +1,8 @@
 """What an environment's docstring and attributes say about it.
 
 Gymnasium documents environments in Markdown with fixed headings, and most packages follow it.
-Attributes follow habits: ``get_action_meanings``, an ``Enum`` of actions, ``max_steps``. What is
-not found is not said; nothing here can fail on somebody's docstring.
+Attributes follow conventions: ``get_action_meanings``, an ``Enum`` of actions, ``max_steps``. What
+is not found is left out, and no docstring raises an exception.
 """
 
 import inspect

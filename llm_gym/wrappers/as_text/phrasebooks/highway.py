@@ -1,4 +1,4 @@
-"""The phrasebook of highway-env: who is who, and how far a number is."""
+"""The phrasebook of highway-env: names of vehicles, and positions and speeds with units."""
 
 import math
 from collections.abc import Mapping, Sequence

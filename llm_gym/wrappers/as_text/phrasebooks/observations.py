@@ -1,8 +1,8 @@
-"""Saying a value of any Gymnasium space in words.
+"""Describe a value of any Gymnasium space in words.
 
-Small values are told in full, large arrays are summarised: their shape, their range, and for
-pictures and boards a coarse grid. Values outside their space, NaN and infinity included, are
-told as they are: describing never raises on what an environment returned.
+Small values are described in full. Large arrays are summarised by shape and range, pictures and
+boards also by a coarse grid. Values outside their space, NaN and infinity included, are described
+as they are: no value that an environment returns raises an exception.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Best players of others' environments: value iteration, and search on a grid of MiniGrid's."""
+"""Optimal players for other packages: value iteration, and search on MiniGrid's grids."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """``Reader`` of an action space, and the reader of arrays of numbers.
 
-A reader reads an action from what a model wrote, and writes one. It is linear in the length of the
-text, and refuses what it cannot use with ``Unusable``, whose sentence is for the player.
+A reader converts the text of a model to an action, and an action to text. Its time is linear in the
+length of the text. It refuses unusable text with ``Unusable``, whose message is for the player.
 ``action_readers.make_reader`` finds the reader of a space.
 """
 
