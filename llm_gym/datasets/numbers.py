@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import islice
 
 from llm_gym.reading.formats import parse_boxed
-from llm_gym.reading.moves import DENIED, no_results
+from llm_gym.reading.moves import DENIED, fold, no_results
 
 _DIGITS = 40  # of a number, before or after the point; more is refused rather than computed with
 MOST = 10 ** (_DIGITS // 2)
@@ -142,7 +142,7 @@ def _value(found: re.Match[str]) -> Fraction | None:
     if found["under"]:
         number /= int(under)
     if found["scale"]:
-        number *= _SCALES[found["scale"].lower()]
+        number *= _SCALES[fold(found["scale"])]
     signs = (found["sign"] or "") + found["own_sign"]
     if len(signs) > 1:
         return None

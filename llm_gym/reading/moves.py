@@ -26,6 +26,18 @@ _MOST_SENTENCES, _MOST_MOVES, _LONGEST, _NEAR = 80, 9, 600, 160
 
 # --- finders -----------------------------------------------------------------------------------
 
+_DOTTED = str.maketrans("\u0131\u0130", "ii")  # Turkish: patterns that ignore case read an i
+
+
+def fold(text: str) -> str:
+    r"""Return ``text`` as a pattern that ignores case compares it, to be looked up in a table.
+
+    >>> fold("S\u0131X"), fold("\u017f\u0130x"), fold("Six")
+    ('six', 'six', 'six')
+    """
+    return (text if text.isascii() else text.translate(_DOTTED)).casefold()
+
+
 _UNITS = "one|two|three|four|five|six|seven|eight|nine"
 _TEENS = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen"
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
@@ -76,7 +88,7 @@ def find_numbers(text: str) -> Iterator[Named]:
 
 def _in_digits(said: str) -> str:
     if said[-1].isalpha():
-        return str(sum(_VALUES[word] for word in re.findall("[a-z]+", said.lower())))
+        return str(sum(_VALUES[word] for word in re.findall("[a-z]+", fold(said))))
     return re.sub("[−a-zA-Z ]+", "-", said).replace(",", "")
 
 
@@ -127,7 +139,7 @@ def _phrases(moves: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
     ordered = sorted(moves, key=len, reverse=True)
     parts = (r"\s+".join(map(re.escape, move.split())) for move in ordered)
     pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(parts)})(?![\w-])", re.IGNORECASE)
-    return pattern, {" ".join(move.casefold().split()): move for move in moves}
+    return pattern, {" ".join(fold(move).split()): move for move in moves}
 
 
 def find_phrases(text: str, moves: Sequence[str]) -> Iterator[Named]:
@@ -140,7 +152,7 @@ def find_phrases(text: str, moves: Sequence[str]) -> Iterator[Named]:
         return
     pattern, names = _phrases(tuple(moves))
     for one in pattern.finditer(text):
-        said = one[0].casefold()
+        said = fold(one[0])
         if not _DIRECTIONS.fullmatch(said) or without_idioms(text)[one.start()] != "\0":
             yield one.start(), one.end(), names[" ".join(said.split())]
 

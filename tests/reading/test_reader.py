@@ -219,6 +219,21 @@ def test_no_text_upsets_the_reader(text):
     assert isinstance(undress(text), str)
 
 
+@pytest.mark.parametrize(
+    ("name", "reply", "found"),
+    [
+        ("TicTacToe", "I guess s\u0131x.", ("6", "named", True)),
+        ("TicTacToe", "My move is \u017fEVEN.", ("7", "named", True)),
+        ("Maze", "I go r\u0131ght, not left.", ("right", "named", True)),
+        ("AsText", "I will go R\u0130GHT.", ("push right", "named", True)),
+        ("CoinCollector", "I choose h\u0131t", ("I choose h\u0131t", "format", False)),
+        ("ChainSum", "5 m\u0131llion", ("5 m\u0131llion", "format", True)),
+    ],
+)
+def test_letters_that_patterns_take_for_ours_do_not_upset_a_game(name, reply, found):
+    assert read(name, reply) == found
+
+
 @given(st.sampled_from(["not x", "x or y", "x?", "maybe x", "never x", "if x then z"]))
 def test_a_bare_denial_doubt_or_question_is_never_a_move(text):
     def find(sentence):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from llm_gym.reading.moves import Named, without_idioms
+from llm_gym.reading.moves import Named, fold, without_idioms
 
 _COMPASS = {"up": "north", "right": "east", "down": "south", "left": "west"}
 _NAMES = {name: way for way, compass in _COMPASS.items() for name in (way, compass)}
@@ -53,4 +53,4 @@ def find_directions(text: str) -> Iterator[Named]:
     if _NAMED.search(text.lower()) is None:
         return
     for one in _SAID.finditer(without_idioms(text)):
-        yield one.start(), one.end(), _NAMES[one[1].lower()]
+        yield one.start(), one.end(), _NAMES[fold(one[1])]

@@ -12,7 +12,7 @@ from itertools import filterfalse
 from typing import NamedTuple
 
 from llm_gym.envs.navigation.text_game.world import CARRIED, DIRECTIONS, Command, World
-from llm_gym.reading.moves import Named
+from llm_gym.reading.moves import Named, fold
 
 _MAX_WORDS = 12
 _SKIP = r"(?:the|an?|my|to|at|please|i|now)(?![^\W\d_])"
@@ -246,7 +246,7 @@ def find_commands(
     for one in pattern.finditer(text):
         if one.start() < done:
             continue
-        verb, rest = forms[one[1].lower()], _STOP.split(one[2])[0]
+        verb, rest = forms[fold(one[1])], _STOP.split(one[2])[0]
         for end in [word.end() for word in _SPACED_WORD.finditer(rest)][::-1]:
             # "attack the troll with the lamp" is not "attack the troll".
             halved = _JOINT.match(rest, end) or _JOINED.search(rest[:end])
