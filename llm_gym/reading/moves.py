@@ -138,7 +138,9 @@ def without_idioms(text: str) -> str:
 def _phrases(moves: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
     ordered = sorted(moves, key=len, reverse=True)
     parts = (r"\s+".join(map(re.escape, move.split())) for move in ordered)
-    pattern = re.compile(rf"(?<![\w-])(?:{'|'.join(parts)})(?![\w-])", re.IGNORECASE)
+    # No part of a number or of a row of them: 0.5, 2% and "7 2" have no move 0, 5, 2 or 7.
+    before, after = r"(?<![\w-])(?!(?<=\d[., ])\d)", r"(?![\w-]|(?<=\d)(?:[., ]-?\d|\s?%))"
+    pattern = re.compile(rf"{before}(?:{'|'.join(parts)}){after}", re.IGNORECASE)
     return pattern, {" ".join(fold(move).split()): move for move in moves}
 
 
@@ -147,6 +149,8 @@ def find_phrases(text: str, moves: Sequence[str]) -> Iterator[Named]:
 
     >>> list(find_phrases("I Stand, as standing by is wise.", ["hit", "stand"]))
     [(2, 7, 'stand')]
+    >>> list(find_phrases("0.5, 1,000 or 2%, not 7 2: 3.", ["0", "1", "2", "3", "5"]))
+    [(27, 28, '3')]
     """
     if not moves:
         return
