@@ -1,9 +1,11 @@
 """The settings of ``AsText`` and their checks, and the types of its results."""
 
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
+import numpy as np
 
 from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.infos import Info, Options
@@ -28,12 +30,22 @@ def of_step(env: gym.Env[Any, Any], given: Any) -> tuple[Any, Any, bool, bool, d
     """Return the five values of ``step``."""
     names = "observation, reward, terminated, truncated, info"
     observation, reward, terminated, truncated, info = _shaped(env, "step", names, given)
-    if getattr(reward, "size", 1) > 1:
-        raise ContractError(
-            f"{type(env.unwrapped).__name__} pays a vector of {reward.size} rewards; wrap it in "
-            "one that pays a single number, such as mo_gymnasium.wrappers.LinearReward"
-        )
+    if not isinstance(reward, Real):
+        reward = _one_number(env, reward)
     return observation, reward, terminated, truncated, info
+
+
+def _one_number(env: gym.Env[Any, Any], reward: Any) -> float:
+    """Return the number in an array, or in a tensor, of one."""
+    values, who = np.asarray(reward), type(env.unwrapped).__name__
+    if values.size > 1:
+        raise ContractError(
+            f"{who} pays a vector of {values.size} rewards; wrap it in one that pays a single "
+            "number, such as mo_gymnasium.wrappers.LinearReward"
+        )
+    if values.size == 0 or values.dtype.kind not in "biuf":
+        raise ContractError(f"the reward of {who} must be a number, got {reward!r:.100}")
+    return float(values.item())
 
 
 def _shaped(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> tuple[Any, ...]:
@@ -75,7 +87,8 @@ class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        played = of_step(self.env, self.env.step(action))
+        observation, reward, terminated, truncated, info = played
         self._total += float(reward)
         if terminated or truncated:
             assert self._success is not None, "given to the constructor"

@@ -196,6 +196,23 @@ def test_a_vector_of_rewards_is_refused_until_a_wrapper_makes_one_number_of_it()
     assert last[1] == 9.5
 
 
+@pytest.mark.parametrize("success", [None, lambda total, *rest: total > 0])
+def test_a_reward_is_one_number_also_in_an_array(success):
+    def paid(reward):
+        env = gym.wrappers.TransformReward(TwoGoals(), lambda pair: reward)
+        return started(env, success=success).step("2")[1]
+
+    assert [paid(np.array([2.0])), paid(np.array(3)), paid(np.float32(4)), paid(True)] == [
+        2,
+        3,
+        4,
+        1,
+    ]
+    for odd in (None, "1", 1j, np.array([]), [object()]):
+        with pytest.raises(ContractError, match="must be a number"):
+            paid(odd)
+
+
 def test_the_threshold_of_the_spec_tells_success():
     env = AsText(gym.make("CartPole-v1", max_episode_steps=9))
     env.env.spec.reward_threshold = 9
