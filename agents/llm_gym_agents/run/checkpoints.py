@@ -31,6 +31,7 @@ TENSORS = "trainer.safetensors"
 SHARDS = "trainer"
 """Instead of that file, where tensors were spread over processes: a file of each process."""
 VALUES = "trainer.json"
+_NAMES = frozenset({"iteration", "success", "success_low", "config", "parts"})
 ADAPTERS = "adapters"
 
 
@@ -97,7 +98,7 @@ def load_checkpoint(folder: str | Path, like: Like | None = None) -> TrainerStat
     ``like`` says which tensors are spread over processes; of those each reads its own part.
     """
     found = verified(Path(folder))
-    values = json.loads((found / VALUES).read_text("utf-8"))
+    values = _read_values(found)
     parts = {name: Part(values=each) for name, each in values["parts"].items()}
     if (found / SHARDS).is_dir():
         tensors = read_shards(found / SHARDS, like or (lambda name: None))
@@ -213,14 +214,33 @@ class Checkpoints:
         return sorted(found, key=number)
 
 
+def _read_values(folder: Path) -> dict[str, Any]:
+    """Return what the JSON file of a checkpoint says."""
+    path = folder / VALUES
+    try:
+        values = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        numbers = {values[name] for name in ("success", "success_low")} - {None}
+        if values.keys() >= _NAMES and all(isinstance(each, float | int) for each in numbers):
+            return dict(values)
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        pass
+    raise CheckpointError(f"{folder} is not a whole checkpoint: {VALUES} is broken")
+
+
 def number(place: Path) -> int:
     """Return the iteration of a checkpoint."""
     return int(place.name.rpartition("-")[2])
 
 
 def standing(place: Path) -> tuple[float, float] | None:
-    """Return what a checkpoint's success is ranked by; None if its model was not evaluated."""
-    values = json.loads((place / VALUES).read_text("utf-8"))
+    """Return what a checkpoint's success is ranked by; None if its model was not evaluated.
+
+    None, too, for a damaged one: who loads it says so.
+    """
+    try:
+        values = _read_values(place)
+    except CheckpointError:
+        return None
     if values["success"] is None:
         return None
     return rank(values["success"], values["success_low"])

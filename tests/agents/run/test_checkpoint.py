@@ -280,6 +280,22 @@ def test_the_best_is_the_one_whose_interval_begins_highest_and_of_these_the_most
     assert best == [(True, 1), (False, 1), (True, 3)]  # a few lucky episodes are no match for many
 
 
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", "null", "pipe", '{"success": "high"}'])
+def test_a_checkpoint_whose_values_are_broken_is_not_the_best_and_says_so(place, text):
+    (place / "trainer.json").unlink()
+    if text == "pipe":
+        os.mkfifo(place / "trainer.json")
+    else:
+        (place / "trainer.json").write_text(text)
+    manifest = json.loads((place / "manifest.json").read_text())
+    (place / "manifest.json").write_text(json.dumps(manifest | {"files": {}}))  # as if it were so
+    whole = place.rename(place.with_name("iteration-000001"))
+    assert Checkpoints(whole.parent).best() is None
+    assert Checkpoints(whole.parent).is_best(0.5)
+    with pytest.raises(CheckpointError, match="json is broken"):
+        load_checkpoint(whole)
+
+
 def test_the_copy_of_the_best_costs_no_disk(tmp_path):
     state, lm = TrainerState(iteration=1, success=0.5), tiny_lm()
     place = Checkpoints(tmp_path / "with").save(state, lm=lm)
