@@ -65,11 +65,17 @@ def import_modules(options: argparse.Namespace) -> None:
 
 
 def check_model_path(path: str) -> None:
-    """Raise if ``path`` looks like a folder but is none, before the hub is asked for it."""
+    """Raise if ``path`` looks like a folder but is none, before the hub is asked for it.
+
+    Nor may a folder hold a pipe or a device, which may wait, or go on, for ever.
+    """
     looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
     beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a misspelt run
     if (looks_local or beside) and not Path(path).is_dir():
         raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
+    for each in Path(path).glob("*"):
+        if each.is_fifo() or each.is_char_device():
+            raise ConfigError(f"a model is made of files, got {each}, which is none; remove it")
 
 
 def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:

@@ -218,7 +218,7 @@ class MetricsFile:
         except OSError:
             return
         now = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if now == self._seen:
+        if now == self._seen or self.path.is_fifo():  # to open a pipe would wait for its writer
             return
         before, self._seen = self._seen, now
         if before is None or before[0] != now[0] or before[1] >= now[1]:
@@ -257,8 +257,11 @@ class ViewSource:
 
     def config(self) -> dict[str, Any]:
         """Return the run's settings as ``section.name`` to value; empty where there are none."""
+        path = self.place / "config.json"
+        if not path.is_file():
+            return {}
         try:
-            with (self.place / "config.json").open("rb") as file:
+            with path.open("rb") as file:
                 data = json.loads(file.read(_MAX_CONFIG))
         except (OSError, ValueError, RecursionError):
             return {}

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pytest
 
@@ -252,6 +253,13 @@ def test_a_folder_with_anything_in_it_can_be_seen_and_exported(tmp_path, name):
         for row in file.rows:
             strictly(api.episode({"source": "0", "file": str(number), "line": str(row.line)}))
     assert b"<script" in export(sources)
+
+
+def test_pipes_in_a_folder_hold_nobody_up(tmp_path):
+    for name in ("metrics.jsonl", "warm_start.jsonl", "config.json", "a.jsonl"):
+        os.mkfifo(tmp_path / name)
+    source = ViewSource(tmp_path)
+    assert (source.metrics.rows, source.config(), source.files) == ([], {}, [])
 
 
 def strictly(text):

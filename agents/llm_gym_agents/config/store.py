@@ -126,6 +126,8 @@ def read_config(path: Path) -> Any:
     """Return what the file at ``path`` holds."""
     is_yaml = _suffix(path) in _YAML
     try:
+        if path.is_fifo():
+            raise ValueError("it is a pipe, which may wait for ever")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:

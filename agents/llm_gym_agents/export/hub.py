@@ -36,7 +36,7 @@ def write_dataset(run: Path, out: Path) -> int:
 
     A split for each kind of record: ``train``, ``eval``, ``before``, ``after``.
     """
-    records = sorted((run / "episodes").glob("*.jsonl"))
+    records = sorted(path for path in (run / "episodes").glob("*.jsonl") if path.is_file())
     if not records:
         raise ConfigError(f"{run} must hold recorded episodes, got none (checkpoint.record_every)")
     splits: dict[str, list[str]] = {}

@@ -150,6 +150,32 @@ def test_a_pipe_in_a_run_folder_holds_nobody_up(run, capsys):
     assert "config.json" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("config.json", ["play", "--model"]),
+        ("config.json", ["eval", "llm_gym/Echo-v0", "--episodes", "1", "--model"]),
+        ("final/tokenizer.json", ["play", "--model"]),
+        ("final/config.json", ["export", "hub"]),
+    ],
+)
+def test_a_pipe_among_what_is_read_is_named(run, capsys, name, command):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    more = ["me/game"] if "hub" in command else []
+    assert cli.main([*command, str(run), *more]) == 2
+    assert "run" in capsys.readouterr().err
+
+
+def test_a_pipe_is_no_config_and_no_record(run, tmp_path, capsys):
+    os.mkfifo(tmp_path / "a.yaml")
+    with pytest.raises(ConfigError, match="pipe"):
+        ConfigStore.load(tmp_path / "a.yaml")
+    os.mkfifo(run / "episodes" / "train-000099.jsonl")
+    assert cli.main(["export", "records", str(run), "--out", str(tmp_path / "data")]) == 0
+    assert "episodes" in capsys.readouterr().out
+
+
 def test_files_with_a_second_name_elsewhere_are_replaced_and_not_overwritten(run, tmp_path, capsys):
     changed(run, training={"num_epochs": 2})
     (run / ".lock").unlink()
