@@ -65,6 +65,12 @@ def push(folder: Path, name: str) -> str:
         raise ConfigError(
             f"{folder} must be a finished run, a model or a data set of export records"
         )
+    for path in (place, *place.rglob("*")):  # a link would send what nobody named
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(
+                f"only files of {folder} are sent, got {path}, a link to {path.resolve()}; put a "
+                "copy in its place, or remove it"
+            )
     kind = "dataset" if is_data else "model"
     try:
         url = hub.create_repo(name, repo_type=kind, private=True, exist_ok=True)

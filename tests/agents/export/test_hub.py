@@ -84,6 +84,20 @@ def test_the_model_of_a_run_reaches_the_hub(run, hub, capsys):
     assert sorted(hub.files) == ["README.md", "config.json"]
 
 
+@pytest.mark.parametrize("name", ["final/notes.txt", "final"])
+def test_a_link_sends_nothing_from_elsewhere(run, hub, tmp_path, name):
+    secrets = tmp_path / "secrets"
+    (run / "final").rename(secrets)
+    (secrets / "key").write_text("my only key")
+    if name != "final":
+        (run / "final").mkdir()
+        (run / "final/config.json").write_text("{}")
+    (run / name).symlink_to(secrets if name == "final" else secrets / "key")
+    with pytest.raises(ConfigError, match="a link to"):
+        main(["hub", str(run), "me/game"])
+    assert hub.files == {}
+
+
 def test_recorded_episodes_are_a_data_set_that_reaches_the_hub(run, hub, tmp_path):
     out = tmp_path / "records"
     assert main(["records", str(run), "--out", str(out)]) == 0
