@@ -20,7 +20,8 @@ _FRAC = re.compile(r"([-\u2212]?)\\[dt]?frac\{(\d{1,40})\}\{(\d{1,40})\}")
 _RESULT = re.compile(r"\banswer\s{0,9}(?:is|:|=)", re.IGNORECASE)
 _NUMBER = re.compile(
     r"(?<![\w\u221a])(?:(?P<sign>[-+\u2212]?)[$\u20ac\u00a3\u00a5]\s?)?(?P<own_sign>[-+\u2212]?)"
-    r"(?P<digits>\d[\d,]*(?:\.\d+)?|\.\d+)(?P<power>e[-+]?\d{1,3})?"
+    r"(?P<digits>\d[\d,]*(?:\.\d+)?|\.\d+)(?P<power>e[-+]?\d+)?"
+    r"(?P<more>_\d|x\d|(?<=0)x[a-f]|e[-+]?\d|[\u00b2\u00b3\u00b9\u00bc-\u00be])?"
     r"(?:\s?/\s?(?P<under>\d+))?"
     r"(?:\s?(?P<scale>thousand|million|billion|trillion)\b)?",
     re.IGNORECASE,
@@ -38,6 +39,7 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _ASKED = re.compile(r"[^.!?\n]{0,200}[?\uff1f]")
+_MOST_POWER = 999
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+|\d+")
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
@@ -65,8 +67,8 @@ def parse_number(text: str) -> Fraction | None:
 
     >>> [str(parse_number(text)) for text in ("1,000", "$3.50", "42.", "-3/4", r"\boxed{5 km}")]
     ['1000', '7/2', '42', '-3/4', '5']
-    >>> [parse_number(text) for text in ("12 or 13", "1,5", "3/0", "a dozen", "H2O")]
-    [None, None, None, None, None]
+    >>> [parse_number(text) for text in ("12 or 13", "1,5", "3/0", "1_000", "0x10", "2e1000")]
+    [None, None, None, None, None, None]
     """
     text = final_part(text)
     if "\\" in text or "{" in text:
@@ -132,12 +134,15 @@ def write_number(number: Fraction) -> str:
 def _value(found: re.Match[str]) -> Fraction | None:
     whole, _, decimals = found["digits"].partition(".")
     whole, under = whole if decimals else whole.rstrip(","), found["under"] or "1"
-    if whole and not _GROUPED.fullmatch(whole):
-        return None
+    if found["more"] or (whole and not _GROUPED.fullmatch(whole)):
+        return None  # 1_000, 0x10, 5²: the digits alone are another number
     if max(len(whole), len(decimals), len(under)) > _DIGITS or int(under) == 0:
         return None
     number = Fraction(int(whole.replace(",", "") + decimals or "0"))
-    if shift := int((found["power"] or "e0")[1:]) - len(decimals):
+    power = (found["power"] or "e0")[1:]
+    if len(power) > _DIGITS or abs(int(power)) > _MOST_POWER:
+        return None
+    if shift := int(power) - len(decimals):
         number *= Fraction(10) ** shift
     if found["under"]:
         number /= int(under)

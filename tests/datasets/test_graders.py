@@ -179,8 +179,9 @@ NUMBERS = [
     ("42", 42), ("42.", 42), ("-7", -7), ("\u22127", -7), ("+7", 7), ("007", 7), ("-0", 0),
     ("1,000", 1000), ("1,234,567.5", Fraction(2469135, 2)), ("1{,}000", 1000),
     ("$3.50", Fraction(7, 2)), ("-$3.50", Fraction(-7, 2)), ("\u20ac 20", 20), (r"\$18", 18),
-    ("50%", 50), ("12 apples", 12), ("5kg", 5), (".5", Fraction(1, 2)), ("1e3", 1000),
-    ("2.5E-1", Fraction(1, 4)), ("3/4", Fraction(3, 4)), ("-3 / 4", Fraction(-3, 4)),
+    ("50%", 50), ("12 apples", 12), ("5kg", 5), (".5", Fraction(1, 2)), ("1e3", 1000), ("2x", 2),
+    ("1e0003", 1000), ("2.5E-1", Fraction(1, 4)),
+    ("3/4", Fraction(3, 4)), ("-3 / 4", Fraction(-3, 4)),
     (r"\frac{3}{4}", Fraction(3, 4)), (r"-\dfrac{1}{2}", Fraction(-1, 2)), ("5 million", 5_000_000),
     ("The answer is 42.", 42), ("Answer: 42", 42), ("6 * 7 = 42", 42), ("x=5", 5),
     (r"so \boxed{42}", 42), (r"\boxed{\frac{1}{3}}", Fraction(1, 3)),
@@ -198,7 +199,8 @@ def test_a_number_is_read_however_it_is_written(text, number):
     [
         "", "none", "12 or 13", "between 1 and 5", "1,5", "12,34", "1.2.3", "3-5", "3:30", "3/0",
         "1 000", "1/2/2024", "2\\frac{1}{2}", "H2O", "nan", "inf", "####", "-$-5", "9" * 5000,
-        "the answer is 42 because 6 * 7", "the answer is", "\ud800",
+        "the answer is 42 because 6 * 7", "the answer is", "\ud800", "1_000", "0x10", "0xff",
+        "5\u00b2", "1\u00bd", "2e1000", "1e3e4", "5x10^3", "1e" + "9" * 5000,
     ],
 )  # fmt: skip
 def test_no_number_and_more_than_one_cannot_be_used(text):
