@@ -21,6 +21,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.registry.user_code import close_user_env
+from llm_gym_agents.text import codec
 
 PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"
 PROMPT = ">"
@@ -101,7 +102,7 @@ def common_words(texts: Sequence[str], least: float = COMMON) -> set[str]:
 def _count_words(texts: Iterable[str]) -> Counter[str]:
     """Return in how many texts each word is."""
     split = _word_split()
-    each = ({word for word, _ in split.pre_tokenize_str(text)} for text in texts)
+    each = ({word for word, _ in split.pre_tokenize_str(codec.whole(text))} for text in texts)
     return Counter(itertools.chain.from_iterable(each))
 
 
@@ -120,7 +121,7 @@ def texts_of(env: gym.Env[str, str]) -> list[str]:
             texts[observation] = None
             if terminated or truncated:
                 break
-    return list(texts)
+    return [*map(codec.whole, texts)]
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
@@ -170,7 +171,7 @@ def collect_vocabulary(
         if rules:
             texts[find_system_prompt(env)] = None
         close_user_env(env)
-    return list(texts)
+    return [*map(codec.whole, texts)]
 
 
 def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:

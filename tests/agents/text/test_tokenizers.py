@@ -99,6 +99,12 @@ def test_common_words_are_whole_and_all_others_are_spelled():
     ]
 
 
+@pytest.mark.parametrize("make", [word_tokenizer, piece_tokenizer])
+def test_half_a_character_in_the_texts_of_a_game_is_read(make):
+    words = make(["go \ud800 north"])
+    assert words.tokenize("go \ufffd north") == ["go", "\ufffd", "north"]
+
+
 def test_spaces_cost_nothing_and_a_word_is_the_same_everywhere():
     tokenizer = word_tokenizer(["in hall go"])
     assert ids_of(tokenizer, "\n in \t\nhall\n\n go ") == ids_of(tokenizer, "in hall go")
