@@ -34,6 +34,7 @@ HOSTILE = {
     "lone surrogate": "go \ud800 north",
     "not ascii": "é✓漢字🙂" * 50,
     "right to left": "\u202edrow",
+    "letters that only ignore case": "s\u0131x r\u0131ght \u017fouth \u212aey",
     "5,000 digits": "9" * 5000,
     "minus zero": "-0",
     "not a number": "nan",
@@ -77,7 +78,7 @@ def _run(name: str, check: Callable[[Any], None], env: gym.Env[str, str]) -> Che
         check(env)
     except (DoesNotApply, NotImplementedError) as reason:
         return Check(name, None, str(reason))
-    except Exception as error:  # noqa: BLE001 - whatever it raised is the finding
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raised is the finding
         return Check(name, False, f"{type(error).__name__}: {error}")
     return Check(name, True)
 
@@ -121,6 +122,8 @@ def _honest_steps(env: gym.Env[str, str]) -> None:
     game = player_of(env)
     for seed in range(EPISODES):
         obs, info = env.reset(seed=seed)
+        shown = game.describe() if isinstance(game, TextEnv) else ""
+        need(isinstance(shown, str), f"describe() must return a text, got {shown!r:.60}")
         done, illegal = False, seed % 4 == 0
         while not done:
             _check_info(info)

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import sys
 
 import gymnasium as gym
 import pytest
@@ -121,7 +122,12 @@ BROKEN = {
     "passes Gymnasium's own checker": [game(max_observation_chars=10)],
     "same seed and actions, same episode": [game(describe=lambda self: f"Turn {next(_clock)}.")],
     "no text raises": [Crashing],
-    "flags, info and reward terms agree": [Dishonest, BothFlags],
+    "flags, info and reward terms agree": [
+        Dishonest,
+        BothFlags,
+        game(describe=lambda self: None),
+        game(apply=lambda self, move: sys.exit(0)),
+    ],
     "legal actions are usable and match the pattern": [
         game(legal_moves=lambda self: ["0", "1"]),
         game(action_pattern=lambda self: "[a-z]+"),
