@@ -1,18 +1,17 @@
-"""TRL's side of ``trl_train.py``: one run of ``GRPOTrainer``. The last line is its result.
+"""TRL's side of ``trl.py``: one run of ``GRPOTrainer``. The last line is its result.
 
 ``rollout_func`` plays the 64 episodes of a batch side by side: every turn is one call of the
-model's ``generate`` on the conversations that go on, left-padded; what the environment says is
-appended to the completion with 0 in ``env_mask``. Rewards are the environment's, summed.
+model's ``generate``, or of TRL's own vLLM, on the conversations that go on. What the environment
+says is appended to the completion with 0 in ``env_mask``. Rewards are the environment's, summed.
+vLLM's log-probs are handed over, so that TRL corrects for what the engine computes otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import os
 import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
@@ -22,57 +21,81 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.peers.episodes import BATCH, ENV_ID, ENV_KWARGS, GROUP, MAX_TOKENS, Row, fields
-from benchmarks.peers.guess import Curve
+from benchmarks.peers.shared import BATCH, ENV_ID, ENV_KWARGS, GROUP, Curve, arguments
 from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.text.chat import ChatFormat
 
-SETTINGS = {
-    "rate 1e-3": {"learning_rate": 1e-3},
-    "rate 2e-3": {"learning_rate": 2e-3},
-    "4 steps, rate 1e-3": {"learning_rate": 1e-3, "steps_per_generation": 4},
-    "4 steps, rate 2e-3": {"learning_rate": 2e-3, "steps_per_generation": 4},
-    "8 steps, rate 1e-3": {"learning_rate": 1e-3, "steps_per_generation": 8},
-    "4 passes, rate 1e-3": {
-        "learning_rate": 1e-3, "steps_per_generation": 2, "num_iterations": 4
-    },
-}  # fmt: skip
-"""What was tried: the rate, optimizer steps of a batch, passes over it. Entropy 0.01 throughout.
-Rates of 3e-4 and below did not move in 240 batches.
-"""
+ARMS: dict[str, dict[str, Any]] = {
+    "trl": {},
+    "trl, compile": {"torch_compile": True},
+    "trl, liger": {"use_liger_kernel": True},
+}
+
+
+class Row:
+    """One episode as TRL wants it: a prompt, a completion, and which of it the model wrote."""
+
+    def __init__(self, env: gym.Env[str, str], chat: ChatFormat, seed: int, told: bool) -> None:
+        self.env, self.chat = env, chat
+        observation, info = env.reset(seed=seed)
+        self.prompt = chat.opening(info["system_prompt"] if told else "", observation)
+        self.completion: list[int] = []
+        self.mask: list[int] = []
+        self.logprobs: list[float] = []
+        self.score, self.done, self.success = 0.0, False, False
+
+    def move(self, reply: list[int], logprobs: list[float]) -> None:
+        """Play a reply, and append it and what is said to it."""
+        said, reward, terminated, truncated, info = self.env.step(self.chat.text_of(reply))
+        self.score += float(reward)
+        self.done, self.success = terminated or truncated, bool(info.get("success"))
+        heard = [] if self.done else self.chat.following(reply, said)
+        self.completion += reply + heard
+        self.mask += [1] * len(reply) + [0] * len(heard)
+        self.logprobs += logprobs + [0.0] * len(heard)
 
 
 class Player:
-    """Plays batches of episodes for a trainer; ``told`` says whether the model reads the rules."""
+    """Plays batches of episodes for a trainer; on a GPU the model reads the rules."""
 
-    def __init__(self, tokenizer: Any, told: bool = False) -> None:
+    success = 0.0
+    """Of the last batch."""
+
+    def __init__(self, tokenizer: Any, args: argparse.Namespace) -> None:
         self.chat, self.pad = ChatFormat.from_tokenizer(tokenizer), tokenizer.pad_token_id
-        self.told = told
+        self.args = args
         self.envs = [gym.make(ENV_ID, **ENV_KWARGS) for _ in range(BATCH)]
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Play an episode for every prompt, which is its seed."""
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        rows = self.play(prompts, lambda going: self.generate(model, going))
-        return fields(rows) | {"logprobs": None}
-
-    def play(self, prompts: list[str], reply: Callable[[list[Row]], list[list[int]]]) -> list[Row]:
-        """Play to the end, everybody's turn at once."""
         rows = [
-            Row(env, self.chat, int(seed), self.told)
+            Row(env, self.chat, int(seed), self.args.gpu)
             for env, seed in zip(self.envs, prompts, strict=True)
         ]
-        going = rows
-        while going:
-            for row, said in zip(going, reply(going), strict=True):
-                row.move(said)
-            going = [row for row in going if not row.done]
-        return rows
+        while going := [row for row in rows if not row.done]:
+            read = [row.prompt + row.completion for row in going]
+            for row, reply, logprobs in zip(going, *self.reply(read, trainer), strict=True):
+                row.move(reply, logprobs)
+        self.success = sum(row.success for row in rows) / len(rows)
+        return {
+            "prompt_ids": [row.prompt for row in rows],
+            "completion_ids": [row.completion for row in rows],
+            "env_mask": [row.mask for row in rows],
+            "score": [row.score for row in rows],
+            "logprobs": [row.logprobs for row in rows] if self.args.gpu else None,
+        }
+
+    def reply(self, read: list[list[int]], trainer: Any) -> tuple[Any, Any]:
+        """Return a reply to each conversation and its log-probs, if they are known."""
+        if not self.args.gpu:
+            model = trainer.accelerator.unwrap_model(trainer.model)
+            return self.generate(model, read), [[]] * len(read)
+        _, replies, logprobs, _ = trainer.vllm_generation.generate(read, None, 1)
+        return map(list, replies), ([each[0] for each in found] for found in logprobs)
 
     @torch.no_grad()
-    def generate(self, model: Any, rows: list[Row]) -> list[list[int]]:
-        """Return the reply of each conversation."""
-        read = [row.prompt + row.completion for row in rows]
+    def generate(self, model: Any, read: list[list[int]]) -> list[list[int]]:
+        """Return the model's own reply to each conversation, left-padded."""
         longest = max(map(len, read))
         ids = torch.tensor([[self.pad] * (longest - len(each)) + each for each in read])
         mask = torch.tensor([[0] * (longest - len(each)) + [1] * len(each) for each in read])
@@ -81,7 +104,7 @@ class Player:
             attention_mask=mask,
             do_sample=True,
             top_k=0,
-            max_new_tokens=MAX_TOKENS,
+            max_new_tokens=self.args.tokens,
             eos_token_id=list(self.chat.stop_ids),
             pad_token_id=self.pad,
         )[:, longest:].tolist()
@@ -92,64 +115,76 @@ class Player:
 
 
 class Watch(TrainerCallback):
-    """Measures after every batch of episodes."""
+    """Notes every batch, when the last of its steps is done; ends the run when it is time."""
 
-    def __init__(self, curve: Curve, steps: int) -> None:
-        self.curve, self.steps = curve, steps
+    def __init__(self, curve: Curve, player: Player, steps: int) -> None:
+        self.curve, self.player, self.steps = curve, player, steps
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note a point, when the last step of a batch is done."""
-        if state.global_step % self.steps == 0:
-            self.curve.note(state.global_step // self.steps)
+        """Called by the trainer."""
+        if state.global_step % self.steps == 0 and self.curve.note(self.player.success):
+            self.curve.finish()
+
+
+def settings(args: argparse.Namespace, place: str, stop_ids: list[int]) -> GRPOConfig:
+    """Return what a user would set: no reference model, and on a GPU bfloat16 and vLLM."""
+    vllm: dict[str, Any] = {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": 0.02,  # the size of the cache is given
+        "vllm_max_model_length": args.vllm["max_model_len"],
+        "generation_kwargs": {"stop_token_ids": stop_ids},
+    }
+    return GRPOConfig(
+        output_dir=place,
+        use_cpu=not args.gpu,
+        bf16=args.gpu,
+        seed=args.seed,
+        max_steps=1_000_000,
+        learning_rate=args.rate,
+        lr_scheduler_type="constant",
+        per_device_train_batch_size=BATCH // args.parts,
+        steps_per_generation=args.parts,
+        num_iterations=args.passes,
+        num_generations=GROUP,
+        max_completion_length=args.tokens if args.gpu else 128,
+        entropy_coef=args.entropy,
+        beta=0.0,
+        gradient_checkpointing=False,
+        save_strategy="no",
+        logging_steps=1_000_000,
+        report_to=[],
+        disable_tqdm=True,
+        **(vllm if args.gpu else {}),
+        **ARMS[args.what],
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="of the model to begin with")
-    parser.add_argument("seed", type=int)
-    parser.add_argument("setting", choices=SETTINGS)
-    parser.add_argument("--updates", type=int, default=450, help="batches of 64 episodes")
-    parser.add_argument("--every", type=int, default=30, help="updates between two measurements")
-    parser.add_argument("--episodes", type=int, default=400, help="of a measurement")
-    args = parser.parse_args()
+    parser.add_argument("what", choices=ARMS)
+    args = arguments(parser)
     torch.set_num_threads(1)
-    asked = {"steps_per_generation": 1, "num_iterations": 1} | SETTINGS[args.setting]
-    steps = asked["steps_per_generation"] * asked["num_iterations"]
-    lm, tokenizer = load_model(str(args.folder)), load_tokenizer(str(args.folder))
-    first = args.seed * 1_000_000
-    seeds = [str(first + at) for at in range(args.updates * BATCH // GROUP)]
+    lm, tokenizer = load_model(str(args.folder), dtype="float32"), load_tokenizer(str(args.folder))
+    player = Player(tokenizer, args)
+    if args.gpu:
+        from trl.generation import vllm_generation
+
+        cache = {"kv_cache_memory_bytes": args.vllm["cache_gb"] << 30}
+        vllm_generation.LLM = functools.partial(vllm_generation.LLM, **cache)
+    first = args.seed * 1_000_000 + 10_000_000
     with tempfile.TemporaryDirectory() as place:
-        config = GRPOConfig(
-            output_dir=place,
-            use_cpu=True,
-            bf16=False,
-            seed=args.seed,
-            max_steps=args.updates * steps,
-            per_device_train_batch_size=BATCH // asked["steps_per_generation"],
-            num_generations=GROUP,
-            max_completion_length=128,
-            entropy_coef=0.01,
-            beta=0.0,
-            gradient_checkpointing=False,
-            save_strategy="no",
-            logging_steps=10_000,
-            report_to=[],
-            disable_tqdm=True,
-            **asked,
-        )
         trainer = GRPOTrainer(
             lm,
             reward_funcs=lambda score, **kwargs: score,
-            args=config,
-            train_dataset=Dataset.from_dict({"prompt": seeds}),
+            args=settings(args, place, list(player.chat.stop_ids)),
+            train_dataset=Dataset.from_dict({"prompt": [str(first + at) for at in range(100_000)]}),
             processing_class=tokenizer,
-            rollout_func=Player(tokenizer),
+            rollout_func=player,
         )
-        curve = Curve(lm, tokenizer, args.every, args.episodes)
-        trainer.add_callback(Watch(curve, steps))
+        curve = Curve(lm, tokenizer, args)
+        trainer.add_callback(Watch(curve, player, args.parts * args.passes))
         trainer.train()
-    told = {"side": "trl", "setting": args.setting, "seed": args.seed, "updates": args.updates}
-    print(json.dumps(told | {"curve": curve.rows}))
 
 
 if __name__ == "__main__":

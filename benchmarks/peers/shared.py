@@ -1,0 +1,107 @@
+"""What both sides of ``trl.py`` share: the game, the arguments of a run, and how it is measured.
+
+The game is GuessTheNumber from 1 to 10 in four turns: reward 1 for the number, -0.1 for a reply
+that cannot be used, the whole conversation as context. An update has 64 episodes; GRPO plays eight
+of each start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from llm_gym_agents import LLMPolicy, rollout
+from llm_gym_agents.engines.base import Sampling
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.text.chat import ChatFormat
+
+ENV_ID = "llm_gym/GuessTheNumberEasy-v0"
+ENV_KWARGS: dict[str, Any] = {"rules": "system", "penalty": 0.1}
+BATCH, GROUP = 64, 8
+HELD_OUT = 5_000_000
+"""Seed of the first episode that success is measured on; no training episode has it."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return what a run is told, the same on both sides."""
+    parser.add_argument("folder", type=Path, help="of the model to begin with")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
+    parser.add_argument("--parts", type=int, default=2, help="optimizer steps of a pass")
+    parser.add_argument("--passes", type=int, default=1, help="over every batch")
+    parser.add_argument("--seconds", type=float, default=180.0, help="of training")
+    parser.add_argument("--points", type=int, default=0, help="evaluations during training")
+    parser.add_argument("--episodes", type=int, default=400, help="of an evaluation")
+    parser.add_argument("--gpu", action="store_true", help="train on a GPU, with vLLM")
+    args = parser.parse_args()
+    args.tokens = 8 if args.gpu else 3  # of a reply
+    args.entropy = 0.0 if args.gpu else 0.01
+    args.vllm = {"cache_gb": 8, "max_model_len": 1024}
+    return args
+
+
+class Curve:
+    """Success of a run: of every batch as it was sampled, and on held-out episodes.
+
+    The clock counts CPU seconds of the process, on a GPU wall seconds, and stands still during
+    evaluations.
+    """
+
+    def __init__(
+        self, lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: argparse.Namespace
+    ) -> None:
+        self.lm, self.tokenizer, self.args = lm, tokenizer, args
+        self.now = perf_counter if args.gpu else process_time
+        self.batches: list[dict[str, float]] = []
+        self.held_out: list[dict[str, float]] = []
+        self.paused_s, self.started_s = 0.0, process_seconds()
+        self.begun = self.now()
+        self._evaluate(0.0)
+
+    def note(self, success: float) -> bool:
+        """Note a batch that was learned from; return whether the time is over."""
+        took = self.now() - self.begun - self.paused_s
+        updates = len(self.batches) + 1
+        point = {"updates": updates, "episodes": updates * BATCH, "seconds": round(took, 3)}
+        self.batches.append(point | {"success": success})
+        over = took >= self.args.seconds
+        every = self.args.seconds / max(1, self.args.points)
+        if over or (self.args.points and took >= every * len(self.held_out)):
+            self._evaluate(took)
+        return over
+
+    def _evaluate(self, took: float) -> None:
+        begun, was_training = self.now(), self.lm.training
+        policy = LLMPolicy(
+            TransformersEngine(self.lm, tokenizer=self.tokenizer),
+            ChatFormat.from_tokenizer(self.tokenizer),
+            sampling=Sampling(max_tokens=self.args.tokens),
+            system_prompt=None if self.args.gpu else "",
+        )
+        episodes = self.args.episodes
+        done = rollout(ENV_ID, policy, episodes, num_envs=128, seed=HELD_OUT, env_kwargs=ENV_KWARGS)
+        self.lm.train(was_training)
+        point = {"updates": len(self.batches), "episodes": len(self.batches) * BATCH}
+        self.held_out.append(point | {"seconds": round(took, 3), "success": done.success})
+        self.paused_s += self.now() - begun
+
+    def finish(self) -> None:
+        """Print the row of this run, and end the process: engines would be waited for."""
+        row = {"started_s": self.started_s, "held_out": self.held_out, "batches": self.batches}
+        print("\n" + json.dumps(row), flush=True)
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def process_seconds() -> float:
+    """Return how long ago this process was started."""
+    ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    up = float(Path("/proc/uptime").read_text().split()[0])
+    return round(up - ticks / os.sysconf("SC_CLK_TCK"), 1)
