@@ -203,15 +203,21 @@ def train_random(result: Any) -> str:
     }
     added = {name: gain(row) or 0.0 for name, row in rows.items()}
     columns = {"id": TEXT, "random player": "{:.0f}", "warm start": "{:.0f}", "trained": "{:.0f}"}
-    lines = [
-        (f"`{name}`", *(None if x is None else 100 * x for x in (chance(row), *ends)))
+    numbers = {
+        name: [None if x is None else round(100 * x) for x in (chance(row), *ends)]
         for name, row in sorted(rows.items(), key=lambda item: -added[item[0]])
         for ends in [[score(row, when) for when in ("warm_start", "trained")]]
-    ]
-    won = sum(each >= GAIN for each in added.values())
+    }
+    won = [name for name in numbers if added[name] >= GAIN]
+    others = (
+        f"{name.removeprefix('llm_gym/').removesuffix('-v0')} {end}"
+        for name, (_, _, end) in numbers.items()
+        if name not in won
+    )
     return (
-        f"RL added {100 * GAIN:.0f} points or more in {won} of {len(rows)} families.\n\n"
-        f"{table(columns, lines)}"
+        f"RL added {100 * GAIN:.0f} points or more in {len(won)} of {len(rows)} families.\n\n"
+        f"{table(columns, [(f'`{name}`', *numbers[name]) for name in won])}\n\n"
+        f"The others end at {', '.join(others)}."
     )
 
 

@@ -7,7 +7,6 @@ python -m benchmarks.lib.figures demo trl   # draw these
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from matplotlib.figure import Figure
 from benchmarks.lib.curves import NAMES, Row, learned, smooth
 from benchmarks.lib.machine import IMAGES
 from benchmarks.lib.tables import read
+from benchmarks.peers.trl import ARMS, curve
 from llm_gym.evaluate.scores import published
 
 INK, GREY = "#333333", "#8a8a8a"
@@ -32,10 +32,10 @@ ESTIMATORS = {
     "shuffled": "#9a9a9a",
 }
 SIDES = {"trl": "#d1495b", "ours": "#1f5fa8"}
-SEEDS = ("#1f5fa8", "#d1731f", "#3f8f5b")
-STYLES = ("-", "--", ":", "-.")
+SEEDS = ("#1f5fa8", "#d1731f", "#3f8f5b", "#d1495b")
 AXES = {"episodes": "episodes, thousands", "cpu_s": "CPU seconds, one thread"}
-SCALE = {"episodes": 1e-3, "cpu_s": 1.0}
+TRL_AXES = {"episodes": "episodes, thousands", "seconds": "CPU seconds, one thread"}
+SCALE = {"episodes": 1e-3, "cpu_s": 1.0, "seconds": 1.0}
 
 
 def draw_learning(rows: Mapping[str, Row]) -> None:
@@ -46,7 +46,9 @@ def draw_learning(rows: Mapping[str, Row]) -> None:
         for axes, (game, estimators) in zip(panels, found.items(), strict=False):
             drawn = [name for name in NAMES if estimators.get(name)]
             for name in drawn:
-                _line(axes, name, estimators[name], what)
+                line = {"ls": "--" if name == "shuffled" else "-", "label": NAMES[name]}
+                curves = [run["curve"] for run in estimators[name]]
+                _line(axes, curves, what, color=ESTIMATORS[name], **line)
             for player, style in (("solver", "-."), ("random", ":")):
                 level = published()[f"llm_gym/{game}-v0"][player].success
                 axes.axhline(level, color=INK, ls=style, lw=0.9, label=f"{player} player")
@@ -63,41 +65,30 @@ def draw_learning(rows: Mapping[str, Row]) -> None:
         figure.savefig(IMAGES / f"learning_{what.removesuffix('_s')}.png")
 
 
-def _line(axes: Axes, name: str, runs: Sequence[Row], what: str) -> None:
-    """Draw the mean and the range of the runs of an estimator; one that ended early stays level."""
-    at = np.linspace(0.0, max(run["curve"][-1][what] for run in runs), 60)
-    curves = [
-        np.interp(at, *([point[key] for point in run["curve"]] for key in (what, "success")))
-        for run in runs
-    ]
-    at, success, colour = at * SCALE[what], np.array(curves), ESTIMATORS[name]
-    style = "--" if name == "shuffled" else "-"
-    axes.plot(at, success.mean(0), style, color=colour, lw=1.6, label=NAMES[name])
-    axes.fill_between(at, success.min(0), success.max(0), color=colour, alpha=0.13, lw=0)
+def _line(axes: Axes, curves: Sequence[Sequence[Row]], what: str, **drawn: Any) -> None:
+    """Draw the mean and the range of some runs; one that ended early stays level."""
+    at = np.linspace(0.0, max(points[-1][what] for points in curves), 60)
+    success = np.array(
+        [
+            np.interp(at, *([point[key] for point in points] for key in (what, "success")))
+            for points in curves
+        ]
+    )
+    at *= SCALE[what]
+    axes.plot(at, success.mean(0), lw=1.6, **drawn)
+    axes.fill_between(at, success.min(0), success.max(0), color=drawn["color"], alpha=0.13, lw=0)
 
 
 def draw_trl(rows: dict[str, Any]) -> None:
-    """Draw the mean and the range of the seeds of each setting."""
-    sides: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for key, row in rows.items():
-        if key.startswith("final/") and "curve" in row:
-            sides[row["side"], row["setting"]].append(row["curve"])
+    """Draw the mean and the range of the seeds of each arm."""
     figure, panels = _grid(2, 2, (4.6, 3.4))
-    for axes, (what, label) in zip(panels, AXES.items(), strict=True):
-        for (side, setting), curves in sides.items():
-            length = min(map(len, curves))
-            at, success = (
-                np.array([[point[name] for point in curve[:length]] for curve in curves])
-                for name in (what, "success")
-            )
-            x = at.mean(0) * SCALE[what]
-            colour = "#3aa6b9" if side == "ours" and "grpo" in setting else SIDES[side]
-            drawn = sum(line.get_color() == colour for line in axes.lines)
-            name = f"{ {'trl': 'TRL', 'ours': 'llm-gym'}[side] }: {setting}"
-            axes.plot(x, success.mean(0), STYLES[drawn % len(STYLES)], color=colour, label=name)
-            axes.fill_between(x, success.min(0), success.max(0), color=colour, alpha=0.15, lw=0)
+    for axes, (what, label) in zip(panels, TRL_AXES.items(), strict=True):
+        for (arm, name), colour in zip(ARMS.items(), SEEDS, strict=True):
+            finals = (row for key, row in rows.items() if key.startswith(f"final/{arm}/"))
+            curves = [curve(row) for row in finals if "held_out" in row]
+            _line(axes, curves, what, color=colour, label=name)
         _plain(axes, label)
-    panels[1].legend(frameon=False, fontsize=7, loc="upper right")
+    panels[1].legend(frameon=False, fontsize=8, loc="upper left")
     figure.savefig(IMAGES / "trl.png")
 
 
@@ -172,7 +163,7 @@ def _plain(axes: Axes, label: str, title: str = "") -> None:
 FIGURES: dict[str, Callable[[], None]] = {
     "demo": lambda: draw_demo(read("demo")),
     "learning": lambda: draw_learning(read("learning")["rows"]),
-    "trl": lambda: draw_trl(read("trl_train")["rows"]),
+    "trl": lambda: draw_trl(read("trl_cpu")["rows"]),
     "trl_gpu": lambda: draw_trl_gpu(read("trl_gpu")),
 }
 

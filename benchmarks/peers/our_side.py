@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.peers.shared import BATCH, ENV_ID, ENV_KWARGS, GROUP, Curve, arguments
+from benchmarks.peers.shared import BATCH, ENV_ID, ENV_KWARGS, GROUP, Curve, add_arguments, complete
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.plan import choose
 from llm_gym_agents.model.load import load_model, load_tokenizer, tiny_llama
@@ -113,7 +113,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("start", *ARMS))
     parser.add_argument("--model", default="", help="to start with; an own tiny one unless given")
-    args = arguments(parser)
+    add_arguments(parser)
+    args = complete(parser.parse_args())
     torch.set_num_threads(1)
     (start if args.what == "start" else train)(args)
 

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from llm_gym_agents import LLMPolicy, rollout
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.model.load import load_model
 from llm_gym_agents.text.chat import ChatFormat
 
 ENV_ID = "llm_gym/GuessTheNumberEasy-v0"
@@ -29,8 +30,8 @@ HELD_OUT = 5_000_000
 """Seed of the first episode that success is measured on; no training episode has it."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Return what a run is told, the same on both sides."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what a run is told, the same on both sides."""
     parser.add_argument("folder", type=Path, help="of the model to begin with")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
@@ -40,7 +41,10 @@ def arguments(parser: argparse.ArgumentParser) -> argparse.Namespace:
     parser.add_argument("--points", type=int, default=0, help="evaluations during training")
     parser.add_argument("--episodes", type=int, default=400, help="of an evaluation")
     parser.add_argument("--gpu", action="store_true", help="train on a GPU, with vLLM")
-    args = parser.parse_args()
+
+
+def complete(args: argparse.Namespace) -> argparse.Namespace:
+    """Add what follows from the place of a run, the same on both sides."""
     args.tokens = 8 if args.gpu else 3  # of a reply
     args.entropy = 0.0 if args.gpu else 0.01
     args.vllm = {"cache_gb": 8, "max_model_len": 1024}
@@ -78,23 +82,25 @@ class Curve:
         return over
 
     def _evaluate(self, took: float) -> None:
-        begun, was_training = self.now(), self.lm.training
+        begun = self.now()
+        lm = load_model(str(self.args.folder), dtype="float32").to(self.lm.device)
+        lm.load_state_dict(self.lm.state_dict())  # trainers wrap their model's forward pass
         policy = LLMPolicy(
-            TransformersEngine(self.lm, tokenizer=self.tokenizer),
+            TransformersEngine(lm, tokenizer=self.tokenizer),
             ChatFormat.from_tokenizer(self.tokenizer),
             sampling=Sampling(max_tokens=self.args.tokens),
             system_prompt=None if self.args.gpu else "",
         )
         episodes = self.args.episodes
         done = rollout(ENV_ID, policy, episodes, num_envs=128, seed=HELD_OUT, env_kwargs=ENV_KWARGS)
-        self.lm.train(was_training)
         point = {"updates": len(self.batches), "episodes": len(self.batches) * BATCH}
         self.held_out.append(point | {"seconds": round(took, 3), "success": done.success})
         self.paused_s += self.now() - begun
 
     def finish(self) -> None:
         """Print the row of this run, and end the process: engines would be waited for."""
-        row = {"started_s": self.started_s, "held_out": self.held_out, "batches": self.batches}
+        batches = self.batches[-1:] if self.args.points else self.batches
+        row = {"started_s": self.started_s, "held_out": self.held_out, "batches": batches}
         print("\n" + json.dumps(row), flush=True)
         sys.stderr.flush()
         os._exit(0)

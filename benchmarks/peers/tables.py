@@ -5,44 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.lib.tables import TEXT, figure, measured, table
-from benchmarks.peers.trl_train import summary
+from benchmarks.peers.trl import summary
 
 VERL_PARTS = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and its gradient"}
 
 
-@measured("trl_train", "python -m benchmarks.peers.trl_train")
-def trl_train(result: Any) -> str:
+@measured("trl_cpu", "python -m benchmarks.peers.trl")
+def trl_cpu(result: Any) -> str:
     """The same tiny model, game and batch trained by TRL and by us, on a CPU."""
-    columns = {"side, setting": TEXT, "seeds": "{}"}
-    columns |= {"start": "{:.1%}", "end, mean": "{:.1%}", "range": "{}"}
-    columns |= {"episodes": "{:,.0f}", "CPU s": "{:.0f}"}
-    columns |= {"to TRL's end": "{:.0f}", "times faster": "{:.1f}x"}
+    goal = result["goal"]
+    columns = {"who": TEXT, "setting": TEXT, "seeds": "{}", "start": "{:.0%}"}
+    columns |= {"end, mean and 95 % interval": "{}", "range": "{}", "episodes": "{:,.0f}"}
+    columns |= {"CPU s an update": "{:.2f}", f"seeds at {goal:.0%}": "{}"}
+    columns |= {f"CPU s to {goal:.0%}, median": "{}"}
     rows = [
         (
-            name,
-            *(row[key] for key in ("seeds", "start", "final")),
-            f"{100 * row['lowest']:.1f}-{row['highest']:.1%}",
-            *(row[key] for key in ("episodes", "cpu_s")),
-            *(row.get(key) for key in ("cpu_s_to_trl_final", "times_faster")),
+            *(row[key] for key in ("name", "setting", "seeds", "start")),
+            f"{row['final']:.0%} ± {100 * row['interval']:.0f}",
+            f"{100 * row['lowest']:.0f}-{row['highest']:.0%}",
+            *(row[key] for key in ("episodes", "seconds_per_update", "reached")),
+            "never" if row["to_goal"] is None else f"{row['to_goal']:.0f}",
         )
-        for name, row in summary(result["rows"]).items()
+        for row in summary(result["rows"], goal).values()
     ]
-    curves = figure("trl.png", "success of both sides against episodes and CPU seconds")
-    return curves + table(columns, rows)
-
-
-def trl_best(result: Any) -> tuple[Any, Any]:
-    """Return the best setting of our side and of TRL's; None where a side has none."""
-    found = summary(result["rows"])
-    peers = [row for name, row in found.items() if name.startswith("trl")]
-    ours = [row for name, row in found.items() if name.startswith("ours")]
-    return (
-        max(ours, key=lambda row: row.get("times_faster") or 0.0, default=None),
-        max(peers, key=lambda row: row["final"], default=None),
+    return figure("trl.png", "success of all arms against episodes and CPU seconds") + table(
+        columns, rows
     )
 
 
-@measured("trl_gpu", "python -m benchmarks.peers.trl_gpu --model FOLDER")
+@measured("trl_gpu", "python -m benchmarks.peers.trl --model FOLDER")
 def trl_gpu(result: Any) -> str:
     """SmolLM2-135M on one GPU, both sides with vLLM."""
     columns = {"side, setting": TEXT}
@@ -54,7 +45,8 @@ def trl_gpu(result: Any) -> str:
     settings: dict[str, list[Any]] = {}
     for name, run in sorted(found["runs"].items()):
         settings.setdefault(name.partition(", seed")[0], []).append(run)
-    for name, runs in settings.items():
+    for name in found["best"].values():
+        runs = settings[name]
         cells = (
             ", ".join("-" if run.get(key) is None else form.format(run[key]) for run in runs)
             for key, form in formats.items()
@@ -72,4 +64,4 @@ def trl_gpu(result: Any) -> str:
     return shown
 
 
-TABLES = {"trl-train": trl_train, "trl-gpu": trl_gpu}
+TABLES = {"trl-cpu": trl_cpu, "trl-gpu": trl_gpu}

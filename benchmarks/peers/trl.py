@@ -10,7 +10,7 @@ highest mean success over its run then plays five other seeds. ``GOALS`` was fix
     python -m benchmarks.peers.trl --model FOLDER        # SmolLM2-135M on one GPU, both with vLLM
     python -m benchmarks.peers.trl --seconds 5           # try it out
 
-Rows go to ``benchmarks/results/trl_cpu.json`` or ``trl_gpu.json`` as they come; what is there is
+Rows go to ``benchmarks/results/trl_cpu.json`` or ``trl_h200.json`` as they come; what is there is
 not run again. On a GPU each arm also runs alone, for its seconds per update, and TRL with
 ``torch.compile`` and with Liger.
 """
@@ -40,6 +40,7 @@ ARMS = {
     "trl": "TRL's GRPO",
 }
 ALONE = ("ppo", "ppo, unshaped", "grpo", "trl", "trl, compile", "trl, liger")
+FILES = {"cpu": "trl_cpu.json", "gpu": "trl_h200.json"}
 GOALS = {"cpu": 0.6, "gpu": 0.8}
 """Success whose seconds are compared: twice the first weights', and what both sides had reached."""
 SECONDS = {"cpu": 180.0, "gpu": 60.0}
@@ -67,11 +68,10 @@ class Setting(NamedTuple):
 
 SETTINGS = {
     "cpu": [
-        Setting(rate, parts, passes)
-        for rate in (1e-3, 2e-3)
-        for parts, passes in ((2, 1), (4, 1), (2, 4))
+        *(Setting(rate, 2, passes) for rate in (5e-4, 1e-3, 2e-3) for passes in (1, 4)),
+        *(Setting(rate, 4) for rate in (1e-3, 2e-3)),
     ],
-    "gpu": [Setting(2e-5), Setting(5e-5)],
+    "gpu": [Setting(2e-5), Setting(5e-5), Setting(1e-4)],
 }
 
 
@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     place = "gpu" if args.model else "cpu"
-    out = args.out or RESULTS / f"trl_{place}.json"
+    out = args.out or RESULTS / FILES[place]
     packages = ("torch", "torchrl", "transformers", *(["trl", "vllm"] if args.model else []))
     results = Results(out, provenance(__file__, packages) | {"goal": GOALS[place]})
     deadline = monotonic() + 60 * args.minutes

@@ -21,7 +21,7 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.peers.shared import BATCH, ENV_ID, ENV_KWARGS, GROUP, Curve, arguments
+from benchmarks.peers.shared import BATCH, ENV_ID, ENV_KWARGS, GROUP, Curve, add_arguments, complete
 from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.text.chat import ChatFormat
 
@@ -163,7 +163,8 @@ def settings(args: argparse.Namespace, place: str, stop_ids: list[int]) -> GRPOC
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=ARMS)
-    args = arguments(parser)
+    add_arguments(parser)
+    args = complete(parser.parse_args())
     torch.set_num_threads(1)
     lm, tokenizer = load_model(str(args.folder), dtype="float32"), load_tokenizer(str(args.folder))
     player = Player(tokenizer, args)

@@ -17,6 +17,7 @@ from benchmarks.learn import learning_run, referee, referee_run, tables
 from benchmarks.lib import figures
 from benchmarks.lib.lanes import Results
 from benchmarks.lib.machine import IMAGES
+from benchmarks.peers import trl
 from benchmarks.play.throughput import Recorder, bare
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.algo import TokenStream, get_advantage
@@ -264,3 +265,30 @@ def test_bare_vllm_is_asked_what_was_played_with_replies_as_long_as_they_were(mo
     asked = [(str(key), [key, turn], length, turn) for (key, turn), length in lengths.items()]
     assert sorted(engine._vllm.asked) == asked
     assert [one[0] for one in engine._vllm.asked] == ["0", "1", "2", "0"]
+
+
+def trl_run(*successes):
+    points = [
+        {"updates": at, "episodes": 64 * at, "seconds": 10.0 * at, "success": success}
+        for at, success in enumerate(successes)
+    ]
+    return {"held_out": points, "batches": points[-1:]}
+
+
+def test_an_arm_that_seldom_reaches_the_goal_has_no_median():
+    rows = {
+        "sweep/trl/rate 1e-3, 2 steps/5": trl_run(0.3, 0.5, 0.5),
+        "sweep/trl/rate 2e-3, 2 steps/5": trl_run(0.3, 0.4, 0.9),
+        "final/trl/rate 2e-3, 2 steps/0": trl_run(0.3, 0.5, 0.7),
+        "final/trl/rate 2e-3, 2 steps/1": trl_run(0.3, 0.4, 0.5),
+        "final/trl/rate 2e-3, 2 steps/2": trl_run(0.3, 0.4, 0.3),
+        "final/ppo/rate 2e-3, 2 steps/0": trl_run(0.3, 0.9, 0.9),
+        "final/ppo/rate 2e-3, 2 steps/1": {"error": "stopped"},
+    }
+    told = trl.summary(rows, 0.6)
+    assert told["trl"]["to_goal"] is None
+    assert told["trl"]["reached"] == 1
+    assert told["trl"]["final"] == pytest.approx(0.5)
+    assert told["trl"]["interval"] == pytest.approx(4.30 * 0.2 / 3**0.5)
+    assert told["ppo"]["to_goal"] == pytest.approx(5.0)
+    assert trl.best(rows, "trl", trl.SETTINGS["cpu"]) == trl.Setting(2e-3)
