@@ -9,8 +9,6 @@
 them it can play, and a refused move changes nothing. Text quoted from the prompt never counts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache

@@ -7,8 +7,6 @@ asked; ``llm_gym.reading`` understands the rest. Every parser is linear in the l
 text and answers ``None`` where it finds no move: model text never raises.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Function calling: reads calls as every family of models writes them, and writes them as one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress

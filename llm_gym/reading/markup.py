@@ -5,8 +5,6 @@ wrapped in. ``find_markers`` gives the places that say "this is my move": tags, 
 a label such as ``**Action:**``, a code fence. Everything is linear in the text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import lru_cache

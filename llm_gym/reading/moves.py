@@ -6,8 +6,6 @@ clause around each of them does with it (``_role``): deny it, doubt it, ask, spe
 else is named. All bounds are fixed, so the work is bounded.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

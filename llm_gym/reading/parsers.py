@@ -1,7 +1,5 @@
 """The parsers of calls by name: JSON, ReAct, and function calling in the styles of models."""
 
-from __future__ import annotations
-
 import re
 
 from llm_gym.core.errors import ConfigError

@@ -8,8 +8,6 @@ your own, registered or not.
 Shapes: T sampled tokens of all episodes.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

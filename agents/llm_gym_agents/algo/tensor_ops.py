@@ -1,7 +1,5 @@
 """What all estimators and losses share: their error, dtypes, segments and statistics."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

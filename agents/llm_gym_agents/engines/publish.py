@@ -1,7 +1,5 @@
 """Publish new weights to the engine: push, clear caches, verify checksums, probe."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 

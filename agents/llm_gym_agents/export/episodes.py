@@ -4,8 +4,6 @@ A prompt row holds the seed of its episode, in the row and in its last message: 
 the row, some the prompt alone, and two episodes may begin with the same words.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """What leaves a run: its model on a hub, and its recorded episodes as a data set."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Folders that other projects load an environment of ours from: verifiers 0.4, OpenEnv 0.10."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SkyRL-Gym's ``BaseTextEnv`` around an environment of ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llm_gym_agents.export.episodes import EpisodeChat, need

@@ -5,8 +5,6 @@
 call of ``play``.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ The game is the user of the conversation and runs in the process of verifiers. p
 same classes. ``packages.write_verifiers`` writes the package that exports them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """verl (0.9.1): rows of its data sets, and an agent loop that plays the episodes of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4

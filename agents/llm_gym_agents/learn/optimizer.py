@@ -1,7 +1,5 @@
 """AdamW, or bitsandbytes' variants that need less GPU memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ and takes a few clipped steps. It knows no paths, loggers or engines.
 Shapes: T sampled tokens of all episodes, E episodes, M episodes of a step.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections import defaultdict

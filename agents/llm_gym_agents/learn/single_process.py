@@ -9,8 +9,6 @@ and during play, a run then stops at once, because its weights are those of the 
 update is finished first.
 """
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence

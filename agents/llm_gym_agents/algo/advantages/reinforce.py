@@ -5,8 +5,6 @@ Without a critic, a truncated episode cannot be bootstrapped, so its return ends
 Shapes: T sampled tokens of all episodes, E episodes.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

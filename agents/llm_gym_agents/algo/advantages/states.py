@@ -7,8 +7,6 @@ bootstrapped, so its return ends where it was cut.
 Shapes: T sampled tokens of all episodes, E episodes, K turns, B visits in branches, S states.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -7,8 +7,6 @@ is, on average, the gradient of KL(policy || reference).
 Shapes: T sampled tokens of all episodes, E episodes.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -8,8 +8,6 @@ weight, truncated because one token in thousands can have a ratio in the hundred
 Shapes: T sampled tokens of all episodes.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

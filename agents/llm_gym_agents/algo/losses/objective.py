@@ -10,8 +10,6 @@ policy losses come from the registry.
 Shapes: T sampled tokens of all episodes, E episodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

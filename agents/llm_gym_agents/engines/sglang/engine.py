@@ -5,8 +5,6 @@ likes while environments move. Answers are checked before they are used: ids are
 the vocabulary, no more of them than were asked for, and log-probs are finite and not above 0.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

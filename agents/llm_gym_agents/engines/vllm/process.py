@@ -4,8 +4,6 @@ vLLM raises errors of any type, and waits for ever for a worker process that is 
 become an ``EngineError``, and the replies under way are dropped.
 """
 
-from __future__ import annotations
-
 import functools
 import queue
 import threading

@@ -4,8 +4,6 @@ Works with vLLM 0.26 (torch 2.11) to 0.32 (torch 2.13). Everything that depends 
 an internal of vLLM is in this file.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import hashlib

@@ -3,8 +3,6 @@
 vLLM imports this module by name in the process of each worker, before it builds the model.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
