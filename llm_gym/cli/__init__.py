@@ -140,7 +140,6 @@ def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
 
 
 def _names(added: Iterable[str]) -> list[str]:
-    """Return every command, in the order of the help."""
     return [*_HELP, *sorted({*added} - _HELP.keys())]
 
 

@@ -53,7 +53,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_env(options: argparse.Namespace) -> int:
-    """Print every check; return 1 if one failed."""
     from llm_gym.evaluate.checker import audit
 
     # Gymnasium's checker renders, and nobody wants to see windows open and close.
@@ -79,7 +78,6 @@ def _check_env(options: argparse.Namespace) -> int:
 
 
 def _check_sandbox(options: argparse.Namespace) -> int:
-    """Print what was found; return 1 if something got out."""
     from llm_gym.tools.sandbox import Sandbox, check
     from llm_gym.tools.sandbox.sandbox import ISOLATIONS
 

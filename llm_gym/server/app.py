@@ -225,7 +225,6 @@ def read_jobs(body: bytes, limits: ServerLimits) -> list[Job]:
 
 
 def _problem(row: Any) -> str:
-    """Return what is wrong with a row, or nothing."""
     if type(row) is not list or len(row) != 4:
         return "must be a list of session, number, operation and argument"
     name, number, operation, argument = row

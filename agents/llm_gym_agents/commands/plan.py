@@ -275,7 +275,6 @@ def _of_model(config: ConfigStore) -> dict[str, Any]:
 
 
 def _of_task(config: ConfigStore) -> TaskProfile:
-    """Return what model and environment say."""
     from llm_gym.wrappers.as_text import make_text  # it imports the whole reader
 
     model = config.model

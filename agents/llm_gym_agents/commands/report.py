@@ -191,7 +191,6 @@ def transcript(episode: Trajectory) -> str:
 
 
 def _line(text: str) -> str:
-    """Return ``text`` in one line."""
     return " | ".join(clip(text, _LONGEST).splitlines())
 
 

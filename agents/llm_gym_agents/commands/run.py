@@ -184,7 +184,6 @@ def _check_folder(config: ConfigStore, console: Console) -> None:
 def _introduce(
     recipe: Recipe, config: ConfigStore, choices: Sequence[Choice], console: Console
 ) -> None:
-    """Print what will be trained, and how."""
     by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
     for sentence in config.unused_settings():
         if not sentence.startswith(by_default):

@@ -195,7 +195,6 @@ def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) 
 
 
 def _check_target(target: str) -> None:
-    """Raise unless ``target`` is a recipe, a config file or an environment."""
     if target in NAMES or target.endswith((".yaml", ".yml", ".json")):
         return
     try:

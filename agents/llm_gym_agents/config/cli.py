@@ -47,7 +47,6 @@ def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> Confi
 
 
 def _check_names(argv: Sequence[str]) -> None:
-    """Refuse a flag that no setting has, before tyro is imported."""
     known = [
         f"--{name}.{each}".replace("_", "-")
         for name, cls in SECTIONS.items()

@@ -328,7 +328,6 @@ def _own_kwargs(
 
 
 def _fit(config: ConfigStore, made: dict[str, Choice], chosen: Collection[str]) -> None:
-    """Clamp derived sizes to the user's batch size."""
     batch = config.training.batch_size
     for name in ("training.mini_batch_size", "inference.num_envs"):
         if name not in chosen and get_setting(config, name) > batch:

@@ -224,7 +224,6 @@ class PPO:
         return estimate_by_env(partial(self.estimator, **settings), data, stream)
 
     def _batch(self, data: RolloutData, scores: Scores, advantages: algo.Advantages) -> TensorDict:
-        """Return the fields of every token of the batch that the loss reads."""
         sampler_T, cap = data.sampler_log_prob_T, self.config.importance_cap
         fields = {
             "advantage": advantages.advantages_T.unsqueeze(-1),

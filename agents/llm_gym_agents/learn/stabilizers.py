@@ -165,7 +165,6 @@ def critic_gradient(signal: float) -> float:
 
 
 def _is_flat(values: Tensor) -> bool:
-    """Whether all values are equal but for rounding."""
     return float(values.max() - values.min()) <= _ROUNDING * float(values.abs().max())
 
 
@@ -232,7 +231,6 @@ class TrustRegion:
             kept.copy_(weight)
 
     def _weights(self) -> list[Tensor]:
-        """Return this process's part of the weights."""
         return [local_tensor(parameter.detach()) for parameter in self._parameters]
 
     def shorten(self, kl: float) -> None:

@@ -318,7 +318,6 @@ class BucketSize(NamedTuple):
 
 
 def _power(number: int) -> int:
-    """Return the power of two at or above ``number``."""
     return 1 << (number - 1).bit_length()
 
 

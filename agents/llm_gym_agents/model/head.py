@@ -142,7 +142,6 @@ def _chunked(
 
 
 def _rows_held(head: Head, device: str) -> int:
-    """Return the tokens of a chunk."""
     return max(1, CHUNK_BYTES.get(device, GPU_CHUNK_BYTES) // (4 * head.weight.shape[0]))
 
 

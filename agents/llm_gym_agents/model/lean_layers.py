@@ -130,7 +130,6 @@ def _lean_mlp(module: Any) -> Forward | None:
 
 
 def _is_plain(weight: Any) -> bool:
-    """Whether ``weight`` is neither sharded nor quantized."""
     plain = isinstance(weight, Tensor) and not hasattr(weight, "placements")
     return plain and weight.is_floating_point()
 

@@ -238,7 +238,6 @@ def draw_turns(data: RolloutData, most: int, random_K: Tensor) -> TurnDraw | Non
 
 
 def _check(data: RolloutData) -> None:
-    """Raise if lengths, positions or rewards do not fit together."""
     tokens, ids = data.token_T.numel(), data.ids_S.numel()
     facts = {
         "lengths_E must add up to the sampled tokens": int(data.lengths_E.sum()) == tokens,

@@ -202,7 +202,6 @@ def _check_turns(episode: Trajectory, at: int) -> None:
 
 
 def _read_terms(value: Any, episode: Trajectory, at: int) -> dict[str, list[float]]:
-    """Return what each term gives to each turn."""
     terms = value if isinstance(value, Mapping) else {_TOTAL: value}
     if not terms:
         raise RewardError(f"the reward function returned no terms, on {_name(episode, at)}")

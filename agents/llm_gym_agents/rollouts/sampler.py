@@ -115,7 +115,6 @@ class EpisodeCollector:
         return turns, [finished[id] for id in sorted(ids)]
 
     def _begin(self) -> Iterator[TensorDictBase]:
-        """Return the collector's batches; restart after an interrupted one."""
         if self.pool.is_closed:
             raise ConfigError(
                 "this sampler is closed, as after cleanup(); build another trainer, which resumes "

@@ -205,7 +205,6 @@ class Checkpoints:
                     remove(place)
 
     def _places(self, kind: str) -> list[Path]:
-        """Return the whole checkpoints of a kind, oldest first."""
         found = [
             path
             for path in self.folder.glob(f"{kind}-*")
@@ -215,7 +214,6 @@ class Checkpoints:
 
 
 def _read_values(folder: Path) -> dict[str, Any]:
-    """Return what the JSON file of a checkpoint says."""
     path = folder / VALUES
     try:
         values = json.loads(path.read_text("utf-8")) if path.is_file() else {}

@@ -236,7 +236,6 @@ def _earns_more(before: Evaluation, after: Evaluation) -> bool:
 def _remedies(
     env_id: str | None, known: Mapping[str, Score], rows: Rows, embedded: bool
 ) -> list[str]:
-    """Return what may help, likeliest first."""
     remedies = []
     curve = [row[EVAL_SUCCESS] for row in rows if EVAL_SUCCESS in row]
     third = len(curve) // 3

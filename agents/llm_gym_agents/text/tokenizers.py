@@ -100,7 +100,6 @@ def common_words(texts: Sequence[str], least: float = COMMON) -> set[str]:
 
 
 def _count_words(texts: Iterable[str]) -> Counter[str]:
-    """Return in how many texts each word is."""
     split = _word_split()
     each = ({word for word, _ in split.pre_tokenize_str(codec.whole(text))} for text in texts)
     return Counter(itertools.chain.from_iterable(each))

@@ -134,7 +134,6 @@ def env_makers(config: ConfigStore, env: EnvSource) -> dict[str, Callable[[], gy
 
 
 def _source(settings: EnvConfig, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:
-    """Return what environments are built from, and their settings."""
     source = env_source(env)
     if isinstance(env, type) and issubclass(env, BaseEnvironment):
         # Its config is the environment section, where it finds max_steps and its own settings.

@@ -191,7 +191,6 @@ def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str
 
 
 def _table(rows: Sequence[metrics.Row], warm_start: Mapping[str, float]) -> str:
-    """Return a table of the warm start and of the first, best and last evaluation."""
     told = ["| iteration | success | interval | return |", "| --- | ---: | ---: | ---: |"]
     if "warm_start/success" in warm_start:
         told.append(_line("warm start", warm_start, "warm_start/success"))

@@ -157,7 +157,6 @@ def _chances(own: int, foe: int, left: int, strength: float) -> dict[int, float]
 
 @lru_cache(maxsize=1 << 16)
 def _chance_after(own: int, foe: int, left: int, strength: float) -> float:
-    """Return the chance of the player who has just moved."""
     if WON[own]:
         return 1.0
     free = _squares(FULL & ~(own | foe))

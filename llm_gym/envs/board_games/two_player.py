@@ -143,7 +143,6 @@ class TwoPlayerEnv(TextEnv):
         return go_on(f"{said}.")
 
     def _answer(self, rng: np.random.Generator) -> int:
-        """Let the opponent move; return the number it played."""
         good = rng.random() < self.opponent
         moves = self.good_moves() if good else self.free()
         place = moves[int(rng.random() * len(moves))]

@@ -268,7 +268,6 @@ class MastermindEnv(TextEnv):
         return (self.numbers, self.duplicates, self._code)
 
     def _answers(self) -> list[Answer]:
-        """Return what the player knows, from the moves of this episode."""
         reads = [_READ[move, self.code_length, self.numbers] for move in self._base_moves]
         return [(read[0], *pegs(read[0], self._code)) for read in reads if read]
 

@@ -280,7 +280,6 @@ def _times(left: Counter[int], right: Counter[int]) -> Counter[int]:
 
 
 def _components(constraints: list[Constraint]) -> list[list[Constraint]]:
-    """Return the constraints in groups that share no cell."""
     groups: list[list[Constraint]] = []
     for one in constraints:
         linked = [group for group in groups if any(cells & one[0] for cells, _ in group)]

@@ -198,7 +198,6 @@ def _narrowed(words: tuple[str, ...], guess: str, marked: str) -> tuple[str, ...
 
 @lru_cache(maxsize=256)  # the same at the beginning of every game
 def _most_common(words: tuple[str, ...]) -> str:
-    """Return the word whose letters are in most of the words."""
     shared = Counter(letter for word in words for letter in set(word))
     return max(words, key=lambda word: sum(shared[letter] for letter in set(word)))
 

@@ -237,7 +237,6 @@ class MazeEnv(TextEnv):
         return f"{self._picture(self._at)}\nTurns left: {self.turns_left}."
 
     def _picture(self, at: int) -> str:
-        """Return what is in view from a cell."""
         view = self.view or 0
         row, col = divmod(at, self._side)
         lines = [

@@ -109,7 +109,6 @@ class McpServer:
         self.close()
 
     def _live(self) -> None:
-        """Run the event loop of this server until it is closed."""
         try:
             self._loop.run_until_complete(self._connect_and_wait())
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for the connection
@@ -166,7 +165,6 @@ class McpTool(Tool):
 
 
 async def _all_tools(session: Any) -> list[dict[str, Any]]:
-    """Return what the server lists, page by page."""
     types: Any = import_module("mcp.types")
     listed = (await session.list_tools()).model_dump(by_alias=True)
     tools: list[dict[str, Any]] = listed["tools"]

@@ -121,7 +121,6 @@ def _on_turns(
 
 
 def _table(stream: TokenStream, shrinkage: float, gamma: float) -> Tensor:
-    """Return the value of the state before each turn."""
     assert stream.state_K is not None, "as needs_states says"
     to_go_K = turns_to_go(stream, gamma)
     state_V, return_V = stream.state_K, to_go_K

@@ -133,8 +133,6 @@ class Prefill:
         self._copy(others)
 
     def _groups(self) -> Iterator[list[int]]:
-        """Yield prompts of like length that fit into one forward together."""
-
         def kind(at: int) -> tuple[bool, int]:
             return self._readings[at].known > 0, self._readings[at].left
 

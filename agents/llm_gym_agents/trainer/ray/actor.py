@@ -185,7 +185,6 @@ def gpu_uuid(device: torch.device | None = None) -> str:
 
 
 def _untrained_model(setup: ActorSetup) -> PreTrainedModel:
-    """Return a model of the learner's shape with random weights."""
     trust = setup.config.model.trust_remote_code
     with torch.random.fork_rng():  # a test runs actors in the learner's process
         lm: PreTrainedModel = AutoModelForCausalLM.from_config(

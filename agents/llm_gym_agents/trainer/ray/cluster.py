@@ -256,7 +256,6 @@ def _as_cluster_error(how: str) -> Iterator[None]:
 
 @contextmanager
 def _no_banner() -> Iterator[None]:
-    """Keep Ray's banner out of the log."""
     usual = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

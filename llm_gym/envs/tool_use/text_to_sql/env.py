@@ -57,7 +57,6 @@ _MEANT = {
 
 
 def _pattern(question: str) -> re.Pattern[str]:
-    """Return a regex that reads the blanks of a question back."""
     parts, seen = re.split(r"\{(\w+)\}", question), set[str]()
     for at in range(1, len(parts), 2):
         name = parts[at]

@@ -40,7 +40,6 @@ class Domain(NamedTuple):
 
 
 def _load() -> list[Domain]:
-    """Read ``domains.json``."""
     home = resources.files("llm_gym.envs.tool_use.text_to_sql")
     rows = json.loads(home.joinpath("domains.json").read_text("ascii"))
     return [

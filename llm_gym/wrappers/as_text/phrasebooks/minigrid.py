@@ -95,7 +95,6 @@ class MiniGridWords(Phrasebook):
 
 
 def _things(cells: Sequence[Sequence[Sequence[int]]], middle: int) -> list[str]:
-    """Return everything special in view, the nearest first."""
     last, found = len(cells) - 1, []
     for column, line in enumerate(cells):
         for row, (kind, colour, state) in enumerate(line):

@@ -94,7 +94,6 @@ def _kind(game: Any, at: tuple[int, int]) -> str:
 
 
 def _actions(before: Mapping[_Place, tuple[_Place, int] | None], place: _Place) -> list[int]:
-    """Return the actions that led to ``place``."""
     actions: list[int] = []
     while (step := before[place]) is not None:
         place, action = step
