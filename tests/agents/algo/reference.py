@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from llm_gym_agents.algo import TokenStream
+from llm_gym_agents.algo import PolicyInputs, TokenStream
 
 Floats = Sequence[float]
 
@@ -74,6 +75,17 @@ def ppo(
     if dual is not None and advantage < 0:
         loss = min(loss, -advantage * dual)
     return loss
+
+
+def inputs_of(
+    log_prob_T: Tensor, old_T: Tensor, advantages_T: Tensor, lengths_E: Tensor | None = None
+) -> PolicyInputs:
+    return PolicyInputs(
+        log_prob_T=log_prob_T,
+        old_log_prob_T=old_T,
+        advantages_T=advantages_T,
+        lengths_E=torch.tensor([len(log_prob_T)]) if lengths_E is None else lengths_E,
+    )
 
 
 examples = settings(max_examples=25)

@@ -29,6 +29,12 @@ GROUPS_B = ["a", "a", "b"]
 OLD_C = torch.tensor([[-1, -2, -0.5, -3], [-1, -1, -1, -1], [-0.2, -0.3, -0.4, -0.5]])
 NEW_C = torch.tensor([[-0.5, -2.5, -0.5, -1], [-1.3, -1, -1, -1], [-0.1, -0.9, -0.4, -0.5]])
 ADVANTAGES_C = torch.tensor([[1, 1, 0, -1], [0.5, 0, 0, 0], [-1, -2, 0.3, 0]])
+LOSS_C = {
+    "old_log_probs": OLD_C,
+    "log_probs": NEW_C,
+    "advantages": ADVANTAGES_C,
+    "response_mask": MASK_B,
+}
 
 VALUES_V = torch.tensor([[1.0, 0, 5, 2], [0.3, 0, 0, 0], [0, 1, 2, 0]])
 OLD_VALUES_V = torch.tensor([[0.2, 0.1, 0, 1.9], [0.3, 0, 0, 0], [0.1, 0.9, 1, 0]])
@@ -60,7 +66,8 @@ def assert_golden(actual: Tensor, golden: list[list[float]], mask: Tensor) -> No
     ],
 )  # fmt: skip
 def test_gae(gamma, lam, advantages, returns) -> None:
-    found = compute_gae_advantage_return(REWARDS_A, VALUES_A, MASK_A, gamma, lam, whiten=False)
+    given = {"token_level_rewards": REWARDS_A, "values": VALUES_A, "response_mask": MASK_A}
+    found = compute_gae_advantage_return(**given, gamma=gamma, lam=lam, whiten=False)
     assert_golden(found[0], advantages, MASK_A)
     assert_golden(found[1], returns, MASK_A)
 
@@ -119,7 +126,8 @@ def test_group_estimators(name: str, scores: list[float]) -> None:
 
 @pytest.mark.parametrize(("norm_by_std", "score"), [(True, 0.707105), (False, 0.375)])
 def test_the_grpo_function_of_the_documents(norm_by_std: bool, score: float) -> None:
-    advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B, norm_by_std=norm_by_std)
+    given = {"token_level_rewards": REWARDS_B, "response_mask": MASK_B, "index": GROUPS_B}
+    advantages, _ = compute_grpo_advantage(**given, norm_by_std=norm_by_std)
     assert_golden(advantages, [[score] * 4, [-score] * 4, [0.0] * 4], MASK_B)
 
 
@@ -133,9 +141,7 @@ def test_the_grpo_function_of_the_documents(norm_by_std: bool, score: float) -> 
     ],
 )
 def test_policy_loss(aggregation: str, expected: float) -> None:
-    loss, metrics = compute_policy_loss(
-        OLD_C, NEW_C, ADVANTAGES_C, MASK_B, 0.2, aggregation=aggregation
-    )
+    loss, metrics = compute_policy_loss(**LOSS_C, clip_ratio=0.2, aggregation=aggregation)
     assert loss.item() == pytest.approx(expected, abs=1e-6)
     assert metrics["policy/clip_fraction"] == pytest.approx(0.285714, abs=1e-6)
     assert metrics["policy/kl"] == pytest.approx(-0.171429, abs=1e-6)
@@ -153,15 +159,8 @@ def test_other_policy_losses(
     name: str, settings: dict[str, object], token_mean: float, seq_mean: float
 ) -> None:
     for aggregation, expected in (("token-mean", token_mean), ("seq-mean-token-mean", seq_mean)):
-        loss, _ = compute_policy_loss(
-            OLD_C,
-            NEW_C,
-            ADVANTAGES_C,
-            MASK_B,
-            policy_loss=name,
-            aggregation=aggregation,
-            **settings,
-        )
+        how = {"policy_loss": name, "aggregation": aggregation, **settings}
+        loss, _ = compute_policy_loss(**LOSS_C, **how)
         assert loss.item() == pytest.approx(expected, abs=1e-6)
 
 
@@ -173,7 +172,8 @@ def test_the_dual_clip_bounds_an_exploded_ratio() -> None:
 
 @pytest.mark.parametrize(("cliprange", "expected"), [(0.5, 0.102857), (0.2, 0.126429)])
 def test_value_loss(cliprange: float, expected: float) -> None:
-    loss, metrics = compute_value_loss(VALUES_V, RETURNS_V, OLD_VALUES_V, MASK_B, cliprange)
+    given = {"vpreds": VALUES_V, "returns": RETURNS_V, "old_values": OLD_VALUES_V}
+    loss, metrics = compute_value_loss(**given, response_mask=MASK_B, cliprange_value=cliprange)
     assert loss.item() == pytest.approx(expected, abs=1e-6)
     assert metrics["value/clip_fraction"] == pytest.approx(0.142857, abs=1e-6)
 
@@ -189,7 +189,7 @@ def test_kl_loss() -> None:
 
 def test_adaptive_kl_controller() -> None:
     controller = KLController(init_kl_coef=0.1, target_kl=6.0, adaptive=True, horizon=10_000)
-    assert controller.update(12, 256) == pytest.approx(0.100512, abs=1e-12)
+    assert controller.update(current_kl=12, n_steps=256) == pytest.approx(0.100512, abs=1e-12)
     assert controller.update(0, 256) == pytest.approx(0.09999737856, abs=1e-12)
 
 

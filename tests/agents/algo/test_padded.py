@@ -5,7 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym_agents import algo
 from llm_gym_agents.algo import (
     ADVANTAGES,
     POLICY_LOSSES,
@@ -108,41 +107,6 @@ def test_padding_and_observations_change_nothing(data: st.DataObject) -> None:
     packed = get_advantage("gae")(stream, gamma=0.9, lam=0.8, whiten=False)
     assert torch.equal(advantages[mask], packed.advantages_T)
     assert torch.equal(returns[mask], packed.returns_T)
-
-
-def test_the_calls_of_the_documents_run() -> None:
-    torch.manual_seed(0)
-    mask = torch.ones(4, 8)
-    rewards, values, old_lp, new_lp, ref_lp = torch.randn(5, 4, 8)
-    advantages, returns = algo.compute_gae_advantage_return(
-        token_level_rewards=rewards, values=values, response_mask=mask, gamma=0.99, lam=0.95
-    )
-    algo.compute_grpo_advantage(
-        token_level_rewards=rewards, response_mask=mask, index=torch.tensor([0, 0, 1, 1])
-    )
-    policy_loss, metrics = algo.compute_policy_loss(
-        old_log_probs=old_lp,
-        log_probs=new_lp,
-        advantages=advantages,
-        response_mask=mask,
-        clip_ratio=0.2,
-    )
-    value_loss, _ = algo.compute_value_loss(
-        vpreds=values, returns=returns, old_values=values, response_mask=mask, cliprange_value=0.2
-    )
-    penalized, kl_value = algo.apply_kl_penalty(
-        token_level_rewards=rewards,
-        log_probs=new_lp,
-        ref_log_probs=ref_lp,
-        response_mask=mask,
-        kl_coef=0.01,
-    )
-    control = algo.KLController(init_kl_coef=0.01, target_kl=0.01, adaptive=True)
-    control.update(current_kl=abs(kl_value), n_steps=1024)
-    assert policy_loss.isfinite()
-    assert value_loss.isfinite()
-    assert penalized.shape == rewards.shape
-    assert all(isinstance(value, float) for value in metrics.values())
 
 
 def test_a_run_of_sampled_tokens_is_a_turn() -> None:

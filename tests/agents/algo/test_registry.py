@@ -22,6 +22,7 @@ from llm_gym_agents.algo import (
     register_advantage,
     register_policy_loss,
 )
+from tests.agents.algo.reference import inputs_of
 
 STREAM = TokenStream(reward_T=torch.tensor([1.0, 2.0]), lengths_E=torch.tensor([2]))
 
@@ -87,13 +88,10 @@ ONE_OF_EACH = TokenStream(
     ],
 )  # fmt: skip
 def test_a_setting_outside_its_range_is_refused_by_its_name(name, setting, value) -> None:
-    two = torch.zeros(2)
-    inputs = PolicyInputs(
-        log_prob_T=two, old_log_prob_T=two, advantages_T=two, lengths_E=torch.tensor([2])
-    )
-    act, data = (
-        (get_policy_loss(name), inputs) if name == "ppo" else (get_advantage(name), ONE_OF_EACH)
-    )
+    act, data = get_advantage, ONE_OF_EACH
+    if name == "ppo":
+        act, data = get_policy_loss, inputs_of(*torch.zeros(3, 2))
+    act = act(name)
     act(data)
     with pytest.raises(ConfigError, match=setting):
         act(data, **{setting: value})
@@ -111,12 +109,7 @@ def test_users_register_their_own() -> None:
     def linear(inputs: PolicyInputs) -> TokenLoss:
         return TokenLoss(-inputs.advantages_T, {})
 
-    inputs = PolicyInputs(
-        log_prob_T=torch.zeros(1),
-        old_log_prob_T=torch.zeros(1),
-        advantages_T=torch.ones(1),
-        lengths_E=torch.tensor([1]),
-    )
+    inputs = inputs_of(*torch.ones(3, 1))
     assert get_policy_loss("linear")(inputs).loss_T.tolist() == [-1.0]
 
 
@@ -159,12 +152,7 @@ def test_an_estimator_may_return_a_plain_pair_and_nothing_of_another_shape() -> 
 
 
 def test_a_policy_loss_returns_one_loss_for_each_token_that_can_be_learned_from() -> None:
-    inputs = PolicyInputs(
-        log_prob_T=torch.zeros(2, requires_grad=True),
-        old_log_prob_T=torch.zeros(2),
-        advantages_T=torch.ones(2),
-        lengths_E=torch.tensor([2]),
-    )
+    inputs = inputs_of(torch.zeros(2, requires_grad=True), torch.zeros(2), torch.ones(2))
     wrong = {
         "nothing": lambda inputs: None,
         "a_tensor": lambda inputs: -inputs.log_prob_T,

@@ -34,7 +34,8 @@ def test_the_penalty_is_taken_off_sampled_tokens_only() -> None:
     rewards = torch.tensor([[0.0, 0, 1], [0, 0, 0], [2, 0, 0]])
     log_probs = torch.tensor([[-1.0, float("nan"), -2.0], [-INF] * 3, [-3.0, 0, 0]])
     ref = torch.tensor([[-1.5, 0.0, -1.0], [0.0] * 3, [-3.5, 0, 0]])
-    penalised, mean_kl = apply_kl_penalty(rewards, log_probs, ref, mask, 0.1)
+    given = {"token_level_rewards": rewards, "log_probs": log_probs, "ref_log_probs": ref}
+    penalised, mean_kl = apply_kl_penalty(**given, response_mask=mask, kl_coef=0.1)
     expected = torch.tensor([[-0.05, 0, 1.1], [0, 0, 0], [1.95, 0, 0]])
     torch.testing.assert_close(penalised, expected)
     # Rows count once each, however long; a row without tokens does not count.

@@ -19,21 +19,10 @@ from llm_gym_agents.algo import (
     mismatch_metrics,
 )
 from tests.agents.algo import reference
-from tests.agents.algo.reference import NUMBERS, examples
+from tests.agents.algo.reference import NUMBERS, examples, inputs_of
 
 LOG_PROBS = st.floats(-30.0, 0.0, width=32)
 EPISODES = torch.tensor([2, 0, 3])
-
-
-def inputs_of(
-    log_prob_T: Tensor, old_T: Tensor, advantages_T: Tensor, lengths_E: Tensor | None = None
-) -> PolicyInputs:
-    return PolicyInputs(
-        log_prob_T=log_prob_T,
-        old_log_prob_T=old_T,
-        advantages_T=advantages_T,
-        lengths_E=torch.tensor([len(log_prob_T)]) if lengths_E is None else lengths_E,
-    )
 
 
 def random_inputs(dtype: torch.dtype = torch.float64) -> PolicyInputs:
