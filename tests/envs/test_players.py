@@ -3,7 +3,19 @@
 import numpy as np
 import pytest
 
+from llm_gym.envs.puzzles.game_2048 import turns_needed
+from tests.envs.deduction import test_minesweeper as minesweeper
+from tests.envs.navigation import test_coin_collector as coin_collector
+from tests.envs.navigation import test_cooking_world as cooking_world
+from tests.envs.navigation import test_frozen_lake as frozen_lake
+from tests.envs.navigation import test_maze as maze
 from tests.envs.playing import final_info, game, solver_and_oracle_moves
+from tests.envs.puzzles import test_fifteen_puzzle as fifteen_puzzle
+from tests.envs.puzzles import test_game_2048 as game_2048
+from tests.envs.puzzles import test_sokoban as sokoban
+from tests.envs.puzzles import test_sudoku as sudoku
+from tests.envs.puzzles import test_tower_of_hanoi as tower_of_hanoi
+from tests.envs.questions import test_countdown as countdown
 
 # The solver, which reads the text alone, wins at least so many of so many seeds; of the games in
 # TURNS it also needs at most so many turns on average.
@@ -22,6 +34,7 @@ SOLVER = [
                      {"difficulty": 1.0}, {"rooms": 12, "ingredients": 5, "distractors": 10,
                                            "containers": 4, "max_turns": 150})),
     ("Count", {"numbers": 6, "max_turns": 4}, 20, 20),
+    *(("Countdown", kwargs, 20, 20) for kwargs in countdown.PUZZLES),
     ("Echo", {"words": 16, "max_turns": 8}, 20, 20),
     ("Game2048", {"target": 64, "max_turns": 50}, 16, 20),
     ("Hangman", {}, 12, 20), ("Hangman", {"word_length": 7}, 18, 20),
@@ -37,6 +50,8 @@ SOLVER = [
     *(("Sokoban", kwargs, 30, 30)
       for kwargs in ({}, {"boxes": 1, "min_pushes": 2}, {"action_format": "json"})),
     *(("TextToSQL", {"tables": tables}, 10, 10) for tables in (1, 2, 3)),
+    ("WordLadder", {"word_length": 5, "min_distance": 8, "max_distance": 8, "max_turns": 8},
+     20, 20),
     *(("Wordle", {"word_length": length, "max_turns": 15}, 3, 3) for length in range(3, 9)),
     ("Wordle", {}, 28, 30),
 ]
@@ -94,6 +109,23 @@ def test_the_oracle_wins_as_often_as_it_promises_from_any_turn(name, kwargs, see
         wins += final_info(env, "oracle")["success"]
     assert 0.25 * seeds < promised < seeds
     assert wins == pytest.approx(promised, abs=4 * (promised * (1 - promised / seeds)) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "seeds"),
+    [
+        ("CoinCollector", {"level": 12, "dead_ends": 2, "max_turns": 12}, 20),  # its shortest way
+        ("CookingWorld", {"max_turns": 17}, 15),  # less than many houses of these settings take
+        *(("Countdown", kwargs, 20) for kwargs in countdown.PUZZLES),
+        *(("Game2048", {"target": target, "max_turns": turns_needed(target)}, 10)
+          for target in (8, 16, 32, 64, 128, 256)),
+    ],
+)  # fmt: skip
+def test_the_oracle_wins_within_the_turns_required(name, kwargs, seeds):
+    env = game(name, **kwargs)
+    for seed in range(seeds):
+        env.reset(seed=seed)
+        assert final_info(env, "oracle")["success"], seed
 
 
 # --- games with a secret ------------------------------------------------------------------------
@@ -154,9 +186,34 @@ def test_near_misses_pay_nothing_and_running_out_of_turns_tells_the_secret(name,
     assert obs.endswith(told)
 
 
+STARTED = {
+    "CoinCollector": coin_collector.corridor,
+    "Countdown": lambda: countdown.on([3, 8, 5, 2], 40),
+    "Countdown by steps": lambda: countdown.on([2, 3, 3], 100, stepwise=True),
+    "Minesweeper": lambda: minesweeper.opened()[0],
+    "Sudoku": sudoku.on,
+    "TowerOfHanoi": lambda: tower_of_hanoi.started("A: 3 2", "B:", "C: 1"),
+}
+
 # That the game itself is left as it was, ``check_text_env`` shows of every game.
 UNUSABLE = {
     ("Bandit", "must be one of red, blue, green, yellow, purple."): ["press it", "orange"],
+    ("CoinCollector", "There is no exit that way."): ["go south"],
+    ("CoinCollector", "You see nothing like that here."): ["take coin", "open chest"],
+    ("CoinCollector", "You do not carry that."): ["drop coin"],
+    ("CoinCollector", "There is nothing like that to attack here."): ["attack troll"],
+    ("CoinCollector", "I do not know that command."): ["teleport", "🪙"],
+    ("CoinCollector", "A move has at most 1000 characters."): ["take " * 300],
+    ("Countdown", "You use 5 too often."): ["3 + 8 + 5 + 5"],
+    ("Countdown", "You use 8 too often."): ["(3 + 5) / (8 - 8)"],
+    ("Countdown", "You have no 40."): ["40"],
+    ("Countdown", "Use every number: 2 is missing."): ["3 + 8 + 5"],
+    ("Countdown", "Your expression divides by zero."): ["8 / (5 - 3 - 2)"],
+    ("Countdown", "Your move must be an expression"): ["forty"],
+    ("Countdown by steps", "That makes -1; it must be a positive whole number."): ["2 - 3"],
+    ("Countdown by steps", "That makes 0; it must be a positive whole number."): ["3 - 3"],
+    ("Countdown by steps", "That makes 3/2; it must be a positive whole number."): ["3 / 2"],
+    ("Countdown by steps", "must be one operation on two numbers."): ["2 * 3 * 3", "3"],
     ("GuessTheNumber", "one whole number"): ["7.0", "1e1", "9" * 500, "--1"],
     ("GuessTheNumber", "from 1 to 20"): ["21"],
     ("Hangman", "one letter or a word of 5 letters"): [
@@ -165,6 +222,17 @@ UNUSABLE = {
     ("Mastermind", "4 numbers from 1 to 6"): [
         "1 2 3", "1 2 3 4 5", "0 1 2 3", "1 2 3 7", "-1 2 3 4", "1 2 3 four", "[]",
     ],
+    ("Minesweeper", "Rows go from 0 to 3 and columns from 0 to 3."): ["reveal 4 0", "reveal 0 99"],
+    ("Minesweeper", "row 0, column 0 is revealed already."): ["reveal 0 0", "flag 0 0"],
+    ("Minesweeper", "must be reveal or flag with a row and a column."): ["dig"],
+    ("Sudoku", "Row 1, column 1 was given and stays."): ["1 1 3", "1 1 0"],
+    ("Sudoku", "Row 1, column 3 is already open."): ["1 3 0"],
+    ("Sudoku", "Rows and columns go from 1 to 4, digits from 0 to 4."): ["1 5 1", "0 1 1", "1 3 5"],
+    ("Sudoku", "must be three digits: row, column and digit."): ["1 3"],
+    ("TowerOfHanoi", "Peg B is empty."): ["B A"],
+    ("TowerOfHanoi", "Disk 2 may not lie on disk 1, which is smaller."): ["A C"],
+    ("TowerOfHanoi", "A move needs two different pegs from A to C."): ["A A", "A D"],
+    ("TowerOfHanoi", "Your move must be two pegs"): ["A"],
     ("WordLadder", "not exactly one letter away from cold."): ["cold", "warm"],
     ("WordLadder", "I do not know the word cald."): ["cald"],
     ("WordLadder", "one word of 4 letters."): ["colds", "cord ward", "cörd", "42"],
@@ -178,22 +246,60 @@ UNUSABLE = {
     ("name", "why", "text"), [(*row, text) for row, texts in UNUSABLE.items() for text in texts]
 )
 def test_anything_else_is_answered_with_what_is_wanted(name, why, text):
-    obs, reward, terminated, _, info = with_secret(name).step(text)
+    env = STARTED[name]() if name in STARTED else with_secret(name)
+    obs, reward, terminated, _, info = env.step(text)
     assert (reward, terminated, info["valid_action"]) == (0.0, False, False)
-    assert why in obs
+    assert why in obs.split("\n")[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "moves", "potentials"),
-    [
-        ("Hangman", ["e", "x", "l"], [0.4, 0.4, 0.8]),
-        ("Mastermind", ["1 2 3 4", "3 1 1 1", "6 6 6 6"], [0.0, 0.5, 0.5]),
-        ("WordLadder", ["cord", "card", "cord", "word"], [0.625, 0.75, 0.625, 0.75]),
-        ("Wordle", ["moist", "slate", "crate", "moist"], [0.0, 0.4, 0.8, 0.8]),
-    ],
-)
-def test_the_potential_is_the_share_that_is_found(name, moves, potentials):
-    env, seen = with_secret(name), []
+POTENTIALS = {
+    "CoinCollector": (
+        coin_collector.corridor, ["go west", "go east", "go north", "go east"],
+        [1 / 2, 1 / 3, 1 / 2, 2 / 3, 5 / 6],
+    ),
+    "CookingWorld": (
+        lambda: cooking_world.play()[0], cooking_world.WALKTHROUGH[:-1],
+        [(10 + at) / 20 for at in range(10)],
+    ),
+    "FifteenPuzzle": (
+        lambda: fifteen_puzzle.on([1, 2, 3, 4, 5, 6, 0, 7, 8]), ["left", "left"], [0.5, 0.75, 1.0],
+    ),
+    "FrozenLake": (lambda: frozen_lake.on("..H H.. H.G"), ["right", "down"], [0.5, 0.625, 0.75]),
+    # 8 is the first of 8, 16, 32 and 64.
+    "Game2048": (
+        lambda: game_2048.on("4 4 . ." + "\n. . . ." * 3, target=64, max_turns=50), ["left"],
+        [0.0, 0.25],
+    ),
+    "Hangman": (lambda: with_secret("Hangman"), ["e", "x", "l"], [0.0, 0.4, 0.4, 0.8]),
+    "Mastermind": (
+        lambda: with_secret("Mastermind"), ["1 2 3 4", "3 1 1 1", "6 6 6 6"], [0.0, 0.0, 0.5, 0.5],
+    ),
+    "Maze": (lambda: maze.on(*maze.SMALL), ["down", "down"], [6 / 12, 7 / 12, 8 / 12]),
+    "Minesweeper": (
+        lambda: minesweeper.on(minesweeper.CORNER), ["reveal 2 2", "reveal 0 0"],
+        [0.0, 1 / 14, 13 / 14],
+    ),
+    "Sokoban": (
+        lambda: sokoban.on("#######", "#PX..O#", *["#.....#"] * 2, *["#######"] * 3),
+        ["right", "right"], [1 / 2, 2 / 3, 5 / 6],
+    ),
+    "Sudoku": (sudoku.on, ["1 3 4", "1 3 3"], [0.0, 0.0, 1 / 9]),
+    "WordLadder": (
+        lambda: with_secret("WordLadder"), ["cord", "card", "cord", "word"],
+        [0.5, 0.625, 0.75, 0.625, 0.75],
+    ),
+    "Wordle": (
+        lambda: with_secret("Wordle"), ["moist", "slate", "crate", "moist"],
+        [0.0, 0.0, 0.4, 0.8, 0.8],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POTENTIALS)
+def test_the_potential_is_the_progress_so_far(name):
+    make, moves, potentials = POTENTIALS[name]
+    env = make()
+    seen = [env.potential()]
     for move in moves:
         assert env.step(move)[4]["valid_action"]
         seen.append(env.potential())

@@ -137,15 +137,6 @@ def test_the_oracle_takes_a_shortest_way_on_firm_ice():
         assert final_info(env, "oracle")["turn"] == distances(env._lake)[0]
 
 
-def test_the_potential_grows_towards_the_goal():
-    env = on("..H H.. H.G")
-    potentials = []
-    for move in ("right", "down", "down"):
-        potentials.append(env.potential())
-        env.step(move)
-    assert potentials == [0.5, 0.625, 0.75]
-
-
 def test_the_map_is_the_instance_whatever_the_ice():
     firm, slippery = FrozenLakeEnv(), FrozenLakeEnv(slip=0.5, max_turns=30)
     firm.reset(seed=2)

@@ -120,12 +120,3 @@ def test_a_step_goes_to_the_exit_in_sight_before_anything_unknown():
     assert DIRECTIONS[next_step(known, (0, 0))] == "down"
     del known[3, 0]
     assert DIRECTIONS[next_step(known, (0, 0))] == "up", "the unknown next to (-1, 0) is nearer"
-
-
-def test_the_potential_grows_towards_the_exit():
-    env = on(*SMALL)
-    potentials = []
-    for move in ("down", "down", "right"):
-        potentials.append(env.potential())
-        env.step(move)
-    assert potentials == pytest.approx([6 / 12, 7 / 12, 8 / 12])

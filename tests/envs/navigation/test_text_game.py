@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llm_gym  # noqa: F401
+from llm_gym.envs.navigation.coin_collector import ROOMS as COIN_ROOMS
+from llm_gym.envs.navigation.cooking_world_kitchen import FOODS, KNIFE, MEAL
 from llm_gym.envs.navigation.text_game import words
+from llm_gym.envs.navigation.text_game.commands import read
 from llm_gym.envs.navigation.text_game.env import TextGameEnv
 from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
 from llm_gym.envs.navigation.text_game.view import look, parse, prose, terse
@@ -197,18 +200,15 @@ def test_both_styles_can_be_read_back(size, seed, hints, turns):
     assert again == view
 
 
-def test_names_are_in_one_list_only():
-    lists = (
-        words.ROOMS,
-        words.ITEMS,
-        words.METALS,
-        words.CONTAINERS,
-        words.MONSTERS,
-        words.WEAPONS,
-    )
-    names = [name for names in lists for name in names]
-    assert len(names) == len(set(names))
+def test_names_are_in_one_list_only_and_no_commands():
+    kinds = (words.ITEMS, words.METALS, words.CONTAINERS, words.MONSTERS, words.WEAPONS)
+    things = [*(name for kind in kinds for name in kind), *FOODS, KNIFE, MEAL]
+    for rooms in (words.ROOMS, COIN_ROOMS):
+        assert len({*rooms, *things}) == len(rooms) + len(things)
     assert len(words.ROOMS) == len(words.ITEMS)
+    assert len(COIN_ROOMS) >= 60
+    assert len(FOODS) >= 15
+    assert all(read(name) is None for name in (*FOODS, *COIN_ROOMS))
 
 
 # --- the easy preset: what makes it a fair first task -------------------------------------

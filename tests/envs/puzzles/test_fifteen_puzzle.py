@@ -9,7 +9,6 @@ import pytest
 from llm_gym.core.errors import ConfigError
 from llm_gym.envs.puzzles.fifteen_puzzle import (
     FifteenPuzzleEnv,
-    distance,
     is_solvable,
     plan,
     read_board,
@@ -24,7 +23,8 @@ def on(tiles, **kwargs):
     size = round(len(tiles) ** 0.5)
     env = FifteenPuzzleEnv(size=size, **{"scramble": 2, **kwargs})
     env.reset(seed=0)
-    env._text = bytearray(write_board(bytes(tiles), size).encode())
+    env._start = bytes(tiles)
+    env._text = bytearray(write_board(env._start, size).encode())
     env._gap = tiles.index(0)
     return env
 
@@ -176,17 +176,6 @@ def test_the_solver_wins_from_the_text_alone_even_when_it_is_disturbed(settings)
             move = env.random_action() if disturbed else env.solver_action()
             _, _, done, _, info = env.step(move)
         assert info["success"]
-
-
-def test_the_potential_is_the_progress():
-    env = on([1, 2, 3, 4, 5, 6, 0, 7, 8])
-    env._start = bytes([1, 2, 3, 4, 5, 6, 0, 7, 8])
-    assert distance(env._start, 3) == 2
-    assert env.potential() == 0.5
-    env.step("left")
-    assert env.potential() == 0.75
-    env.step("left")
-    assert env.potential() == 1.0
 
 
 def test_four_cells_have_too_few_boards_for_splits():

@@ -180,15 +180,6 @@ def test_the_solver_plans_again_where_the_plan_was_left():
     assert env.solver_action() == "right"
 
 
-def test_the_potential_is_the_progress_of_the_boxes():
-    env = on("#######", "#PX..O#", "#.....#", "#.....#", "#######", "#######", "#######")
-    assert env.potential() == 0.5
-    env.step("right")
-    assert env.potential() == pytest.approx(2 / 3)
-    env.step("right")
-    assert env.potential() == pytest.approx(5 / 6)
-
-
 def test_a_box_in_a_dead_end_has_no_potential_and_costs_no_more_than_that():
     rows = ("#######", "#.X.PO#", "#.....#", "#.....#", "#######", "#######", "#######")
     env = on(*rows, shaping=True)

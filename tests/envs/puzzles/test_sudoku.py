@@ -74,26 +74,6 @@ def test_a_digit_is_refused_where_its_row_column_or_box_holds_it(move, valid):
     assert obs.startswith("There is a 1 in row 1, column 1 already.") != valid
 
 
-@pytest.mark.parametrize(
-    ("move", "why"),
-    [
-        ("1 1 3", "Row 1, column 1 was given and stays."),
-        ("1 1 0", "Row 1, column 1 was given and stays."),
-        ("1 3 0", "Row 1, column 3 is already open."),
-        ("1 5 1", "Rows and columns go from 1 to 4, digits from 0 to 4."),
-        ("0 1 1", "Rows and columns go from 1 to 4, digits from 0 to 4."),
-        ("1 3 5", "Rows and columns go from 1 to 4, digits from 0 to 4."),
-        ("1 3", "Your move must be three digits: row, column and digit."),
-    ],
-)
-def test_an_unusable_move_says_why_and_changes_nothing(move, why):
-    env = on()
-    obs, _, _, _, info = env.step(move)
-    assert obs.startswith(why)
-    assert grid(env) == GIVEN
-    assert not info["valid_action"]
-
-
 def test_a_digit_may_be_wrong_is_then_replaced_or_erased_and_nothing_gives_it_away():
     # GEM and TextArena compare each digit with the solution and so tell it to whoever asks.
     env = on()
@@ -211,12 +191,3 @@ def test_legal_moves_are_exactly_the_usable_ones():
                 saved, move = env.snapshot(), f"{row} {col} {digit}"
                 assert env.step(move)[4]["valid_action"] == (move in legal), move
                 env.restore(saved)
-
-
-def test_the_potential_is_the_share_of_right_digits():
-    env = on()
-    assert env.potential() == 0.0
-    env.step("1 3 4")
-    assert env.potential() == 0.0
-    env.step("1 3 3")
-    assert env.potential() == pytest.approx(1 / 9)

@@ -40,24 +40,6 @@ def test_another_peg_does_not_win_and_legal_moves_are_the_usable_ones():
 
 
 @pytest.mark.parametrize(
-    ("move", "why"),
-    [
-        ("B A", "Peg B is empty."),
-        ("A C", "Disk 2 may not lie on disk 1, which is smaller."),
-        ("A A", "A move needs two different pegs from A to C."),
-        ("A D", "A move needs two different pegs from A to C."),
-        ("A", "Your move must be two pegs"),
-    ],
-)
-def test_a_move_against_the_rules_says_why_costs_a_turn_and_moves_nothing(move, why):
-    env = started("A: 3 2", "B:", "C: 1", max_turns=9)
-    obs, _, _, _, info = env.step(move)
-    assert obs.startswith(why)
-    assert obs.endswith("\nA: 3 2\nB:\nC: 1\nGoal: peg C. Turns left: 8.")
-    assert not info["valid_action"]
-
-
-@pytest.mark.parametrize(
     ("disks", "pegs", "least"),
     # With three pegs 2**n - 1; with four the Frame-Stewart numbers, proven for these sizes.
     [(1, 3, 1), (3, 3, 7), (5, 3, 31), (9, 3, 511), (3, 4, 5), (5, 4, 13), (6, 4, 17), (5, 5, 11)],

@@ -38,7 +38,7 @@ def value(text):
         ("1 + 2 * 3", 7), ("(1 + 2) * 3", 9), ("10 - 4 - 3", 3), ("24 / 4 / 2", 3), ("2 - 5", -3),
         ("7", 7), ("((7))", 7), ("1/3", Fraction(1, 3)), ("8 / (3 - 8 / 3)", 24),
         ("49 * (1 / 49)", 1), ("0 * 5", 0), ("6 × 7", 42), ("[8 ÷ 2] − 1", 3), ("2 + 5 - 3 = 4", 4),
-        ("007", 7),
+        ("007", 7), ("(" * 3000 + "1" + ")" * 3000, 1), ("0 / 5", 0), ("1 / (2 - 2)", None),
     ],
 )  # fmt: skip
 def test_expressions_have_exact_values(text, result):
@@ -53,12 +53,6 @@ def test_expressions_have_exact_values(text, result):
 )  # fmt: skip
 def test_anything_else_is_no_expression(text):
     assert parse_expression(text) is None
-
-
-def test_depth_and_division_by_zero_are_values_not_exceptions():
-    assert value("(" * 3000 + "1" + ")" * 3000) == 1
-    assert value("1 / (2 - 2)") is None
-    assert value("0 / 5") == 0
 
 
 @given(st.text(alphabet="0123456789+-*/() =", max_size=40))
@@ -149,24 +143,6 @@ def test_the_target_wins_exactly_and_anything_else_is_told_its_value():
     assert env.step("8 / (3 - 8 / 3)")[1] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("move", "said"),
-    [
-        ("3 + 8 + 5 + 5", "You use 5 too often."),
-        ("40", "You have no 40."),
-        ("3 + 8 + 5", "Use every number: 2 is missing."),
-        ("(3 + 5) / (8 - 8)", "You use 8 too often."),
-        ("8 / (5 - 3 - 2)", "Your expression divides by zero."),
-        ("forty", "Your move must be an expression"),
-    ],
-)
-def test_other_numbers_are_refused_with_the_reason(move, said):
-    env = on([3, 8, 5, 2], 40)
-    obs, _, _, _, info = env.step(move)
-    assert obs.startswith(said)
-    assert not info["valid_action"]
-
-
 def test_numbers_may_be_left_over_where_not_all_are_needed():
     assert on([3, 8, 5, 2], 40, use_all=False).step("8 * 5")[1] == 1.0
     assert "Use each number at most once" in CountdownEnv(use_all=False).reset(seed=0)[0]
@@ -186,22 +162,6 @@ def test_a_step_puts_the_result_on_the_table():
     obs, reward, terminated, _, info = env.step("475 + 6")
     assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
     assert obs.startswith("475 + 6 makes 481. That is not 425. One way is ")
-
-
-@pytest.mark.parametrize(
-    ("move", "said"),
-    [
-        ("2 - 3", "That makes -1; it must be a positive whole number."),
-        ("3 - 3", "That makes 0; it must be a positive whole number."),
-        ("3 / 2", "That makes 3/2; it must be a positive whole number."),
-        ("2 * 3 * 3", "Your move must be one operation on two numbers."),
-        ("3", "Your move must be one operation on two numbers."),
-    ],
-)
-def test_a_step_makes_a_positive_whole_number_of_two(move, said):
-    obs, _, _, _, info = on([2, 3, 3], 100, stepwise=True).step(move)
-    assert obs.startswith(said)
-    assert not info["valid_action"]
 
 
 PUZZLES = [
@@ -227,18 +187,6 @@ def test_every_puzzle_keeps_its_ranges_and_its_promise(settings):
         assert env.large == 0 or len(large) == env.large == len(set(large))
         assert value(write(env._way)) == env._target
     assert len(seen) > 30, "one seed, one puzzle"
-
-
-@pytest.mark.parametrize("settings", PUZZLES)
-def test_the_solver_and_the_oracle_always_make_the_target(settings):
-    env = CountdownEnv(**settings)
-    for player in ("solver", "oracle"):
-        for seed in range(20):
-            env.reset(seed=seed)
-            done = False
-            while not done:
-                *_, done, _, info = env.step(getattr(env, f"{player}_action")())
-            assert info["success"], (player, seed)
 
 
 def test_steps_go_on_out_of_reach_and_to_the_largest_number():
