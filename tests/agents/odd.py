@@ -53,15 +53,6 @@ class Dying(Tagged):
         return super().step(action)
 
 
-class Sleeping(gym.Env):
-    """Takes a minute for a step."""
-
-    observation_space = action_space = AnyText(100)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return "zzz", {}
-
+class Sleeping(Tagged):
     def step(self, action):
         time.sleep(60)
-        return "zzz", 0.0, True, False, {}

@@ -6,7 +6,6 @@ import pytest
 from llm_gym import cli
 from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
 from llm_gym.episodes.record import FIELDS
-from llm_gym.wrappers.as_text import ensure_text
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.rollouts.test_pool import play as play_pool
@@ -67,33 +66,16 @@ def test_the_pool_writes_the_record_that_one_player_alone_writes(env_id, rules):
         assert alone.env_spec is not None
 
 
-class Fragile(gym.Env):
-    """Fails at its second step."""
-
-    observation_space = action_space = ensure_text(gym.make("CartPole-v1")).action_space
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.turn = 0
-        return "Begin.", {}
-
-    def step(self, action):
-        self.turn += 1
-        if self.turn == 2:
-            raise RuntimeError("the database is gone")
-        return f"turn {self.turn}", 0.5, False, False, {}
-
-
 @pytest.fixture
-def fragile():
-    gym.register("tests/Fragile-v0", f"{__name__}:Fragile")
-    yield "tests/Fragile-v0"
-    del gym.registry["tests/Fragile-v0"]
+def crashing():
+    gym.register("tests/Crashing-v0", "tests.agents.odd:Crashing")
+    yield "tests/Crashing-v0"
+    del gym.registry["tests/Crashing-v0"]
 
 
-def test_an_episode_whose_environment_failed_is_the_same_up_to_there(fragile, tmp_path, capsys):
-    pool = TextEnvPool(fragile, 1)
-    episode = play_pool(pool, [EpisodeTask(0, 0)], steps=3)[0]
+def test_an_episode_whose_environment_failed_is_the_same_up_to_there(crashing, tmp_path, capsys):
+    pool = TextEnvPool(crashing, 1)
+    episode = play_pool(pool, [EpisodeTask(0, seed=2)], steps=3)[0]
     assert episode.num_turns == 2
     write_episodes(tmp_path / "one.jsonl", [episode])
     code, text = replayed(tmp_path / "one.jsonl", capsys, "--trust")  # it is none of the suite's

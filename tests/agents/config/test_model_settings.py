@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
@@ -54,12 +55,13 @@ def test_a_device_that_is_not_there_is_an_error(folder, tmp_path):
 
 def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
     folder, told = save_tiny(tmp_path / "model"), []
-    load = build.load_model
-    monkeypatch.setattr(
-        build,
-        "load_model",
-        lambda path, **how: told.append(how.pop("trust_remote_code")) or load(path, **how),
-    )
+    load = AutoModelForCausalLM.from_pretrained
+
+    def note(path, **how):
+        told.append(how["trust_remote_code"])
+        return load(path, **how)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", note)
     for trust in (False, True):
         given = {"model.model_name": folder, "model.trust_remote_code": trust}
         language_model(configured(given, tmp_path), ECHO)

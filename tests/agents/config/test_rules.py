@@ -86,7 +86,6 @@ def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
 
 
 GRPO = "training.adv_estimator=grpo training.group_size=8"
-ONE_STEP = "training.ppo_epochs=1 training.mini_batch_size=32"
 NEVER = "environment.eval_interval=0"
 
 

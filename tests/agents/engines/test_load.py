@@ -16,8 +16,6 @@ from llm_gym_agents.engines.replies import portable_pattern
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
-from llm_gym_agents.model import load as lm_load
-from llm_gym_agents.model.load import load_model
 from tests.agents.tiny import save_tiny
 
 
@@ -59,20 +57,6 @@ def test_every_setting_has_an_effect(path):
         load_engine(path, config={"tensor_parallel_size": 2})
     with pytest.raises(ConfigError, match="dtype"):
         load_engine(path, config={"dtype": "int3"})
-
-
-def test_remote_code_runs_only_where_it_is_trusted(path, monkeypatch):
-    asked = []
-
-    def note(path, **settings):
-        asked.append(settings["trust_remote_code"])
-        raise OSError("enough")
-
-    monkeypatch.setattr(lm_load.AutoModelForCausalLM, "from_pretrained", note)
-    for trust in (True, False):
-        with pytest.raises(ConfigError, match="enough"):
-            load_model(path, trust_remote_code=trust)
-    assert asked == [True, False]
 
 
 def test_unknown_settings_backends_and_folders_are_refused(path, tmp_path):

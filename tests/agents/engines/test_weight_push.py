@@ -27,16 +27,20 @@ def test_a_bucket_is_taken_before_the_next_is_made():
     assert made == ["w0", "w1"], "never the whole model at once"
 
 
+def check_same(found, weights):
+    assert [name for name, _ in found] == [name for name, _ in weights]
+    for (_, ours), (_, theirs) in zip(found, weights, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert ours.equal(theirs)
+
+
 def test_a_bucket_is_the_same_after_a_way_through_bytes():
     weights = [(name, value.detach()) for name, value in tiny_model().named_parameters()]
     weights.append(("turned", torch.arange(6.0).view(2, 3).T))  # not contiguous
     weights.append(("halves", torch.randn(5, dtype=torch.bfloat16)))
     [bucket] = buckets(weights)
     for found in (weights_in(bucket), weights_in(to_bytes(bucket))):
-        assert [name for name, _ in found] == [name for name, _ in weights]
-        for (_, ours), (_, theirs) in zip(found, weights, strict=True):
-            assert ours.dtype == theirs.dtype
-            assert ours.equal(theirs)
+        check_same(found, weights)
 
 
 def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
@@ -50,10 +54,7 @@ def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
         assert len(flat.buffer) <= size
         found += [(name, each.clone()) for name, each in flat.named()]
     assert len(memory) == 1
-    assert [name for name, _ in found] == [name for name, _ in weights]
-    for (_, ours), (_, theirs) in zip(found, weights, strict=True):
-        assert ours.dtype == theirs.dtype
-        assert ours.equal(theirs)
+    check_same(found, weights)
 
 
 def _read_handle(handle, answers):

@@ -17,6 +17,13 @@ def seen(success, invalid=0.0):
     return SimpleNamespace(success=success, invalid=invalid)
 
 
+def teacher_of(config, **given):
+    """Return a warm start that lacks everything but its settings and what is given."""
+    lacking = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"losses"})
+    own = {"settings": config.warm_start, "training": config.training}
+    return WarmStart(**lacking | own | given)
+
+
 def test_replies_that_cannot_be_used_are_worth_another_round_while_it_helps():
     assert "98%" in another_round("random", seen(0, 0.99), seen(0, 0.98), first=True)
     assert "30%" in another_round("random", seen(0, 0.4), seen(0, 0.3))
@@ -43,8 +50,7 @@ def test_a_solver_is_imitated_until_most_is_won(won, invalid):
 def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, falls):
     config = ConfigStore()
     config.warm_start.rounds = rounds
-    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
-    teacher = WarmStart(settings=config.warm_start, **others)
+    teacher = teacher_of(config)
     assert [teacher.rate_decay(player, at) for at in range(rounds)] == falls
 
 
@@ -62,9 +68,7 @@ def test_a_model_that_knows_a_round_by_heart_gets_more_of_them_and_more_weight_d
 ):
     config = ConfigStore()
     config.warm_start.rounds = 2
-    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
-    others |= {"embedded": embedded, "say": str}
-    teacher, found = WarmStart(settings=config.warm_start, **others), []
+    teacher, found = teacher_of(config, embedded=embedded, say=str), []
 
     def teach(decision, at, visit=False):
         found.append(teacher.weight_decay)
@@ -97,10 +101,8 @@ def test_a_model_that_wins_nothing_after_a_round_reads_as_much_in_smaller_steps(
     monkeypatch.setattr("llm_gym_agents.learn.warm_start.imitate", imitate)
     config, found = ConfigStore(), []
     config.warm_start.rounds, config.warm_start.steps = 2, 250
-    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
     idle = SimpleNamespace(model=None, start_from_here=lambda: None)
-    others |= {"embedded": embedded, "say": str, "tick": str, "publish": str, "learner": idle}
-    teacher = WarmStart(settings=config.warm_start, **others | {"training": config.training})
+    teacher = teacher_of(config, embedded=embedded, say=str, tick=str, publish=str, learner=idle)
     teacher._collect_round = lambda decision, at, visit: []
     teacher._measure = lambda: seen(won, invalid=0.5)
     teacher._rounds(SimpleNamespace(player=player), seen(0.0, invalid=1.0))
@@ -138,14 +140,10 @@ def test_nobody_is_imitated_because_of_our_own_limit(thinks, says, turns, room, 
     engine = Cut(say=lambda request: tokenizer.encode(says))
     policy = build.build_policy(config, engine, tokenizer)
     pool = build.build_pool(config, config.environment.env_id, 16)
-    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
-    others |= {
-        "sampler": Sampler(policy, pool),
-        "training": config.training,
-        "make_envs": {"": lambda: build.build_one_env(config, config.environment.env_id)},
-    }
-    decision = WarmStart(settings=config.warm_start, **others).decide()
-    others["sampler"].close()
+    make_envs = {"": lambda: build.build_one_env(config, config.environment.env_id)}
+    sampler = Sampler(policy, pool)
+    decision = teacher_of(config, sampler=sampler, make_envs=make_envs).decide()
+    sampler.close()
     assert decision.player == player
     assert ("inference.max_tokens" in decision.why) == blames
     assert policy.sampling.max_tokens == room

@@ -3,12 +3,10 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import gymnasium as gym
 import pytest
 import torch
 from tensordict import TensorDict
 
-from llm_gym.core.spaces import AnyText
 from llm_gym_agents.engines.base import EngineError, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts import policy as policy_module
@@ -21,6 +19,7 @@ from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.odd import Tagged
 from tests.agents.rollouts.test_play import Diary, tasks
 from tests.agents.scripted import ScriptedEngine
+from tests.agents.small_run import Odd
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 from tests.matrix import some_of
 
@@ -317,14 +316,8 @@ def test_an_engine_that_fails_is_left_with_nothing_to_do():
     assert policy._open == policy._asked == {}
 
 
-class Endless(gym.Env):
+class Endless(Odd):
     """Never ends, and says nothing new."""
-
-    observation_space = action_space = AnyText(10)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return "?", {}
 
     def step(self, action):
         return "?", 0.0, False, False, {}

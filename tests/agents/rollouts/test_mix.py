@@ -18,7 +18,7 @@ from llm_gym_agents.config.profile import TaskProfile
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.learn.schedule import Schedule
 from llm_gym_agents.learn.stabilizers import estimate_by_env
-from llm_gym_agents.learn.warm_start import Decision, WarmStart
+from llm_gym_agents.learn.warm_start import Decision
 from llm_gym_agents.rollouts.mix import (
     ENV,
     MixedEnv,
@@ -33,6 +33,7 @@ from llm_gym_agents.text.tokenizers import byte_tokenizer
 from llm_gym_agents.trainer.build import build_one_env
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.learn.test_ppo import data
+from tests.agents.learn.test_warm_start import teacher_of
 from tests.agents.scored import episode
 from tests.agents.small_run import small, trained, untimed
 
@@ -311,21 +312,15 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
     config = ConfigStore()
     config.environment.mix, config.training.batch_size = mix, 8
     config.warm_start.player, config.warm_start.turns = "auto", 400
-    others = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"settings", "losses"})
     policy = SimpleNamespace(
         chat=ChatFormat.from_tokenizer(byte_tokenizer()),
         context="observation",
         system_prompt=None,
         engine=SimpleNamespace(context_length=None),
     )
-    others |= {
-        "training": config.training,
-        "embedded": True,
-        "mix": mix,
-        "make_envs": {each: partial(build_one_env, config, each) for each in mix},
-        "sampler": SimpleNamespace(policy=policy),
-    }
-    teacher = WarmStart(settings=config.warm_start, **others)
+    make_envs = {each: partial(build_one_env, config, each) for each in mix}
+    sampler = SimpleNamespace(policy=policy)
+    teacher = teacher_of(config, embedded=True, mix=mix, make_envs=make_envs, sampler=sampler)
     decision = teacher.decide()
     assert decision.players == {PENDULUM: "random", HANOI: "solver"}
     assert (decision.player, decision.solved) == ("solver", 0.5)

@@ -62,14 +62,7 @@ def test_a_record_holds_the_very_numbers_of_the_update(run, iteration):
     folder, batches = run
     data, trained = batches[iteration - 1]
     episodes = list(read_episodes(folder / f"episodes/train-{iteration:06d}.jsonl"))
-    found = {
-        "log_probs": [],
-        "values": [],
-        "advantages": [],
-        "ratios": [],
-        "entropies": [],
-        "ids": [],
-    }
+    found = {name: [] for name in ("ids", "log_probs", *trained)}
     for episode in episodes:
         tokens = episode.tokens
         for name in found:

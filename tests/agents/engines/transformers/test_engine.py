@@ -13,9 +13,6 @@ from tests.agents.engines.truth import TOLERANCE, some_requests, worst_error
 from tests.agents.tiny import FAMILIES, tiny_model, tiny_tokenizer
 from tests.matrix import one_in
 
-QUICK = FAMILIES[::3]
-
-
 # --- exactness ----------------------------------------------------------------------------
 
 

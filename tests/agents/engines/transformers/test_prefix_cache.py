@@ -17,8 +17,7 @@ from tests.agents.work import TensorWork
 TOLERANCE = 1e-5
 
 
-@pytest.fixture
-def read(model, monkeypatch):
+def count_reads(model, monkeypatch):
     """Return a list that notes how many tokens each forward of the trunk reads."""
     counts = []
     forward = model.base_model.forward
@@ -30,6 +29,11 @@ def read(model, monkeypatch):
 
     monkeypatch.setattr(model.base_model, "forward", counting)
     return counts
+
+
+@pytest.fixture
+def read(model, monkeypatch):
+    return count_reads(model, monkeypatch)
 
 
 def ids(count, seed=0):
@@ -275,15 +279,8 @@ def test_what_is_sampled_and_cached_is_that_of_padded_prompts(family, prefix_cac
 
 def first_read(model, monkeypatch):
     """Return the ids of the first forward, and the numbers that sampling one token each makes."""
-    counts, forward = [], model.base_model.forward
-
-    @functools.wraps(forward)
-    def counting(*args, **kwargs):
-        counts.append(kwargs["input_ids"].numel())
-        return forward(*args, **kwargs)
-
     engine = TransformersEngine(model, prefix_cache=False)
-    monkeypatch.setattr(model.base_model, "forward", counting)
+    counts = count_reads(model, monkeypatch)
     with TensorWork() as work:
         engine.generate([Request(each.prompt, Sampling(max_tokens=1)) for each in requests()])
     return counts, work.numbers
