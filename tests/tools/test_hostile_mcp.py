@@ -15,6 +15,7 @@ pytest.importorskip("mcp")
 from llm_gym.tools import ToolRegistry
 from llm_gym.tools.builtin.mcp_client import McpServer
 from llm_gym.tools.definition import ToolError
+from llm_gym.tools.sandbox.guard import guard_command
 from tests.processes import still_running
 
 HERE = Path(__file__).parent
@@ -112,8 +113,6 @@ McpServer([sys.executable, {SERVER!r}, "deaf", {str(place)!r}], start_s=60.0)
 
 
 def test_the_guard_hands_on_streams_and_exit_status():
-    from llm_gym.tools.sandbox.guard import guard_command
-
     command = guard_command([sys.executable, "-c", "print(input()); raise SystemExit(7)"])
     done = subprocess.run(command, input=b"hello\n", capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (7, b"hello\n")
@@ -125,8 +124,6 @@ def test_the_guard_hands_on_streams_and_exit_status():
 
 @pytest.mark.parametrize("line", [0, 1, 65536, 200_000])
 def test_the_guard_hands_on_lines_of_any_allowed_length(line):
-    from llm_gym.tools.sandbox.guard import guard_command
-
     code = f"import sys; sys.stdout.write(('a' * {line} + chr(10)) * 3 + 'end')"
     command = guard_command([sys.executable, "-c", code], line_bytes=max(line, 3))
     done = subprocess.run(command, capture_output=True, check=False)
@@ -136,8 +133,6 @@ def test_the_guard_hands_on_lines_of_any_allowed_length(line):
 
 @pytest.mark.parametrize("before", ["", "short\\n"])
 def test_a_line_that_is_too_long_ends_the_program_and_no_more_is_handed_on(before):
-    from llm_gym.tools.sandbox.guard import guard_command
-
     code = f"import sys\nsys.stdout.write('{before}')\nwhile True: sys.stdout.write('a' * 4096)"
     command = guard_command([sys.executable, "-c", code], line_bytes=100_000)
     # Apart, since the guard ends its whole group.

@@ -9,18 +9,7 @@ from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import JSONActionParser, get_parser
 from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, ToolRegistry, tool
-
-GAME = "llm_gym/GuessTheNumber-v0"
-
-
-@tool
-def double(number: int) -> int:
-    """Double it."""
-    return 2 * number
-
-
-def call(name, **arguments):
-    return get_parser("json").render([ToolCall(name, arguments)])
+from tests.tools.doubling import GAME, call, double
 
 
 def manager(*tools, env=None, parser="json", **settings):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from llm_gym.core.errors import ConfigError
 from llm_gym.tools import FinishTool, Tool, ToolDefinition, ToolError, ToolRegistry, get_tool, tool
 from llm_gym.tools.registry import as_registry
+from tests.tools.test_schema import VALUES
 
 
 class Adder(Tool):
@@ -174,14 +175,7 @@ def test_only_tools_and_functions_are_registered(wrong):
         ToolRegistry([Adder(), Adder()])  # two of one name
 
 
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()),
-    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
-    max_leaves=6,
-)
-
-
-@given(st.one_of(st.just("add"), st.text()), st.dictionaries(st.text(), JSON, max_size=3))
+@given(st.one_of(st.just("add"), st.text()), st.dictionaries(st.text(), VALUES, max_size=3))
 def test_any_call_is_answered(name, params):
     success, result = ToolRegistry([Adder()]).execute_tool(name, **params)
     assert isinstance(success, bool)

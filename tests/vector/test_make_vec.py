@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import sys
 
 import gymnasium as gym
 import pytest
@@ -82,17 +81,6 @@ def test_the_spec_makes_the_same_environments_here_and_in_gymnasium():
     for envs in (make_vec(again), gym.make_vec(again)):
         assert envs.get_attr("high") == (9, 9, 9)
     assert make_vec(again, 2).num_envs == 2
-
-
-def test_a_module_before_the_id_is_imported(tmp_path, monkeypatch):
-    (tmp_path / "registers_it.py").write_text(
-        "import gymnasium as gym\n"
-        "gym.register('theirs/Guess-v0',\n"
-        "             'llm_gym.envs.deduction.guess_the_number:GuessTheNumberEnv')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert make_vec("registers_it:theirs/Guess-v0", 2).num_envs == 2
-    del gym.registry["theirs/Guess-v0"], sys.modules["registers_it"]
 
 
 @pytest.mark.parametrize(

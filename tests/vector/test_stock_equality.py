@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,10 +118,3 @@ def test_a_masked_reset_leaves_the_statistics_of_other_rows():
     *_, infos = envs.step(["a", "b"])
     assert infos["_episode"].tolist() == [False, True]
     assert infos["episode"]["l"].tolist() == [0, 3]
-
-
-def test_infos_can_be_turned_into_a_list_by_gymnasium():
-    envs = DictInfoToList(make_vec(GUESS, 2))
-    envs.reset(seed=0)
-    *_, infos = envs.step(["1", "a cat"])
-    assert [info["valid_action"] for info in infos] == [True, False]

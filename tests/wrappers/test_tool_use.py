@@ -13,14 +13,7 @@ from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, get_parser
 from llm_gym.tools import Tool, ToolDefinition, tool
 from llm_gym.wrappers import ToolUse
-
-GAME = "llm_gym/GuessTheNumber-v0"
-
-
-@tool
-def double(number: int) -> int:
-    """Double it."""
-    return 2 * number
+from tests.tools.doubling import GAME, call, double
 
 
 class Memo(Tool):
@@ -45,10 +38,6 @@ class Memo(Tool):
 
 def using(*tools, parser="json", game=(), **settings):
     return ToolUse(gym.make(GAME, **dict(game)), [double, *tools], parser, **settings)
-
-
-def call(name, parser="json", **arguments):
-    return get_parser(parser).render([ToolCall(name, arguments)])
 
 
 @pytest.mark.parametrize("parser", PARSERS)

@@ -281,27 +281,21 @@ def read(env_id, reply):
         ("FrozenLake-v1", "I go up the board for now.", "up"),
         ("MountainCar-v0", "I would rather go right than left.", "push right"),
         ("Blackjack-v1", "I stand, as 19 is enough.", "stick"),
+        # An idiom is no direction, and what is said of the state is no move.
+        *(("FrozenLake-v1", reply, None) for reply in (
+            "I give up.", "All right, let me see.", "The right choice is unclear to me.",
+            "That's right.", "I have 3 moves left.", "Turns left: 5", "3 turns left",
+            "I have one step left.", "left: 2", "It comes down to luck.", "It is up to you.",
+            "What is left to do is unclear.", "I end up here.", "The top left corner is mine.",
+            "The goal is at the bottom right.",
+        )),
+        *(("CartPole-v1", reply, None) for reply in (
+            "The pole leans left.", "The angle is 1.", "right: bad",
+        )),
     ],
 )  # fmt: skip
 def test_every_word_for_a_move_is_read_in_a_sentence_too(env_id, reply, move):
     assert read(env_id, reply) == move
-
-
-@pytest.mark.parametrize(
-    "reply",
-    ["I give up.", "All right, let me see.", "The right choice is unclear to me.", "That's right.",
-     "I have 3 moves left.", "Turns left: 5", "3 turns left", "I have one step left.", "left: 2",
-     "It comes down to luck.", "It is up to you.", "What is left to do is unclear.",
-     "I end up here.",
-     "The top left corner is mine.", "The goal is at the bottom right."],
-)  # fmt: skip
-def test_an_idiom_is_no_direction(reply):
-    assert read("FrozenLake-v1", reply) is None
-
-
-@pytest.mark.parametrize("reply", ["The pole leans left.", "The angle is 1.", "right: bad"])
-def test_what_is_said_of_the_state_is_no_move(reply):
-    assert read("CartPole-v1", reply) is None
 
 
 @pytest.mark.parametrize(

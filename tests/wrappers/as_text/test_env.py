@@ -14,7 +14,6 @@ import llm_gym
 from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
-from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
 from llm_gym.wrappers import AsText
 from llm_gym.wrappers.as_text import ensure_text, make_text, speaks_text, split_settings
 from llm_gym.wrappers.as_text.env import AsTextEnv
@@ -103,21 +102,21 @@ def test_settings_find_their_way():
     assert env.step("<action>push left</action>")[1] == 0.0, "the environment's own setting"
     assert env.step("push it")[1] == -1.0, "that of AsText"
     assert make_text("llm_gym/GuessTheNumber-v0", penalty=0.5).unwrapped.penalty == 0.5
-    assert split_settings(lambda penalty: None, {"penalty": 1}) == ({"penalty": 1}, {})
-    assert split_settings(Corridor, {"mask": True, "rules": "system"}) == (
-        {"mask": True},
-        {"rules": "system"},
-    )
 
 
-def test_a_function_that_takes_anything_is_given_everything():
-    def make(**settings):
-        return GuessTheNumberEnv(**settings)
-
-    assert split_settings(make, {"penalty": 1.0}) == ({"penalty": 1.0}, {})
-    by_id = functools.partial(AsTextEnv, env_id="CartPole-v1")
-    assert split_settings(by_id, {"penalty": 1.0}) == ({"penalty": 1.0}, {})
-    assert split_settings("llm_gym/AsText-v0", {"rules": "system"}) == ({"rules": "system"}, {})
+@pytest.mark.parametrize(
+    ("make", "own"),
+    [
+        (Corridor, {"mask": True}),
+        (lambda mask, penalty: None, {"mask": True, "penalty": 1}),
+        (lambda **settings: None, {"mask": True, "penalty": 1}),  # which takes anything
+        (functools.partial(AsTextEnv, env_id="CartPole-v1"), {"mask": True, "penalty": 1}),
+        ("llm_gym/AsText-v0", {"mask": True, "penalty": 1}),
+    ],
+)
+def test_settings_are_split_between_an_environment_and_its_words(make, own):
+    given = {"mask": True, "penalty": 1}
+    assert split_settings(make, given) == (own, {k: v for k, v in given.items() if k not in own})
 
 
 def test_hooks_go_through_a_spec_in_this_process():

@@ -5,7 +5,6 @@ import warnings
 import gymnasium as gym
 import pytest
 
-from llm_gym.core.errors import ContractError
 from llm_gym.wrappers import AsText
 from llm_gym.wrappers.as_text import make_text
 
@@ -48,10 +47,3 @@ def test_the_two_numbers_of_the_lander_are_its_engines():
     pytest.importorskip("Box2D")
     text, _ = make_text("LunarLander-v3", continuous=True).reset(seed=0)
     assert "2 numbers with a space between, main engine from -1 to 1, side engines from" in text
-
-
-def test_a_vector_of_rewards_is_refused():
-    text = AsText(made("mo_gymnasium", "deep-sea-treasure-v0"))
-    text.reset(seed=0)
-    with pytest.raises(ContractError, match="vector of 2 rewards"):
-        text.step("down")

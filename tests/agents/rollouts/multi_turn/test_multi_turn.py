@@ -1,13 +1,11 @@
 """One conversation, and one episode, without a trainer."""
 
-import json
-
 import gymnasium as gym
 import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-from llm_gym.tools import FinishTool, MultiTurnManager, ToolRegistry, tool
+from llm_gym.tools import FinishTool, MultiTurnManager, ToolRegistry
 from llm_gym_agents.engines.inference import BaseInferenceEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.multi_turn import MultiTurnInferenceEngine
@@ -15,6 +13,7 @@ from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.engines.truth import log_probs
 from tests.agents.rollouts.multi_turn.diary import Diary
 from tests.agents.tiny import tiny_tokenizer
+from tests.tools.doubling import GAME, call, double
 
 # --- one conversation ---------------------------------------------------------------------
 
@@ -118,15 +117,6 @@ def test_an_episode_that_outgrows_the_context_is_truncated(model):
     assert (none.num_turns, none.stop_reason) == (0, StopReason.CONTEXT)
 
 
-GAME = "llm_gym/GuessTheNumber-v0"
-
-
-@tool
-def double(number: int) -> int:
-    """Double it."""
-    return 2 * number
-
-
 @pytest.fixture
 def script(monkeypatch):
     """Put words into the model's mouth: its replies are these, one after the other."""
@@ -141,10 +131,6 @@ def script(monkeypatch):
 def talking(engine, *tools, env=None, **settings):
     manager = MultiTurnManager(ToolRegistry([double, *tools]), "json", env, **settings)
     return MultiTurnInferenceEngine(engine, tool_manager=manager, enable_tools=True, seed=1)
-
-
-def call(name, **arguments):
-    return json.dumps({"tool": name, "args": arguments})
 
 
 CALL = call("double", number=4)
