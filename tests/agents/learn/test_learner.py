@@ -16,7 +16,7 @@ from llm_gym_agents.run.state import CheckpointError
 from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import prepare_lm
 from tests.agents.learn.test_ppo import data, training
-from tests.agents.model.test_policy_value import batch
+from tests.agents.model.test_policy_value import batch, one_by_one
 from tests.agents.scripted import ScriptedEngine
 from tests.agents.small_run import Odd, small
 from tests.agents.tiny import tiny_model
@@ -96,9 +96,7 @@ def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():
     made.ppo.update(data())
     told = made.ppo.reference(*batch(), entropy="none").log_prob_T
     with torch.no_grad():
-        ids, lengths, positions, tokens = batch()
-        logits = torch.cat([base(input_ids=s[None]).logits[0] for s in ids.split(lengths.tolist())])
-    wanted = logits.log_softmax(-1)[positions].gather(-1, tokens[:, None]).squeeze(-1)
+        wanted, _ = one_by_one(base, *batch()[:2])
     torch.testing.assert_close(told, wanted, atol=1e-5, rtol=1e-5)
     own = made.model(*batch()).log_prob_T
     assert (own - told).abs().max() > 1e-3, "adapters are on again"

@@ -83,6 +83,13 @@ def close(found, wanted, device):
     torch.testing.assert_close(found, wanted, rtol=0, atol=allowed)
 
 
+def check_gradients(plain, recording, batches, device):
+    wanted, found = gradients(plain, *batches), gradients(recording, *batches)
+    assert found.keys() == wanted.keys()
+    for name in wanted:
+        close(found[name], wanted[name], device)
+
+
 def test_log_probs_and_values_are_those_of_the_plain_pass(device):
     plain, recording = pair(device)
     with torch.no_grad():
@@ -97,20 +104,14 @@ def test_gradients_add_up_over_micro_batches(device):
     plain, recording = pair(device)
     for seed in (0, 10, 20):  # read as usual, recorded, played back
         batches = [inputs(device, seed), inputs(device, seed + 1)]
-        wanted, found = gradients(plain, *batches), gradients(recording, *batches)
-        assert found.keys() == wanted.keys()
-        for name in wanted:
-            close(found[name], wanted[name], device)
+        check_gradients(plain, recording, batches, device)
     assert len(recording.graph_caches["policy"]) == 1
 
 
 def test_a_critic_of_its_own_is_recorded_beside_the_policy(device):
     plain, recording = pair(device, critic="separate")
     for seed in range(3):
-        wanted = gradients(plain, inputs(device, seed))
-        found = gradients(recording, inputs(device, seed))
-        for name in wanted:
-            close(found[name], wanted[name], device)
+        check_gradients(plain, recording, [inputs(device, seed)], device)
     assert {len(each) for each in recording.graph_caches.values()} == {1}
 
 
@@ -210,10 +211,7 @@ def test_what_sequences_share_is_read_once_in_a_recorded_pass(critic, device):
         ids[:, :30] = ids[0, :30]
         at = (torch.arange(rows) * 40 + 35).to(device)
         given = ids.flatten(), torch.full((rows,), 40), at, ids[:, 36].to(device)
-        wanted, found = gradients(plain, given), gradients(recording, given)
-        assert found.keys() == wanted.keys()
-        for name in wanted:
-            close(found[name], wanted[name], device)
+        check_gradients(plain, recording, [given], device)
     caches = recording.graph_caches.values()
     assert [[size.keys > 0 for size, _ in each._made] for each in caches] == [[True]] * len(caches)
 

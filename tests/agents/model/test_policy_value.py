@@ -25,11 +25,11 @@ def batch(seed=0, lengths=LENGTHS):
     return ids, torch.tensor(lengths), positions, ids[positions + 1]
 
 
-def one_by_one(lm, ids, lengths):
+def one_by_one(lm, ids, lengths, temperature=1.0):
     """What the model says of every token but the first, each sequence read alone."""
     log_probs, entropies = [], []
     for sequence in ids.split(lengths.tolist()):
-        logits = lm(input_ids=sequence[None]).logits[0].float()
+        logits = lm(input_ids=sequence[None]).logits[0].float() / temperature
         table = logits.log_softmax(-1)
         log_probs.append(table[:-1].gather(-1, sequence[1:, None]).squeeze(-1))
         entropies.append(-(table.exp() * table).sum(-1)[:-1])
@@ -85,11 +85,9 @@ def test_the_usual_attention_is_back_after_a_packed_read():
 
 
 def test_temperature_divides_the_logits():
-    lm, inputs = tiny_model(), batch()
-    hot = PolicyValueModel(lm, temperature=2.0)(*inputs).log_prob_T
-    ids, lengths, positions, actions = inputs
-    logits = torch.cat([lm(input_ids=s[None]).logits[0] for s in ids.split(lengths.tolist())])
-    expected = (logits / 2).log_softmax(-1)[positions].gather(-1, actions[:, None]).squeeze(-1)
+    lm, (ids, lengths, *asked) = tiny_model(), batch()
+    hot = PolicyValueModel(lm, temperature=2.0)(ids, lengths, *asked).log_prob_T
+    expected, _ = one_by_one(lm, ids, lengths, temperature=2.0)
     torch.testing.assert_close(hot, expected, atol=1e-5, rtol=1e-5)
 
 

@@ -13,10 +13,10 @@ from gymnasium.utils.env_checker import check_env
 import llm_gym
 from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.outcome import StopReason
-from llm_gym.core.spaces import AnyText
 from llm_gym.wrappers import AsText
 from llm_gym.wrappers.as_text import ensure_text, make_text, speaks_text, split_settings
 from llm_gym.wrappers.as_text.env import AsTextEnv
+from tests.evaluate.test_checker import Foreign
 from tests.wrappers.as_text.plain_envs import Corridor, started
 
 LAKE = {"env_id": "FrozenLake-v1", "env_kwargs": {"is_slippery": False}}
@@ -155,20 +155,8 @@ def test_a_function_tells_success_where_the_environment_does_not(success):
     assert (last[4]["success"], last[4]["stop_reason"]) == (True, StopReason.WON)
 
 
-class SomebodysTextGame(gym.Env):
-    """Speaks text and pays 1 for a win, and says no more than that."""
-
-    observation_space = action_space = AnyText(100)
-
-    def reset(self, *, seed=None, options=None):
-        return "say hi", {}
-
-    def step(self, action):
-        return "bye", float(action == "hi"), True, False, {}
-
-
 def test_a_text_game_of_somebody_else_counts_as_won_by_a_function():
-    env = ensure_text(SomebodysTextGame(), success=reached_the_end)
+    env = ensure_text(Foreign(), success=reached_the_end)
     for said, won in (("hi", True), ("ho", False)):
         env.reset(seed=0)
         info = env.step(said)[4]
