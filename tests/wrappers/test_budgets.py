@@ -5,8 +5,8 @@ import pytest
 
 from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import StopReason
-from llm_gym.core.spaces import AnyText
 from llm_gym.wrappers import FormatReward, MaxInvalid, TokenBudget
+from tests.evaluate.test_checker import Foreign
 
 GAME = "llm_gym/GuessTheNumber-v0"
 
@@ -67,16 +67,7 @@ def test_unusable_replies_may_be_counted_over_the_whole_game():
 
 
 def test_max_invalid_needs_to_know_what_is_usable():
-    class Mute(gym.Env):
-        observation_space = action_space = AnyText(100)
-
-        def reset(self, *, seed=None, options=None):
-            return "Hello.", {}
-
-        def step(self, action):
-            return "Hm.", 0.0, False, False, {}
-
-    env = MaxInvalid(Mute(), 1)
+    env = MaxInvalid(Foreign(), 1)
     env.reset()
     with pytest.raises(ContractError, match="valid_action"):
         env.step("x")

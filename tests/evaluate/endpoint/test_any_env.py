@@ -3,10 +3,10 @@
 import gymnasium as gym
 import pytest
 
-from llm_gym import BaseEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
 from llm_gym.evaluate.endpoint import play
+from tests.core.legacy.old_games import TextGame
 from tests.evaluate.endpoint.stand_in import StandIn
 
 
@@ -37,18 +37,6 @@ class Endless(Moody):
         return "Go on.", 0.0, False, False, {}
 
 
-class Door(BaseEnvironment):
-    def reset(self):
-        return "The door is shut."
-
-    def get_state_description(self):
-        return "The door is shut."
-
-    def step(self, action):
-        self.done = True
-        return "It opens.", 1.0, True, {}
-
-
 @pytest.fixture
 def server():
     with StandIn(lambda messages: "left") as server:
@@ -68,9 +56,9 @@ def test_any_gymnasium_id_is_played_in_words(server):
 
 
 def test_a_factory_makes_the_environments_and_old_classes_are_adapted(server):
-    result = play(Door, server.url, "m", 2)
-    assert [episode.total_reward for episode in result.episodes] == [1.0, 1.0]
-    assert result.env_id.endswith(":Door")
+    result = play(TextGame, server.url, "m", 2)
+    assert [episode.rewards for episode in result.episodes] == [[-0.1] * 10] * 2
+    assert result.env_id.endswith(":TextGame")
 
 
 def test_an_environment_that_raises_costs_its_own_episode_and_no_other(server, caplog):
