@@ -129,27 +129,21 @@ def nested(levels: int) -> str:
     return "[" * levels + "]" * levels
 
 
-@pytest.mark.parametrize("levels", [33, 300, 496, 900, 5000])
 @pytest.mark.parametrize("name", ["listed", "unknown"])
-def test_deeply_nested_arguments_are_answered(levels, name):
+@pytest.mark.parametrize(
+    ("items", "why"),
+    [
+        *((nested(levels), "nested") for levels in (33, 300, 496, 900, 5000)),
+        (f"[{','.join(['[1]'] * 50_000)}]", "at most 10000 values"),  # without a look at each
+    ],
+    ids=lambda part: str(len(part)),
+)
+def test_arguments_that_are_nested_deeply_or_too_many_are_answered(items, why, name):
     env = ToolUse(gym.make("llm_gym/GuessTheNumber-v0"), [listed])
     env.reset(seed=0)
-    call = (
-        f'<tool_call>{{"name": "{name}", "arguments": {{"items": {nested(levels)}}}}}</tool_call>'
-    )
+    call = f'<tool_call>{{"name": "{name}", "arguments": {{"items": {items}}}}}</tool_call>'
     told, _, _, _, info = env.step(call)
-    assert "nested" in told
-    assert info["tool_calls"][0]["arguments"] == {}
-    env.close()
-
-
-def test_arguments_of_very_many_values_are_answered_without_a_look_at_each():
-    env = ToolUse(gym.make("llm_gym/GuessTheNumber-v0"), [listed])
-    env.reset(seed=0)
-    many = ",".join(["[1]"] * 50_000)
-    call = f'<tool_call>{{"name": "listed", "arguments": {{"items": [{many}]}}}}</tool_call>'
-    told, _, _, _, info = env.step(call)
-    assert "at most 10000 values" in told
+    assert why in told
     assert info["tool_calls"][0]["arguments"] == {}
     env.close()
 
