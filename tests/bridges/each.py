@@ -43,6 +43,31 @@ CHECKED = [
     *games("PettingZoo", "env_id", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
     *games("PettingZoo", "env_id", "pettingzoo.classic.connect_four_v3"),
 ]
+# Games that no text may upset; the two of Inform would read some as orders to their machine.
+SPOKEN_TO = [
+    *games("TextArena", "env_id", "TicTacToe-v0", "Bandit-v0", "Mastermind-v0", "KuhnPoker-v0"),
+    *games("TextWorld", "action_format", "raw"),
+    *games("Jericho", "action_format", "raw"),
+]
+# Settings that cannot be, and what is told of them.
+WRONG = [
+    ("GEM", {"env_id": "game:GuessTheNumber"}, "such as game:"),
+    ("GEM", {"env_id": "game:FifteenPuzzle-v0-random"}, "FifteenPuzzle-v0-random"),
+    ("PettingZoo", {"seat": 2}, "seat"),
+    ("PettingZoo", {"env_id": "pettingzoo.classic.tictactoe_v99"}, "env_id"),
+    ("PettingZoo", {"opponent": "nobody"}, "opponent must be"),
+    ("PettingZoo", {"env_kwargs": {"size": 4}}, "cannot be made"),
+    ("ReasoningGym", {"env_id": "countdwn"}, "such as countdown"),
+    ("ReasoningGym", {"config": {"numbers": 3}}, "cannot be built"),
+    ("ReasoningGym", {"config": {"seed": 3}}, "seed"),
+    ("ReasoningGym", {"reward": "points"}, "reward must be"),
+    ("TextArena", {"env_id": "TicTacTo-v0"}, "such as TicTacToe"),
+    ("TextArena", {"players": 0}, "players must be"),
+    ("TextArena", {"opponent": "nobody"}, "opponent must be"),
+    ("TextArena", {"env_kwargs": {"levers": 3}}, "cannot make GuessTheNumber-v0"),
+    ("TextWorld", {"games": "none.z8"}, "there is no"),
+    ("TextWorld", {"games": "."}, r"end in \.z8"),
+]
 ROWS = {row.id.removeprefix("llm_gym/").removesuffix("-v0"): row for row in BRIDGES}
 each_bridge = pytest.mark.parametrize("bridge", ROWS)
 

@@ -12,13 +12,15 @@ import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.bridges.base import BridgeEnv, BridgeStep
 from llm_gym.core.errors import ActionTypeError, ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
-from llm_gym.evaluate.checker import check_text_env
+from llm_gym.evaluate.checker import HOSTILE, check_text_env
 from tests.bridges.each import (
     CHECKED,
     ROWS,
     SETTINGS,
+    SPOKEN_TO,
     STEPPED,
     STEPS,
+    WRONG,
     check_steps,
     each_bridge,
     maker,
@@ -129,6 +131,23 @@ def test_games_keep_the_contract(bridge, settings, request):
     if bridge == "PettingZoo":
         check_env(env, skip_render_check=True)
     check_text_env(env)
+
+
+@pytest.mark.parametrize(("bridge", "settings"), SPOKEN_TO)
+def test_no_text_raises_or_ends_the_process(bridge, settings, request):
+    env = maker(bridge, request)(**settings)
+    for text in (*HOSTILE.values(), "quit", "restart", "x\x00y"):
+        env.reset(seed=0)
+        observation, *_, info = env.step(text)
+        assert env.observation_space.contains(observation)
+    assert not info["success"]
+
+
+@pytest.mark.parametrize(("bridge", "settings", "told"), WRONG)
+def test_wrong_settings_are_told(bridge, settings, told, request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=told):
+        maker(bridge, request)(**settings)
 
 
 def states():

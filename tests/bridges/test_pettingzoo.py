@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 
 pytest.importorskip("pettingzoo.classic.tictactoe_v3", exc_type=ImportError)
@@ -73,14 +72,3 @@ def test_an_opponent_by_name():
     env.reset(seed=0)
     env.step("4")
     assert env.seat.game.unwrapped.board.squares[0] != 0
-
-
-def test_wrong_settings_are_told():
-    with pytest.raises(ConfigError, match="seat"):
-        make(seat=2)
-    with pytest.raises(ConfigError, match="env_id"):
-        make("tictactoe_v99")
-    with pytest.raises(ConfigError, match="opponent must be"):
-        make(opponent="nobody")
-    with pytest.raises(ConfigError, match="cannot be made"):
-        make(env_kwargs={"size": 4})

@@ -12,7 +12,6 @@ import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.bridges.textarena import random_reply
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
-from llm_gym.evaluate.checker import HOSTILE
 from llm_gym.evaluate.endpoint.client import EndpointError
 
 pytest.importorskip("textarena")
@@ -144,8 +143,6 @@ def test_an_opponent_by_name_and_one_that_fails():
     broken.reset(seed=0)
     with pytest.raises(WorkerError, match="dead"):
         broken.step("[4]")
-    with pytest.raises(ConfigError, match="opponent must be"):
-        make("TicTacToe-v0", opponent="nobody")
 
 
 def first_free(text):
@@ -162,15 +159,6 @@ def test_a_served_model_plays_the_other_seat(chat_server):
     chat_server.status = 404
     with pytest.raises(EndpointError):
         env.step("[7]")
-
-
-@pytest.mark.parametrize("env_id", ["TicTacToe-v0", "Bandit-v0", "Mastermind-v0", "KuhnPoker-v0"])
-def test_no_text_raises(env_id):
-    env = make(env_id)
-    for text in HOSTILE.values():
-        env.reset(seed=0)
-        observation, *_ = env.step(text)
-        assert env.observation_space.contains(observation)
 
 
 def test_what_the_game_dies_of_is_an_unusable_move_and_ends_somewhere(monkeypatch):
@@ -197,15 +185,9 @@ def test_splits_are_kept_apart():
         make("Bandit-v0").reset(options={"split": "test"})
 
 
-def test_a_wrong_name_and_settings_are_told():
-    with pytest.raises(ConfigError, match="such as TicTacToe"):
-        make("TicTacTo-v0")
-    with pytest.raises(ConfigError, match="players must be"):
-        make("TicTacToe-v0", players=0)
+def test_a_seat_that_the_game_has_not_is_told():
     with pytest.raises(ConfigError, match="seat must be"):
         make("TicTacToe-v0", seat=2).reset(seed=0)
-    with pytest.raises(ConfigError, match="cannot make Bandit-v0"):
-        make("Bandit-v0", env_kwargs={"levers": 3})
 
 
 def test_settings_of_the_game_reach_it():
