@@ -133,7 +133,6 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_pa
         (["list", "--measure", "0"], "--measure"),
         (["play", "llm_gym/TextGame-v0", "--seed", "-1"], "--seed"),
         (["play", "llm_gym/TextGame-v0", "--sead", "1"], "did you mean --seed?"),
-        (["serve", "llm_gym/Echo-v0", "--port", "99999"], "99999"),
         (["eval", ECHO, "--endpoint", "http://x", "--model", "m", "--top-p", "2"], "--top-p"),
         (["check", "sandbox", "--isolation", "landlok"], "did you mean 'landlock'?"),
         (["plai"], "did you mean play?"),

@@ -113,10 +113,9 @@ def test_a_class_or_function_needs_no_id_and_an_older_shape_is_adapted(name, min
     assert main(["play", f"{mine}:{name}", "--seed", "0"]) == 0
 
 
-@pytest.mark.parametrize("name", ["Corridor"])
-def test_settings_reach_the_class_and_its_words(name, mine, capsys):
+def test_settings_reach_the_class_and_its_words(mine, capsys):
     tagged = ["--set", "length=9", "--set", "action_format=tag", "--player", "random"]
-    assert main(["play", f"{mine}:{name}", *tagged, "--seed", "1"]) == 0
+    assert main(["play", f"{mine}:Corridor", *tagged, "--seed", "1"]) == 0
     said = capsys.readouterr().out
     assert "<action>" in said
     assert int(said.rpartition("after ")[2].split()[0]) >= 8, "a corridor of nine takes as long"

@@ -1,19 +1,12 @@
 """TokenBudget, MaxInvalid and FormatReward: each changes one thing and says so."""
 
-import gymnasium as gym
 import pytest
 
 from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import StopReason
 from llm_gym.wrappers import FormatReward, MaxInvalid, TokenBudget
 from tests.evaluate.test_checker import Foreign
-
-GAME = "llm_gym/GuessTheNumber-v0"
-
-
-def guessing(**settings):
-    return gym.make(GAME, **{"low": 1, "high": 1000, "max_turns": 20, **settings})
-
+from tests.wrappers.guessing import guessing
 
 # --- tokens -------------------------------------------------------------------------------
 

@@ -6,16 +6,10 @@ import gymnasium as gym
 import pytest
 from gymnasium.wrappers import TimeLimit
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.wrappers import EpisodeLimits
-
-GAME = "llm_gym/GuessTheNumber-v0"
-
-
-def guessing(**settings: Any) -> gym.Env[str, str]:
-    return gym.make(GAME, low=1, high=1000, max_turns=50, **settings)
+from tests.wrappers.guessing import GAME, guessing
 
 
 def steps_until_cut(env: gym.Env[str, str]) -> tuple[int, StopReason]:

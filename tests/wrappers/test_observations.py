@@ -1,16 +1,8 @@
 """ChatObservation and TranscriptObservation: the episode so far, for players without a memory."""
 
-import gymnasium as gym
-
 from llm_gym.core.legacy import SimpleGameEnvironment, as_gym
 from llm_gym.wrappers import ChatObservation, TranscriptObservation
-
-GAME = "llm_gym/GuessTheNumber-v0"
-
-
-def guessing(**settings):
-    return gym.make(GAME, low=1, high=1000, max_turns=20, **settings)
-
+from tests.wrappers.guessing import guessing
 
 # --- chat ---------------------------------------------------------------------------------
 

@@ -20,11 +20,7 @@ from llm_gym.wrappers import (
     ToolUse,
     TranscriptObservation,
 )
-
-
-def guessing():
-    return gym.make("llm_gym/GuessTheNumber-v0", low=1, high=1000, max_turns=20)
-
+from tests.wrappers.guessing import guessing
 
 # fmt: off
 MADE = [
