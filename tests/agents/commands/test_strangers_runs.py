@@ -227,3 +227,13 @@ def test_a_folder_that_is_being_trained_in_is_left_alone(run, capsys):
     assert "process" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     lock.release()
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_sentence(tmp_path, capsys):
+    place = tmp_path / "file"
+    place.write_text("no folder")
+    where = ("--checkpoint.output-dir", str(place / "run"))
+    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("llm-gym: ")
+    assert "Traceback" not in told
