@@ -19,7 +19,7 @@ import numpy as np
 from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
-from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError
+from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError, error_words
 from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step
 from llm_gym.core.settings import check_range, get_format
@@ -296,7 +296,7 @@ class BridgeEnv(gym.Env[str, str]):
                 return self.play(move)
             except LLMGymError:  # ours: of a setting, or of an opponent that failed
                 raise
-            except Exception:  # noqa: BLE001 - whatever a text makes others' code raise
+            except (Exception, SystemExit):  # noqa: BLE001 - whatever a text makes others' code do
                 return BridgeStep(_UNUSABLE, valid=False)
 
     def _draw(self) -> str:
@@ -307,8 +307,8 @@ class BridgeEnv(gym.Env[str, str]):
                 return self.begin(seed)
             except LLMGymError:
                 raise
-            except Exception as error:
-                why = f"{type(error).__name__}: {error!s:.300}"
+            except (Exception, SystemExit) as error:
+                why = error_words(error)[:300]
                 raise WorkerError(f"{type(self).__name__} could not begin: {why}") from error
 
     def _draw_from(self, split: object) -> str:

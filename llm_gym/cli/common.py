@@ -106,5 +106,5 @@ def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
         return gym.make("llm_gym/AsText-v0", env_id=env_id, env_kwargs=own, **words)
     except LLMGymError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise cannot_build(env_id, error) from error

@@ -55,6 +55,19 @@ class MissingExtraError(LLMGymError, ImportError):
     """Something needs a package that is not installed."""
 
 
+def error_words(error: BaseException) -> str:
+    r"""Return the type and the words of an exception in one line; not every one can say its own.
+
+    >>> error_words(ValueError("a word\nand another")), error_words(SystemExit())
+    ('ValueError: a word and another', 'SystemExit')
+    """
+    try:
+        words = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - of others' code
+        words = ""
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
 @cache
 def install_command(extra: str) -> str:
     """Return the ``pip install`` that adds an extra to this installation.

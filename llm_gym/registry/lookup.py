@@ -57,7 +57,7 @@ def _not_there(module: ModuleType | None, name: str) -> str:
     )
 
 
-def cannot_build(name: str, error: Exception) -> ConfigError:
+def cannot_build(name: str, error: BaseException) -> ConfigError:
     """Return the sentence for an environment that cannot be built.
 
     >>> cannot_build("Maze-v0", ImportError("No module named 'maze'"))
@@ -72,7 +72,7 @@ def cannot_build(name: str, error: Exception) -> ConfigError:
     return ConfigError(f"cannot build {name}: {no_setting(name, wrong) if wrong else why}")
 
 
-def wrong_setting(error: Exception) -> str:
+def wrong_setting(error: BaseException) -> str:
     """Return the name of an unexpected argument from Python's message, or nothing.
 
     >>> wrong_setting(TypeError("Maze.__init__() got an unexpected keyword argument 'size'"))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from llm_gym.core.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError, error_words
 
 _AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
 CREATOR = " was raised from the environment creator"
@@ -76,7 +76,7 @@ def explain_failures(name: str) -> Iterator[None]:
         yield
     except (LLMGymError, BrokenPipeError):  # the second is whoever read what is printed
         raise
-    except Exception as error:  # other people's code
+    except (Exception, SystemExit) as error:  # other people's code
         hint = "" if _place(error) else f"; llm-gym check {name} says what an environment must do"
         raise LLMGymError(f"{name} failed: {describe_error(error)}{hint}") from error
 
@@ -85,7 +85,7 @@ def close_user_env(env: Any) -> None:
     """Close an environment. One that raises at it takes nothing back: that is said, and no more."""
     try:
         env.close()
-    except Exception as error:  # noqa: BLE001 - other people's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - other people's code
         _log.warning("an environment raised %s at its end", describe_error(error))
 
 
@@ -100,8 +100,7 @@ def describe_error(error: BaseException) -> str:
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f"SyntaxError: {error.msg} ({_short(error.filename)}, line {error.lineno})"
-    said = " ".join(str(error).split()).partition(CREATOR)[0]
-    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    what = error_words(error).partition(CREATOR)[0]
     at = _place(error)
     return what if at is None else f"{what} ({_short(at.file)}, line {at.line}, in {at.function})"
 

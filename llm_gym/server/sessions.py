@@ -21,7 +21,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from llm_gym.core.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError, error_words
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes.encoding import encode
 from llm_gym.episodes.play import begin
@@ -204,8 +204,8 @@ class Sessions:
             return self._plays[operation](self, session, argument)
         except (LLMGymError, gym.error.Error, NotImplementedError) as problem:
             return protocol.error(protocol.REFUSED, str(problem) or type(problem).__name__)
-        except Exception as problem:  # noqa: BLE001 - an environment may raise anything
-            return protocol.error(protocol.FAILED, f"{type(problem).__name__}: {problem}")
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - others' code raises anything
+            return protocol.error(protocol.FAILED, error_words(problem))
 
     def _reset(self, session: EnvSession, argument: Any) -> Answer:
         seed, options = argument
@@ -256,7 +256,7 @@ def _begun(session: EnvSession) -> gym.Env[str, str]:
 def _close(session: EnvSession) -> None:
     env, session.env, session.answer = session.env, None, []
     if env is not None:
-        with suppress(Exception):  # it is over, whatever the environment says
+        with suppress(Exception, SystemExit):  # it is over, whatever the environment says
             env.close()
 
 

@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from llm_gym.core.errors import ConfigError, WorkerError
+from llm_gym.core.errors import ConfigError, WorkerError, error_words
 from llm_gym.episodes.play import begin, describe_env
 
 TextualEnv = gym.Env[str, str]
@@ -43,7 +43,7 @@ class Failure(NamedTuple):
     what: str
     lost: bool = False
     """True when the environment itself is gone, not only its episode."""
-    error: Exception | None = None
+    error: BaseException | None = None
     traceback: str = ""
 
 
@@ -91,10 +91,9 @@ def run_jobs(
     for row, operation, argument in jobs:
         try:
             answers.append(_OPERATIONS[operation](envs[row], argument))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other rows go on
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the other rows go on
             answers.append(None)
-            what = f"raised {type(error).__name__}: {error}"
-            failures[row] = Failure(what, error=error)
+            failures[row] = Failure(f"raised {error_words(error)}", error=error)
     return answers, failures
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import cloudpickle
 
+from llm_gym.core.errors import error_words
 from llm_gym.vector.rows import (
     Factory,
     Failure,
@@ -70,8 +71,8 @@ def _build_all(envs: dict[int, TextualEnv], position: Any, factories: bytes) -> 
         position.value = at
         try:
             envs[row] = build(row, factory)
-        except Exception as error:  # noqa: BLE001 - it is raised again, in the parent
-            failures[row] = Failure(f"raised {type(error).__name__}: {error}", error=error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again, in the parent
+            failures[row] = Failure(f"raised {error_words(error)}", error=error)
             break
     return _pack({}, failures)
 

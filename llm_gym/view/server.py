@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from llm_gym.core.errors import LLMGymError
+from llm_gym.core.errors import LLMGymError, error_words
 from llm_gym.core.loopback import is_own, own_hosts, same_secret
 from llm_gym.view.api import Api, dump
 from llm_gym.view.export import TYPES, static_files
@@ -115,8 +115,8 @@ class Handler(BaseHTTPRequestHandler):
             body = ask()
         except (LLMGymError, ValueError, RecursionError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except Exception as error:  # noqa: BLE001 - an environment that is played on may raise anything
-            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - of an environment played on
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, error_words(error))
         else:
             self._send(HTTPStatus.OK, body, _JSON)
 

@@ -51,6 +51,16 @@ class BreaksInStep(Corridor):
         raise RuntimeError("the simulator lost its licence")
 
 
+class ExitsInStep(Corridor):
+    def step(self, action):
+        raise SystemExit("the window was closed")
+
+
+class ExitsWhenBuilt(Corridor):
+    def __init__(self):
+        raise SystemExit(7)
+
+
 class BreaksInReset(Corridor):
     def reset(self, *, seed=None, options=None):
         return {}["map"]
@@ -125,6 +135,8 @@ def test_settings_reach_the_class_and_its_words(mine, capsys):
     ("name", "said"),
     [
         ("BreaksInStep", f"RuntimeError: the simulator lost its licence ({at('licence')}, in"),
+        ("ExitsInStep", f"SystemExit: the window was closed ({at('the window')}, in step)"),
+        ("ExitsWhenBuilt", f"SystemExit: 7 ({at('SystemExit(7)')}, in __init__)"),
         ("BreaksInReset", f"KeyError: 'map' ({at('{}[')}, in reset)"),
         ("BreaksWhenBuilt", f"ValueError: the map file is not there ({at('map file')}, in __"),
         ("ForgetsSeeds", "llm-gym check mine_to_play:ForgetsSeeds says what an environment must"),

@@ -73,6 +73,18 @@ def test_every_environment_is_closed_also_one_that_raises_at_it():
     assert len(sessions) == 0
 
 
+def test_an_environment_that_exits_fails_its_own_step_alone():
+    class Exits(Hanging):
+        def step(self, action):
+            raise SystemExit(7)
+
+    sessions = Sessions(Exits, ServerLimits())
+    begin(sessions, 0)
+    work = SessionRunner(sessions, in_loop=True, threads=1)
+    answer = work.play_here((name(0), 2, "step", "1"), 0.0)
+    assert (answer["error"], "SystemExit: 7" in str(answer)) == ("failed", True)
+
+
 def test_no_player_keeps_others_out(sessions):
     work = SessionRunner(sessions, in_loop=True, threads=1)
 

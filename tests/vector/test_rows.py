@@ -172,6 +172,28 @@ def test_a_row_that_raises_is_named_and_the_others_have_moved(mode):
     assert envs.step_rows({1: "back"})[1][0] == "back"
 
 
+class Unsayable(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(SystemExit(7), "SystemExit: 7"), (Unsayable(), "Unsayable")]
+)
+def test_a_row_that_exits_or_raises_without_words_is_a_row_that_raises(error, said):
+    class Leaves(Odd):
+        def step(self, action):
+            if action == "leave":
+                raise error
+            return super().step(action)
+
+    envs = make_vec(Leaves, 2)
+    envs.reset(seed=0)
+    with pytest.raises(RowsError, match=f"^row 0 raised {said}$"):
+        envs.step(["leave", "a"])
+    assert envs.step_rows({1: "still here"})[1][0] == "still here"
+
+
 def test_a_failed_reset_or_call_leaves_the_other_rows_alone():
     envs = make_vec([Odd, GUESS], autoreset_mode="Disabled")
     with pytest.raises(RowsError, match="row 1 raised ConfigError") as caught:

@@ -24,7 +24,7 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Composite, Unbounded
 from torchrl.envs import EnvBase
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, error_words
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory, play
 from llm_gym.registry.sources import EnvSource
@@ -356,8 +356,8 @@ class TextEnvPool(EnvBase):
         """Close every environment and end the workers; an environment that raises is logged."""
         try:
             self._rows.close()
-        except Exception as error:  # noqa: BLE001 - an environment may raise anything
-            _log.warning("an environment raised %s: %s at its end", type(error).__name__, error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - others' code raises anything
+            _log.warning("an environment raised %s at its end", error_words(error))
         super().close(raise_if_closed=raise_if_closed)
 
 

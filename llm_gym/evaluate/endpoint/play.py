@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import gymnasium as gym
 
-from llm_gym.core.errors import ConfigError, ContractError, LLMGymError
+from llm_gym.core.errors import ConfigError, ContractError, LLMGymError, error_words
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
 from llm_gym.core.splits import stable_hash
@@ -77,7 +77,7 @@ class ChatPlayer:
             )
         except LLMGymError:  # a setting that no episode can honour
             raise
-        except Exception as error:  # noqa: BLE001 - other people's environments raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - others' code raises anything
             _report(number, error)
             episode = Trajectory(seed=seed, options=options)
             episode.stop_reason = StopReason.ERROR
@@ -108,7 +108,7 @@ class ChatPlayer:
                 if what := recording.invalid_env_output(*step[:2]):
                     raise ContractError(f"it {what}")
                 recording.add_turn(episode, reply.text, step)
-            except Exception as error:  # noqa: BLE001 - as above
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
                 recording.add_failure(episode, reply.text, _report(number, error))
         return replies
 
@@ -127,8 +127,8 @@ def reply_seed(run: int, episode: int, turn: int) -> int:
     return stable_hash(f"reply {run}/{episode}/{turn}", 31)
 
 
-def _report(number: int, error: Exception) -> str:
-    what = f"{type(error).__name__}: {error}"
+def _report(number: int, error: BaseException) -> str:
+    what = error_words(error)
     _log.warning("episode %d: its environment raised %s", number, what)
     return what
 
