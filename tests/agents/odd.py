@@ -53,6 +53,13 @@ class Dying(Tagged):
         return super().step(action)
 
 
+class DyingAtReset(Tagged):
+    def reset(self, *, seed=None, options=None):
+        if seed == 2:
+            os._exit(3)
+        return super().reset(seed=seed, options=options)
+
+
 class Sleeping(Tagged):
     def step(self, action):
         time.sleep(60)

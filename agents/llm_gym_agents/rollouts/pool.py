@@ -14,7 +14,7 @@ Shapes: N rows.
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -125,6 +125,8 @@ class TextEnvPool(EnvBase):
         self._queue: deque[EpisodeTask] = deque()
         self._playing: list[Trajectory | None] = [None] * n
         self._finished: dict[int, Trajectory] = {}
+        self._gone: dict[int, str] = {}
+        """Rows that went down in the middle of an episode, with the worker of another row."""
         self._episode_N = np.full(n, IDLE, dtype=np.int64)
         self._observation_N = np.zeros(n, dtype=np.int64)
         self._system_N = np.zeros(n, dtype=np.int64)
@@ -150,6 +152,7 @@ class TextEnvPool(EnvBase):
         """Drop queued, running and finished episodes; call ``reset`` next."""
         self._queue.clear()
         self._finished.clear()
+        self._gone.clear()
         self._playing = [None] * len(self._playing)
 
     def take_finished(self) -> dict[int, Trajectory]:
@@ -198,7 +201,7 @@ class TextEnvPool(EnvBase):
                 {row: (task.seed, task.options) for row, task in tasks.items()}
             )
         except RowsError as error:
-            begun, lost = dict(error.results), dict(error.rows)
+            begun, lost = dict(error.results), self._lose(error, tasks)
         for row, beginning in begun.items():
             if what := play.invalid_env_output(beginning.observation):
                 lost[row] = what
@@ -237,7 +240,7 @@ class TextEnvPool(EnvBase):
             try:
                 play.add_turn(episode, action, self._rows.step_rows({row: action})[row])
             except RowsError as error:
-                return error.rows[row]
+                return self._lose(error, [row])[row]
             if episode.dones[-1] or episode.states[-1] != prefix.observations[at + 1]:
                 return "did not repeat the episode that is branched from: it is not deterministic"
             self._observation_N[row] = self.texts.add(episode.states[-1])
@@ -250,12 +253,13 @@ class TextEnvPool(EnvBase):
         terminated_N, truncated_N = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         live = [row for row in range(n) if self._playing[row] is not None]
         idle_N = self._episode_N == IDLE
-        replies = {row: self.texts[handles[row]] for row in live if cuts[row] == ReplyStatus.READY}
+        ready = {row: self.texts[handles[row]] for row in live if cuts[row] == ReplyStatus.READY}
+        replies = {row: reply for row, reply in ready.items() if row not in self._gone}
         try:
             results = self._rows.step_rows(replies)
             lost: dict[int, str] = {}
         except RowsError as error:
-            results, lost = dict(error.results), dict(error.rows)
+            results, lost = dict(error.results), self._lose(error, replies)
         for row, result in results.items():
             if what := play.invalid_env_output(*result[:2]):
                 lost[row] = what
@@ -269,11 +273,12 @@ class TextEnvPool(EnvBase):
                 self._end(row, stop_reason(*flags, episode.infos[-1]))
             reward_N[row] = episode.rewards[-1]
             terminated_N[row], truncated_N[row] = episode.terminated[-1], episode.truncated[-1]
-        for row, what in lost.items():
-            self._fail(row, replies[row], what)
+        for row, what in (lost | self._gone).items():
+            self._fail(row, ready.get(row), what)
             truncated_N[row] = True
+        self._gone.clear()
         for row in live:
-            if cuts[row] == ReplyStatus.NO_ROOM:
+            if cuts[row] == ReplyStatus.NO_ROOM and self._playing[row] is not None:
                 self._end(row, StopReason.CONTEXT)
                 truncated_N[row] = True
         terminated_N |= idle_N
@@ -314,12 +319,19 @@ class TextEnvPool(EnvBase):
 
     # --- the end of an episode -----------------------------------------------------------
 
-    def _fail(self, row: int, reply: str, what: str) -> None:
+    def _lose(self, error: RowsError, asked: Container[int]) -> dict[int, str]:
+        """Return what happened to the rows ``asked`` for, and note the others that play."""
+        playing = {row: what for row, what in error.rows.items() if self._playing[row] is not None}
+        self._gone |= {row: what for row, what in playing.items() if row not in asked}
+        return {row: what for row, what in error.rows.items() if row in asked}
+
+    def _fail(self, row: int, reply: str | None, what: str) -> None:
         self._report(int(self._episode_N[row]), what)
         episode = self._playing[row]
         assert episode is not None
-        play.add_failure(episode, reply, what)
-        self._observation_N[row] = self.texts.add(episode.states[-1])
+        if reply is not None:
+            play.add_failure(episode, reply, what)
+            self._observation_N[row] = self.texts.add(episode.states[-1])
         self._end(row, StopReason.ERROR)
 
     def _report(self, episode: int, what: str) -> None:

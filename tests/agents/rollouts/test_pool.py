@@ -16,7 +16,7 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import ObjectTable, TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
-from tests.agents.odd import Crashing, CrashingAtReset, Dying, Hanging, Tagged
+from tests.agents.odd import Crashing, CrashingAtReset, Dying, DyingAtReset, Hanging, Tagged
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 
@@ -109,6 +109,31 @@ def test_an_environment_that_hangs_or_dies_is_replaced(env, timeout):
     assert finished[12].stop_reason is StopReason.ERROR
     others = [finished[task.id] for task in TASKS if task.seed % 3 != 2]
     assert all(episode.stop_reason is not StopReason.ERROR for episode in others)
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    ("env", "seeds", "waits"),
+    [
+        (Dying, [2, 0], False),  # the other row has no episode any more
+        (Dying, [2, 3, 7], True),  # it waits for a reply
+        (DyingAtReset, [3, 0, 2, 7], False),  # it plays while another one begins
+    ],
+)
+def test_rows_that_go_down_with_the_worker_of_another_lose_their_episode_alone(env, seeds, waits):
+    pool = TextEnvPool(env, 2, workers=1)
+    pool.assign([EpisodeTask(id=seed, seed=seed) for seed in seeds])
+    data = pool.reset()
+    for turn in range(8):
+        data = answer(pool, data)
+        if waits and turn == 1:
+            data["status"][1] = ReplyStatus.PENDING
+        _, data = pool.step_and_maybe_reset(data)
+    ends = {seed: episode.stop_reason for seed, episode in pool.take_finished().items()}
+    assert ends.pop(2) == StopReason.ERROR
+    assert ends.pop(3, StopReason.ERROR) == StopReason.ERROR
+    assert set(ends) == {*seeds} - {2, 3}
+    assert StopReason.ERROR not in ends.values()
     pool.close()
 
 
