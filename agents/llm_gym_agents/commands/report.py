@@ -101,16 +101,19 @@ class RunReport:
 
     def interrupted(self) -> None:
         """Say how to go on, or that there is nothing to go on from yet."""
-        trainer = self._trainer
-        if trainer.checkpoints.latest() is not None or (trainer.folder / WARM_START).exists():
+        if self._is_resumable():
             self.say(f"stopped; {self._go_on()}")
         else:
             self.say("stopped before the first checkpoint; the same command begins again")
 
+    def _is_resumable(self) -> bool:
+        warm_start = self._trainer.folder / WARM_START
+        return self._trainer.checkpoints.latest() is not None or warm_start.exists()
+
     def stopped(self, why: str) -> LLMGymError:
         """Return what to say when a run cannot go on, and what is left of it."""
         kept = "nothing was trained yet"
-        if self._trainer.checkpoints.latest() is not None:
+        if self._is_resumable():
             kept = f"what is there is whole; {self._go_on()}"
         return LLMGymError(f"the run in {self._trainer.folder} stopped: {why}; {kept}")
 

@@ -82,11 +82,8 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
     ) -> None:
         self.folder = Path(folder)
         found = read_metrics(self.folder)
-        if found and resume_after is None:
-            raise ConfigError(
-                f"{self.folder} must be a new folder, got one with metrics up to iteration "
-                f"{found[-1][ITERATION]:.0f}; resume that run or choose another folder"
-            )
+        if resume_after is None:
+            check_unused(self.folder)
         self.rows: list[Row] = [
             row for row in found if resume_after is not None and row[ITERATION] <= resume_after
         ]
@@ -112,6 +109,15 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def check_unused(folder: Path) -> None:
+    """Raise if ``folder`` holds the metrics of a run."""
+    if found := read_metrics(folder):
+        raise ConfigError(
+            f"{folder} must be a new folder, got one with metrics up to iteration "
+            f"{found[-1][ITERATION]:.0f}; resume that run or choose another folder"
+        )
 
 
 class TensorBoardSink:

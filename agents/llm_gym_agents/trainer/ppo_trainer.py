@@ -293,11 +293,13 @@ class PPOTrainer:
             return  # ``fit`` resumes from a later checkpoint
         if resume and path.exists():
             return self.load_checkpoint(path)
+        self.files.check_own()
         start = time.perf_counter()
         self.warm_start = self._make_warm_start(say, tick).run()
         self.elapsed_s += time.perf_counter() - start
         if self.warm_start:
             self.early_stop.best = warm_start_success(self.warm_start)
+            self.files.save_config()  # without it nobody could resume from there
             self.save_checkpoint(path)
 
     def _make_warm_start(

@@ -67,6 +67,15 @@ class RunFolder:
         """Note the loaded checkpoint: the folder belongs to this run only if it contains it."""
         self._is_own = Path(checkpoint).resolve().is_relative_to(self.path.resolve())
 
+    def check_own(self) -> None:
+        """Refuse the folder of another run, before anything is written there."""
+        if not self._is_own:
+            metrics.check_unused(self.path)
+
+    def save_config(self) -> None:
+        if self._ranks.is_main:
+            self._config.save(self.path / "config.json")
+
     @contextmanager
     def open(self, iteration: int) -> Iterator[metrics.MetricsLog]:
         """Yield the log of the run after ``iteration``; the folder of another run is refused."""
@@ -79,8 +88,7 @@ class RunFolder:
         self._is_own = True
         with log:
             # ``MetricsLog`` has refused the folder of another run by now.
-            if self._ranks.is_main:
-                self._config.save(self.path / "config.json")
+            self.save_config()
             self.checkpoints.drop_after(iteration)
             yield log
 
