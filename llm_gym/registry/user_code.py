@@ -31,6 +31,8 @@ def import_user_module(module: str) -> ModuleType:
         ...
     llm_gym.core.errors.ConfigError: cannot import not_there: No module named 'not_there'
     """
+    if not module:
+        raise ConfigError("a module is named as in an import statement, got ''; name one")
     path = Path(module)
     if path.suffix == ".py" or len(path.parts) != 1:
         meant = ".".join(path.with_suffix("").parts).strip("./")

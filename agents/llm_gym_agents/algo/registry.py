@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.text import did_you_mean
-from llm_gym.registry.user_code import import_object
+from llm_gym.registry.user_code import describe_error, import_object
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import StreamError
 
@@ -51,6 +52,15 @@ class Spec:
             )
         settings = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         object.__setattr__(self, "settings", settings)
+
+    def run(self, *args: Any, **settings: Any) -> Any:
+        """Call the function. What somebody's own, ``module:function``, raises is one sentence."""
+        try:
+            return self.function(*args, **settings)
+        except Exception as error:
+            if ":" not in self.name or isinstance(error, LLMGymError | torch.OutOfMemoryError):
+                raise
+            raise StreamError(f"{self.name!r} raised {describe_error(error)}") from error
 
     def check_settings(self, given: Mapping[str, Any]) -> None:
         """Raise a ``ConfigError`` that names the first setting this function cannot take."""
@@ -96,7 +106,7 @@ class AdvantageSpec(Spec):
                     f"{self.name!r} needs {name} ({what}), got None; "
                     "pass it or choose another estimator"
                 )
-        made = self.function(stream, **settings)
+        made = self.run(stream, **settings)
         shape = stream.reward_T.shape
         if not isinstance(made, tuple) or [getattr(each, "shape", None) for each in made] != (
             [shape] * 2

@@ -47,6 +47,7 @@ def main(argv: list[str]) -> int:
     import_modules(options)
     recipe, config, chosen = _read_settings(options, rest)
     check_needs(config.model, config.inference, config.ray)
+    _check_run_needs(config)
 
     from llm_gym_agents.commands.plan import choose, show_plan
     from llm_gym_agents.commands.run import run, warm_start_only
@@ -192,6 +193,15 @@ def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) 
     is_there = Path(name).is_dir() or (cache / f"models--{name}").is_dir()
     if "/" not in name and not is_there:
         raise ConfigError(f"there is no model folder {name!r}; a hub model is named OWNER/NAME")
+
+
+def _check_run_needs(config: ConfigStore) -> None:
+    """Raise if a file or a package is missing that a run would ask for only in its middle."""
+    player, tracker = config.warm_start.player, config.checkpoint.tracker
+    if config.warm_start.is_file and not Path(player).is_file():
+        raise ConfigError(f"warm_start.player must be a file that is there, got {player!r}")
+    if tracker is not None:
+        require_package(tracker.partition("/")[0], "checkpoint.tracker")
 
 
 def _check_target(target: str) -> None:

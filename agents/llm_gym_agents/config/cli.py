@@ -47,16 +47,24 @@ def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> Confi
 
 
 def _check_names(argv: Sequence[str]) -> None:
-    known = [
-        f"--{name}.{each}".replace("_", "-")
+    """Refuse a flag that no setting has, before tyro is imported."""
+    known = {
+        f"--{name}.{each}".replace("_", "-"): field.annotation
         for name, cls in SECTIONS.items()
-        for each in cls.model_fields
-    ]
-    for word in argv:
-        flag = word.partition("=")[0].replace("_", "-")
-        if flag.startswith("--") and flag.replace(".no-", ".") not in (*known, "--help"):
+        for each, field in cls.model_fields.items()
+    }
+    switches = {flag for flag, kind in known.items() if kind is bool}
+    for word, after in itertools.zip_longest(argv, argv[1:], fillvalue="--"):
+        flag, is_given, value = word.partition("=")
+        flag = flag.replace("_", "-")
+        on = flag.replace(".no-", ".")
+        if flag.startswith("--") and flag not in known and on not in {*switches, "--help"}:
             meant = did_you_mean(flag, known).replace("'", "")
             raise ConfigError(f"there is no setting {flag}{meant}; {_HINT}")
+        if on in switches and (is_given or not after.startswith("--")):
+            off = on.replace(".", ".no-", 1)
+            got = value if is_given else after
+            raise ConfigError(f"{flag} takes no value, got {got!r:.100}: {on} or {off}; {_HINT}")
 
 
 def _sentence(box: str) -> str:

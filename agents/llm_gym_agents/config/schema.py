@@ -36,6 +36,7 @@ from llm_gym_agents.config.value_types import (
     Mix,
     Split,
     Text,
+    Tracker,
     WarmStartPlayer,
 )
 
@@ -313,7 +314,7 @@ class CheckpointConfig(Section):
     """Iterations between two records of training episodes; 0 for none."""
     resume: bool = False
     """Continue from the newest checkpoint in output_dir."""
-    tracker: Text | None = None
+    tracker: Tracker | None = None
     """Also log to wandb/PROJECT or trackio/PROJECT."""
 
 

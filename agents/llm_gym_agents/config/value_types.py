@@ -30,6 +30,12 @@ def _device(value: str) -> str:
     return value
 
 
+def _tracker(value: str) -> str:
+    known = re.fullmatch(r"(wandb|trackio)/.+", value)
+    _need(known is not None, "wandb/PROJECT or trackio/PROJECT")
+    return value
+
+
 def _json(value: Any) -> Any:
     """Return a copy of a mapping, which must be the same after a way through a JSON file."""
     given = dict(value) if isinstance(value, Mapping) else value
@@ -92,6 +98,7 @@ Loss = Annotated[str, AfterValidator(_named(LOSSES, registry="POLICY_LOSSES"))]
 WarmStartPlayer = Annotated[str, AfterValidator(_player)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Text = Annotated[str, AfterValidator(_text)]
+Tracker = Annotated[str, AfterValidator(_tracker)]
 Device = Annotated[str, AfterValidator(_device)]
 JSONDict = Annotated[dict[str, Any], BeforeValidator(_json)]
 Mix = Annotated[dict[str, Any], BeforeValidator(_json), AfterValidator(_mix)]

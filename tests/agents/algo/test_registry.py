@@ -113,6 +113,16 @@ def test_users_register_their_own() -> None:
     assert get_policy_loss("linear")(inputs).loss_T.tolist() == [-1.0]
 
 
+def breaks(stream: TokenStream) -> Advantages:
+    raise KeyError("weights")
+
+
+def test_what_somebodys_own_raises_is_one_sentence_with_the_line() -> None:
+    own = get_advantage(f"{__name__}:breaks")
+    with pytest.raises(StreamError, match=r"^'.*:breaks' raised KeyError: 'weights' \(.*line"):
+        own(STREAM)
+
+
 def test_a_taken_name_is_refused_but_the_same_function_may_come_again() -> None:
     def mine(stream: TokenStream) -> Advantages:
         return Advantages(stream.reward_T, stream.reward_T)

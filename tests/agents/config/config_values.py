@@ -6,7 +6,7 @@ from llm_gym_agents.config.schema import SECTIONS
 
 CANDIDATES = (
     True, False, 3, 5, 0.5, 0.25, 7.5, 0.0078125, "grpo", "cispo", "cuda:1", "some/where", "dev",
-    "separate", "bfloat16", "vllm", "chunked", "adamw_8bit", "observation", "token",
+    "wandb/x", "separate", "bfloat16", "vllm", "chunked", "adamw_8bit", "observation", "token",
     "add", "token-sum", "loss", "cosine", "solver", "fsdp", "turn", "signal",
     ["###"], {"rooms": 4, "style": "terse", "shaping": True, "deep": {"a": [1, None]}},
     {"some/where": 2.0},

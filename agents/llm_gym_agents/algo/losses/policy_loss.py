@@ -79,7 +79,7 @@ class PolicyLossSpec(Spec):
 
     def __call__(self, inputs: PolicyInputs, **settings: Any) -> TokenLoss:
         self.check_settings(settings)
-        result = self.function(inputs, **settings)
+        result = self.run(inputs, **settings)
         shape = inputs.log_prob_T.shape
         # A tensor of another shape would be spread over the tokens, and nobody would notice.
         if not isinstance(result, TokenLoss) or any(
