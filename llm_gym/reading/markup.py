@@ -42,6 +42,15 @@ _HIDDEN = "\ue000\ue001\ue002"
 _HIDE, _SHOW = str.maketrans("<[◁", _HIDDEN), str.maketrans(_HIDDEN, "<[◁")
 
 
+def is_thought_mark(token: str) -> bool:
+    """Whether a model begins or ends its reasoning with ``token``.
+
+    >>> is_thought_mark("[THINK]"), is_thought_mark("<|END_THINKING|>"), is_thought_mark("<s>")
+    (True, True, False)
+    """
+    return bool(_OPENS.fullmatch(token) or _CLOSES.fullmatch(token))
+
+
 def own_turn(text: str) -> str:
     r"""Return ``text`` without reasoning, and up to where its turn ends; for the rest as it is.
 

@@ -82,6 +82,7 @@ class ChatFormat:
         self._render: Renderer | None = None
         self._writers: dict[tuple[int, bool], tuple[Writer, list[int]]] = {}
         self._final: list[int] = []
+        self._channel: list[int] = []
         self._opened = ""
 
     @classmethod
@@ -174,10 +175,10 @@ class ChatFormat:
         """
         cut_at = self._cut_at
         end = next((at for at, token in enumerate(reply_ids) if token in cut_at), len(reply_ids))
-        ids, size = list(reply_ids[:end]), len(self._final)
+        ids, size = list(reply_ids[:end]), len(self._channel)
         if size:
             places = range(len(ids) - size, -1, -1)
-            at = next((at for at in places if ids[at : at + size] == self._final), None)
+            at = next((at for at in places if ids[at : at + size] == self._channel), None)
             thought = self._codec.decode(ids[:at]).strip()
             text = "" if at is None else self._codec.decode(ids[at + size :])
             closed = "" if at is None else "</think>\n"
@@ -272,6 +273,7 @@ class ChatFormat:
         )
         made._render, made.rewrites, made.thinks = render, template.rewrites, template.thinks
         made._final, made._opened = codec.encode(template.final), template.opened
+        made._channel = codec.encode(template.channel)
         return made
 
 

@@ -15,6 +15,7 @@ from itertools import chain, pairwise, zip_longest
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
+from llm_gym.reading.markup import is_thought_mark
 from llm_gym_agents.text.template import Piece
 
 CACHED_CONTENTS = 1024
@@ -49,6 +50,11 @@ class Codec:
         ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         unknown = tokenizer.unk_token_id  # any unknown word gives it
         special = {at for at, token in added.items() if token.special} - {unknown}
+        self._thought_marks = {  # a channel is named by the template, which tells where it ends
+            at: added[at].content
+            for at in special
+            if is_thought_mark(added[at].content) and added[at].content != "<|channel|>"
+        }
         self.control = frozenset(
             {at for token, at in self.tokens.items() if token in text}
             | special
@@ -87,7 +93,18 @@ class Codec:
         return [at for at in ids if at not in self.control]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ``ids`` without special tokens; bytes of no text become U+FFFD."""
+        """Return the text of ``ids`` without special tokens; bytes of no text become U+FFFD.
+
+        Special tokens around a thought stay, since nothing else tells it from the answer.
+        """
+        texts, start = [], 0
+        for at, token in enumerate(ids):
+            if token in self._thought_marks:
+                texts += [self._decode(ids[start:at]), self._thought_marks[token]]
+                start = at + 1
+        return "".join([*texts, self._decode(ids[start:])])
+
+    def _decode(self, ids: Sequence[int]) -> str:
         if isinstance(self._backend, Tokenizer):
             return self._backend.decode(ids, skip_special_tokens=True)
         text = self._backend.decode(

@@ -21,10 +21,10 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym.core.errors import ConfigError
 
 _PAD = "\t\n\t"  # no template writes this itself, so a missing one was trimmed
-_THOUGHT = "<think>\nZqT\n</think>\n\n"
 _THINKS = re.compile(r"think|thought|reasoning|<\|channel", re.IGNORECASE)
-_OPENED = re.compile(r"<(\w*think\w*|reasoning)>\s*$")
-_CLOSED = re.compile(r"</(\w*think\w*|reasoning)>\s*$")
+_OPENED = re.compile(r"<([\w:]*think\w*|reasoning)>\s*$")
+_CLOSED = re.compile(r"</([\w:]*think\w*|reasoning)>\s*$")
+_TAGS = re.compile(r"</([\w:]*think\w*|reasoning)>")
 _REFUSALS = (TemplateError, TypeError, ValueError)  # of ``run_bounded``: a ValueError
 _TRIMS: dict[tuple[bool, bool], Callable[[str], str]] = {
     (False, False): str,
@@ -96,11 +96,17 @@ class Template:
     rewrites: bool
     """Whether a later prompt writes earlier turns otherwise than they were read and sampled."""
     final: str
-    """What the history writes before a reply and the prompt does not, as the name of a channel."""
+    """What the history writes before a reply and the prompt does not: the name of a channel, or an
+    empty thought."""
     opened: str
     """The name of the tag by which the prompt opens a thought, or nothing."""
     thinks: bool
     """Whether the model may think before it replies."""
+
+    @property
+    def channel(self) -> str:
+        """The name of a channel, behind which the answer begins, or nothing."""
+        return "" if _CLOSED.search(self.final) else self.final
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +212,21 @@ def _cut_template(render: Render, names: Sequence[str]) -> Template:
         prompted,
         after_reply,
         _after_last(render),
-        rewrites=_rewrites(render, has_system=prompted is not None),
+        rewrites=_rewrites(
+            render, {"think", *_TAGS.findall(names[0])}, has_system=prompted is not None
+        ),
         final=final if final.strip() else "",
         opened=opened[1] if opened else "",
         thinks=not _CLOSED.search(end) and any(map(_THINKS.search, names)),
     )
 
 
-def _rewrites(render: Render, *, has_system: bool) -> bool:
-    """Whether a prompt does not begin with the last one and the reply to it."""
-    for thought in ("", _THOUGHT):
+def _rewrites(render: Render, tags: Collection[str], *, has_system: bool) -> bool:
+    """Whether a prompt does not begin with the last one and the reply to it, a thought in ``tags``.
+
+    That a thought is dropped is seen only where it has the tag that the template looks for.
+    """
+    for thought in ("", *(f"<{tag}>\nZqT\n</{tag}>\n\n" for tag in sorted(tags))):
         talk = [_say("system", _SYSTEM)] if has_system else []
         last = said = ""
         for user, reply in ((_USER, _REPLY), (_USER_2, _REPLY_2), (_USER_3, "")):

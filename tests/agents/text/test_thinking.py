@@ -36,6 +36,14 @@ SMOL = Family("smollm-3", CHATML, "<|im_end|>", "<|im_end|>")
 GEMMA = Family(
     "gemma-3", FAMILIES["gemma"].tokens, "<end_of_turn>", "<eos>", "<bos>", adds_bos=True
 )
+GLM = Family("glm-4.5", (*FAMILIES["glm"].tokens, *CHATML[3:]), "<|user|>", "<|endoftext|>")
+MAGISTRAL = Family(
+    "magistral", (*FAMILIES["mistral-3"].tokens, "[THINK]", "[/THINK]"), "</s>", "</s>", "<s>"
+)
+SEED = Family(
+    "seed-oss", ("<seed:bos>", "<seed:eos>", "<seed:think>?", "</seed:think>?"), "<seed:eos>",
+    "<seed:eos>", "<seed:bos>",
+)  # fmt: skip
 OFF = {"enable_thinking": False}
 ANALYSIS = "<|channel|>analysis<|message|>Is it north?<|end|><|start|>assistant"
 FINAL = "<|channel|>final<|message|>"
@@ -51,6 +59,9 @@ CASES = {
     ),
     "gpt-oss": Case(FAMILIES["harmony"], True, True, ANALYSIS + FINAL, FINAL),
     "mistral-3": Case(FAMILIES["mistral-3"], True, False),
+    "glm-4.5": Case(GLM, True, True, "\n<think>Is it north?</think>\n", "\n<think></think>\n"),
+    "magistral": Case(MAGISTRAL, False, True, "[THINK]Is it north?[/THINK]"),
+    "seed-oss": Case(SEED, True, True, "<seed:think>Is it north?</seed:think>"),
 }  # fmt: skip
 every_case = pytest.mark.parametrize("name", CASES)
 
