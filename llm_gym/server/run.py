@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 import gymnasium as gym
@@ -63,7 +63,8 @@ class EnvServer:
             about = http.describe(env, env_id, self.sessions)
             description = (type(env.unwrapped).__doc__ or "").strip().partition("\n")[0]
         finally:
-            env.close()
+            with suppress(Exception, SystemExit):  # its end is none of the players' business
+                env.close()
         http.Guard(host, port, token)  # before anything listens
         self._socket = _listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]

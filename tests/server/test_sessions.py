@@ -73,6 +73,15 @@ def test_every_environment_is_closed_also_one_that_raises_at_it():
     assert len(sessions) == 0
 
 
+def test_an_environment_that_raises_when_closed_can_be_served():
+    class Rude(Hanging):
+        def close(self):
+            raise OSError("no")
+
+    with serving("rude", Rude) as server:
+        assert Caller(server).rows([name(0), 1, "reset", [0, None]])[0][0] == "hello"
+
+
 def test_an_environment_that_exits_fails_its_own_step_alone():
     class Exits(Hanging):
         def step(self, action):

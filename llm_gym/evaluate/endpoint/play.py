@@ -35,6 +35,7 @@ from llm_gym.evaluate.endpoint.client import (
 )
 from llm_gym.registry.lookup import cannot_build
 from llm_gym.registry.sources import EnvSource, env_source
+from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym.wrappers.as_text import make_text
 
@@ -260,7 +261,7 @@ class _EpisodeThreads:
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for us
             self._done.put(error)
         finally:
-            env.close()
+            close_user_env(env)
 
 
 class _EpisodeLog:
