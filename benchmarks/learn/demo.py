@@ -65,7 +65,7 @@ def fresh(folder: Path) -> float:
 
 
 def measure(seed: int, folder: Path, threads: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "llm_gym.cli", "train", "text-game-easy"]
+    command = [sys.executable, "-m", "llm_gym", "train", "text-game-easy"]
     settings = ["--training.seed", str(seed), "--checkpoint.output-dir", str(folder)]
     start, before, began = perf_counter(), _cpu_seconds(), time()
     # Waiting passively keeps threads, where there are several, from spinning against each other.

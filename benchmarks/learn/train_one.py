@@ -51,7 +51,7 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
     began = time.time()
     with tempfile.TemporaryDirectory(prefix="train-all-") as place:
         run, log = Path(place) / "run", Path(place) / "log"
-        program = [sys.executable, "-m", "llm_gym.cli", *shlex.split(command)[1:]]
+        program = [sys.executable, "-m", "llm_gym", *shlex.split(command)[1:]]
         with log.open("w") as out:
             child = subprocess.Popen(
                 [*program, "--checkpoint.output-dir", str(run)],

@@ -26,7 +26,7 @@ sleep 20
 
 # Sent again by `scontrol requeue`, it goes on from its newest checkpoint.
 srun --overlap --nodes=1 --ntasks=1 -w "$head" \
-    torchrun --nproc-per-node 4 -m llm_gym.cli train llm_gym/GuessTheNumber-v0 \
+    torchrun --nproc-per-node 4 -m llm_gym train llm_gym/GuessTheNumber-v0 \
     --model HuggingFaceTB/SmolLM2-135M-Instruct --inference.backend vllm \
     --parallel.mode fsdp --ray.use-ray --ray.address "$head:$port" \
     --ray.num-actors $((4 * (SLURM_JOB_NUM_NODES - 1))) --ray.staleness 1 \

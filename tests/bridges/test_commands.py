@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-COMMAND = [sys.executable, "-m", "llm_gym.cli"]
+COMMAND = [sys.executable, "-m", "llm_gym"]
 INSTALLED = {row.id for row in BRIDGES if installed(row)}
 PLAYED = {
     "llm_gym/TextArena-v0": "env_id=GuessTheNumber-v0",

@@ -320,7 +320,7 @@ def test_what_is_no_move_costs_a_person_no_turn(monkeypatch, capsys):
 def test_a_line_is_edited_with_the_keys_of_a_terminal():
     pytest.importorskip("readline")
     terminal, end = pytest.importorskip("pty").openpty()
-    command = [sys.executable, "-m", "llm_gym.cli", "play", GUESS, "--seed", "0"]
+    command = [sys.executable, "-m", "llm_gym", "play", GUESS, "--seed", "0"]
     child = subprocess.Popen(command, stdin=end, stdout=end, stderr=end, cwd=ROOT)
     os.close(end)
     told = b""

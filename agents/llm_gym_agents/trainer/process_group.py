@@ -318,7 +318,7 @@ def join(mode: Mode, *, device: str = "auto") -> ProcessGroup:
     if missing:
         raise ConfigError(
             f"parallel.mode={mode!r} needs one process for each GPU, got {' and '.join(missing)} "
-            "unset; start it with: torchrun --nproc-per-node 2 -m llm_gym.cli train ..."
+            "unset; start it with: torchrun --nproc-per-node 2 -m llm_gym train ..."
         )
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
