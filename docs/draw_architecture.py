@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 HOMES = {"llm_gym": ROOT / "llm_gym", "llm_gym_agents": ROOT / "agents" / "llm_gym_agents"}
-EVERYWHERE = ("__init__", "__version__")
+EVERYWHERE = ("__init__", "__main__", "__version__")
 """Imported by all, or nothing but other rooms' names: arrows to and from them say nothing."""
 
 Arrows = list[tuple[str, str]]

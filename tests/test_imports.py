@@ -104,7 +104,8 @@ def _arrows(modules):
 
 
 def room(module):
-    return module.split(".")[1] if "." in module else ""
+    _, _, rest = module.removesuffix(".__main__").partition(".")
+    return rest.split(".")[0]
 
 
 @each
