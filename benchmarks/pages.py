@@ -125,7 +125,7 @@ def _span(values: Iterable[float], form: str = "{:.0f}") -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "summary": summary,
     "reached": reached,
-    "leaderboard": lambda: leaderboard.table(leaderboard.read()),
+    "leaderboard": lambda: leaderboard.table(leaderboard.read() | leaderboard.specialists()),
     "transfer": lambda: leaderboard.transfer(leaderboard.read()),
     **benchmarks.envs.tables.TABLES,
     **benchmarks.learn.tables.TABLES,

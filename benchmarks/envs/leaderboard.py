@@ -1,4 +1,4 @@
-"""The leaderboard of the suite: random, solver, and every model that somebody has evaluated.
+"""The leaderboard of the suite: built-in players, and every model that somebody has evaluated.
 
     llm-gym eval --suite --endpoint http://host/v1 --model NAME --json > mine.json
     python -m benchmarks.envs.leaderboard --add mine.json --name "my model"   # and write the page
@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
 from benchmarks.lib.tables import TEXT
+from benchmarks.lib.tables import read as read_result
 from benchmarks.lib.tables import table as doc_table
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
@@ -32,6 +33,9 @@ IDS = [row.id for row in ENVS]
 BEFORE, AFTER = "SmolLM2-135M-Instruct", "SmolLM2-135M, trained on GuessTheNumber"
 """A model and what became of it."""
 TAUGHT, FAMILY = "llm_gym/GuessTheNumber-v0", "llm_gym/GuessTheNumber"
+PLAYERS = ("solver", "reflex", "random")
+EVALUATED = 100
+"""Held-out episodes after ``llm-gym train``."""
 KEPT = ("episodes", "success", "success_low", "success_high", "turns", "invalid")
 
 
@@ -39,6 +43,21 @@ def read(path: Path = RESULT) -> dict[str, Any]:
     """Return the models of the leaderboard by name."""
     found: dict[str, Any] = json.loads(path.read_text())["models"] if path.exists() else {}
     return found
+
+
+def specialists() -> dict[str, Any]:
+    """Return SmolLM2 after ``llm-gym train ID``, one model for each family, as one player."""
+    rows = {
+        row["env_id"]: {
+            "success": row["success"]["trained"],
+            "invalid": row["unusable"]["trained"],
+            "episodes": EVALUATED,
+        }
+        for row in (read_result("train_model") or {"rows": {}})["rows"].values()
+        if row.get("success", {}).get("trained") is not None
+    }
+    note = "`llm-gym train ID`, five minutes each"
+    return {"SmolLM2-135M, one model for each game": {"note": note, "rows": rows}} if rows else {}
 
 
 def add(given: Any, name: str, note: str, path: Path = RESULT) -> None:
@@ -77,9 +96,10 @@ def table(models: Mapping[str, Any]) -> str:
         "unusable replies": "{:.0%}",
     }
     rows: list[tuple[Any, ...]] = []
-    for player in ("solver", "random"):
-        mean = statistics.fmean(published()[env_id][player].success for env_id in IDS)
-        rows.append((f"{player} player", len(IDS), "1,000", mean, float(player == "solver"), None))
+    for player in PLAYERS:
+        won = {env_id: {"success": published()[env_id][player].success} for env_id in IDS}
+        mean = statistics.fmean(row["success"] for row in won.values())
+        rows.append((f"{player} player", len(IDS), "1,000", mean, _place(won), None))
     for name, model in sorted(models.items(), key=lambda each: -_place(each[1]["rows"])):
         played = model["rows"].values()
         episodes = sorted({row["episodes"] for row in played})
@@ -125,7 +145,7 @@ def draw(models: Mapping[str, Any], path: Path = PICTURE) -> None:
     import numpy as np
     from matplotlib.figure import Figure
 
-    players = ["solver", *sorted(models, key=lambda name: -_place(models[name]["rows"])), "random"]
+    players = [*PLAYERS, *sorted(models, key=lambda name: -_place(models[name]["rows"]))]
     cells = np.full((len(players), len(IDS)), np.nan)
     for at, env_id in enumerate(IDS):
         for row, player in enumerate(players):
@@ -161,7 +181,7 @@ def main() -> None:
         add(json.loads(args.add.read_text()), args.name, args.note)
     elif not RESULT.exists():
         write({})
-    draw(read())
+    draw(read() | specialists())
     subprocess.run([sys.executable, "-m", "benchmarks.pages"], check=True, cwd=ROOT)
 
 
