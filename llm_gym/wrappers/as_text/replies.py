@@ -4,6 +4,7 @@ Read ``ReplyReader.read`` first: a reply may be a move in the requested format, 
 plainly names one move.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ from llm_gym.core.text import clip
 from llm_gym.reading.answer import readings
 from llm_gym.reading.formats import ActionFormat, drop_thinking
 from llm_gym.reading.markup import visible
-from llm_gym.reading.moves import Named, find_pattern, find_phrases
+from llm_gym.reading.moves import Named, find_pattern, find_phrases, no_results
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, named_choices
 from llm_gym.wrappers.as_text.phrasebooks.readers import NumberReader, Unusable
 
+_THERE = re.compile(r"(?i)\bthere(?:'s| is| are| was| were)(?: only| just)? \Z")
 _LONGEST_MOVE = 100_000  # characters: an action may have thousands of numbers
 
 
@@ -98,6 +100,15 @@ class ReplyReader:
         return action
 
 
+def _is_count(text: str, at: int) -> bool:
+    """Whether the number at this place counts things.
+
+    >>> [_is_count(text, text.index("3")) for text in ("There are 3 walls.", "3 turns", "I take 3")]
+    [True, True, False]
+    """
+    return at in no_results(text) or bool(_THERE.search(text, 0, at))
+
+
 class BookSpeaker:
     """Finds the moves of a phrasebook in sentences; ``told`` says nothing when quoted back."""
 
@@ -122,7 +133,8 @@ class BookSpeaker:
             yield 0, len(text), number
         elif self.moves is not None:
             for start, end, word in find_phrases(text, [*self.moves, *self._meant]):
-                yield start, end, self._meant.get(word, word)
+                if not (word.isdecimal() and _is_count(text, start)):
+                    yield start, end, self._meant.get(word, word)
         elif self.pattern:
             yield from find_pattern(text, self.pattern)
 
