@@ -23,7 +23,8 @@ _NUMBER = re.compile(
     r"(?P<digits>\d[\d,]*(?:\.\d+)?|\.\d+)(?P<power>e[-+]?\d+)?"
     r"(?P<more>_\d|x\d|(?<=0)x[a-f]|e[-+]?\d|[\u00b2\u00b3\u00b9\u00bc-\u00be])?"
     r"(?:\s?/\s?(?P<under>\d+))?"
-    r"(?:\s?(?P<scale>thousand|million|billion|trillion)\b)?",
+    r"(?:\s?(?P<scale>k|dozen|hundred|thousand|million|billion|trillion)s?\b)?"
+    r"(?P<part>\s(?:and )?(?:a|one) (?:half|third|quarter)\b)?",
     re.IGNORECASE,
 )
 # Possessive (``*+``): where two parts could share what lies between them, a text that fits neither
@@ -41,7 +42,15 @@ _DENIED = re.compile(
 _ASKED = re.compile(r"[^.!?\n]{0,200}[?\uff1f]")
 _MOST_POWER = 999
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+|\d+")
-_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALES = {
+    "k": 10**3,
+    "dozen": 12,
+    "hundred": 100,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
 
 
 def final_part(text: str) -> str:
@@ -63,10 +72,12 @@ def parse_number(text: str) -> Fraction | None:
     r"""Return the one number that ``text`` gives, or None where there is none or more than one.
 
     Commas between thousands, currency signs, a percent sign, units and a full stop are passed
-    over. Fractions, exponents and "million" count.
+    over. Fractions, exponents, "dozen" and "million" count.
 
     >>> [str(parse_number(text)) for text in ("1,000", "$3.50", "42.", "-3/4", r"\boxed{5 km}")]
     ['1000', '7/2', '42', '-3/4', '5']
+    >>> [str(parse_number(text)) for text in ("5k", "5 dozens", "5 and a half")]
+    ['5000', '60', 'None']
     >>> [parse_number(text) for text in ("12 or 13", "1,5", "3/0", "1_000", "0x10", "2e1000")]
     [None, None, None, None, None, None]
     """
@@ -134,8 +145,8 @@ def write_number(number: Fraction) -> str:
 def _value(found: re.Match[str]) -> Fraction | None:
     whole, _, decimals = found["digits"].partition(".")
     whole, under = whole if decimals else whole.rstrip(","), found["under"] or "1"
-    if found["more"] or (whole and not _GROUPED.fullmatch(whole)):
-        return None  # 1_000, 0x10, 5²: the digits alone are another number
+    if found["more"] or found["part"] or (whole and not _GROUPED.fullmatch(whole)):
+        return None  # 1_000, 0x10, 5², 5 and a half: the digits alone are another number
     if max(len(whole), len(decimals), len(under)) > _DIGITS or int(under) == 0:
         return None
     number = Fraction(int(whole.replace(",", "") + decimals or "0"))
