@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from benchmarks.lib.curves import NAMES, Row, learned, smooth
 from benchmarks.lib.machine import IMAGES
 from benchmarks.lib.tables import read
-from benchmarks.peers.trl import ARMS, curve
+from benchmarks.peers.trl import ARMS, curve, finals_of
 from llm_gym.evaluate.scores import published
 
 INK, GREY = "#333333", "#8a8a8a"
@@ -84,8 +84,7 @@ def draw_trl(rows: dict[str, Any]) -> None:
     figure, panels = _grid(2, 2, (4.6, 3.4))
     for axes, (what, label) in zip(panels, TRL_AXES.items(), strict=True):
         for (arm, name), colour in zip(ARMS.items(), SEEDS, strict=True):
-            finals = (row for key, row in rows.items() if key.startswith(f"final/{arm}/"))
-            curves = [curve(row) for row in finals if "held_out" in row]
+            curves = [curve(row) for row in finals_of(rows, arm)]
             _line(axes, curves, what, color=colour, label=name)
         _plain(axes, label)
     panels[1].legend(frameon=False, fontsize=8, loc="upper left")

@@ -65,7 +65,7 @@ class Curve:
         self.now = perf_counter if args.gpu else process_time
         self.batches: list[dict[str, float]] = []
         self.held_out: list[dict[str, float]] = []
-        self.paused_s, self.started_s = 0.0, process_seconds()
+        self.paused_s = 0.0
         self.begun = self.now()
         self._evaluate(0.0)
 
@@ -100,14 +100,7 @@ class Curve:
     def finish(self) -> None:
         """Print the row of this run, and end the process: engines would be waited for."""
         batches = self.batches[-1:] if self.args.points else self.batches
-        row = {"started_s": self.started_s, "held_out": self.held_out, "batches": batches}
+        row = {"held_out": self.held_out, "batches": batches}
         print("\n" + json.dumps(row), flush=True)
         sys.stderr.flush()
         os._exit(0)
-
-
-def process_seconds() -> float:
-    """Return how long ago this process was started."""
-    ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    up = float(Path("/proc/uptime").read_text().split()[0])
-    return round(up - ticks / os.sysconf("SC_CLK_TCK"), 1)

@@ -103,7 +103,8 @@ class Plan:
 
     def finals(self, rows: Mapping[str, Row]) -> list[Job]:
         """Return the runs that count."""
-        chosen = {arm: best(rows, arm, self.settings) for arm in ARMS}
+        known = {str(setting): setting for setting in self.settings}
+        chosen = {arm: known[name] for arm in ARMS if (name := best(rows, arm))}
         return [
             self.run("final", arm, setting, seed)
             for seed in SEEDS
@@ -111,10 +112,9 @@ class Plan:
         ]
 
     def alone(self) -> list[Job]:
-        """Return short runs that have the GPU to themselves."""
-        return [self.run("alone", arm, self.settings[0], 0) for arm in ALONE] * bool(
-            self.args.model
-        )
+        """Return short runs that have the GPU to themselves, if there is one."""
+        arms = ALONE if self.args.model else ()
+        return [self.run("alone", arm, self.settings[0], 0) for arm in arms]
 
     def folder(self, seed: int) -> Path:
         return self.weights / ("start" if self.args.model else f"start-{seed}")
@@ -140,14 +140,20 @@ class Plan:
         return Job(key, full, timeout=200 + seconds, environ={"CUDA_VISIBLE_DEVICES": "0"})
 
 
-def best(rows: Mapping[str, Row], arm: str, settings: list[Setting]) -> Setting:
+def best(rows: Mapping[str, Row], arm: str) -> str:
     """Return the setting with the highest mean success over its sweep."""
+    scores = {
+        key.split("/")[2]: fmean(each["success"] for each in curve(row))
+        for key, row in rows.items()
+        if key.startswith(f"sweep/{arm}/") and "held_out" in row
+    }
+    return max(scores, key=scores.__getitem__, default="")
 
-    def score(setting: Setting) -> float:
-        found = rows.get(f"sweep/{arm}/{setting}/{SWEEP_SEED}", {})
-        return fmean(each["success"] for each in curve(found)) if "held_out" in found else -1.0
 
-    return max(settings, key=score)
+def finals_of(rows: Mapping[str, Row], arm: str) -> list[Row]:
+    """Return the finished runs of an arm with its best setting."""
+    begin = f"final/{arm}/{best(rows, arm)}/"
+    return [row for key, row in rows.items() if key.startswith(begin) and "held_out" in row]
 
 
 def curve(row: Row) -> list[Row]:
@@ -167,22 +173,21 @@ def summary(rows: Mapping[str, Row], goal: float) -> dict[str, Any]:
     """
     told: dict[str, Any] = {}
     for arm, name in ARMS.items():
-        runs = {key: row for key, row in rows.items() if key.startswith(f"final/{arm}/")}
-        done = {key: row for key, row in runs.items() if "held_out" in row}
+        done = finals_of(rows, arm)
         if not done:
             continue
-        ends = [row["held_out"][-1]["success"] for row in done.values()]
-        lasts = [row["batches"][-1] for row in done.values()]
-        ways = [reached(curve(row), goal, "seconds") for row in done.values()]
+        ends = [row["held_out"][-1]["success"] for row in done]
+        lasts = [row["batches"][-1] for row in done]
+        ways = [reached(curve(row), goal, "seconds") for row in done]
         middle = median(float("inf") if way is None else way for way in ways)
         spread = (
             T_95.get(len(ends), 1.96) * stdev(ends) / len(ends) ** 0.5 if len(ends) > 1 else 0.0
         )
         told[arm] = {
             "name": name,
-            "setting": next(iter(done)).split("/")[2],
+            "setting": best(rows, arm),
             "seeds": len(ends),
-            "start": fmean(row["held_out"][0]["success"] for row in done.values()),
+            "start": fmean(row["held_out"][0]["success"] for row in done),
             "final": fmean(ends),
             "interval": spread,
             "lowest": min(ends),

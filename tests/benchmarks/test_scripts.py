@@ -282,6 +282,8 @@ def test_an_arm_that_seldom_reaches_the_goal_has_no_median():
         "final/trl/rate 2e-3, 2 steps/0": trl_run(0.3, 0.5, 0.7),
         "final/trl/rate 2e-3, 2 steps/1": trl_run(0.3, 0.4, 0.5),
         "final/trl/rate 2e-3, 2 steps/2": trl_run(0.3, 0.4, 0.3),
+        "final/trl/rate 1e-3, 2 steps/0": trl_run(0.3, 0.9, 0.9),  # of a sweep with fewer settings
+        "sweep/ppo/rate 2e-3, 2 steps/5": trl_run(0.3, 0.4, 0.9),
         "final/ppo/rate 2e-3, 2 steps/0": trl_run(0.3, 0.9, 0.9),
         "final/ppo/rate 2e-3, 2 steps/1": {"error": "stopped"},
     }
@@ -291,4 +293,4 @@ def test_an_arm_that_seldom_reaches_the_goal_has_no_median():
     assert told["trl"]["final"] == pytest.approx(0.5)
     assert told["trl"]["interval"] == pytest.approx(4.30 * 0.2 / 3**0.5)
     assert told["ppo"]["to_goal"] == pytest.approx(5.0)
-    assert trl.best(rows, "trl", trl.SETTINGS["cpu"]) == trl.Setting(2e-3)
+    assert told["trl"]["setting"] == str(trl.Setting(2e-3))
