@@ -11,6 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -408,39 +409,51 @@ class WarmStart:
         turns = self.settings.turns
         if not visit:
             return self.collect(decision, at, turns)
-        for env_id in self.make_envs:
-            player = decision.players.get(env_id, decision.player)
-            if player in TEACHERS:
-                own = math.ceil(self._share(env_id) * turns / 2)
-                self.visited += self.label_visited(env_id, player, at, own)
+        taught = {id: decision.players.get(id, decision.player) for id in self.make_envs}
+        taught = {id: player for id, player in taught.items() if player in TEACHERS}
+        self.visited += self.label_visited(taught, at, turns / 2)
         return self.collect(decision, at, turns // 2) + self.visited
 
-    def label_visited(self, env_id: str, player: str, at: int, turns: int) -> list[Dialogue]:
-        """Return up to ``turns`` turns of the model's own play, labelled by ``player`` (DAgger)."""
+    def label_visited(self, taught: Mapping[str, str], at: int, turns: float) -> list[Dialogue]:
+        """Return turns of the model's own play, labelled by each environment's player (DAgger).
+
+        All environments are played at once; each has its share of ``turns``.
+        """
         options = self._train_options()
-        asked = in_env(options, env_id) if self.mix else options
-        env = EpisodeLimits(self.make_envs[env_id](), max_turns=turns)
+        wanted = {env_id: math.ceil(self._share(env_id) * turns) for env_id in taught}
+        sizes = {id: math.ceil(self._share(id) * self.training.batch_size) for id in taught}
+        counts, sampled = Counter[str](), Counter[str]()
         found: list[Dialogue] = []
         first = VISIT_IDS + at * ROUNDS_APART
-        count = sampled = 0
-        try:
-            while count < turns and sampled < VISITED_TOKENS:
-                size = math.ceil(self._share(env_id) * self.training.batch_size)
-                ids = range(first, first + size)
-                first = ids.stop
-                todo = [EpisodeTask(id, episode_seed(-5, id), id, asked) for id in ids]
+        with ExitStack() as ends:
+            envs = {id: EpisodeLimits(self.make_envs[id](), max_turns=wanted[id]) for id in taught}
+            for env in envs.values():
+                ends.callback(close_user_env, env)
+            while going := [
+                id for id in taught if counts[id] < wanted[id] and sampled[id] < VISITED_TOKENS
+            ]:
+                where = [env_id for env_id in going for _ in range(sizes[env_id])]
+                todo = [
+                    EpisodeTask(id, episode_seed(-5, id), id, self._options_in(env_id))
+                    for id, env_id in enumerate(where, first)
+                ]
+                first += len(todo)
                 played = self.sampler.play(todo)
                 if not played.episodes:
                     break
                 for episode, own in zip(played.episodes, played.turns, strict=True):
-                    seed = todo[episode_id(episode) - todo[0].id].seed
-                    chat = self.sampler.policy.chat
-                    found += label_episode(env, player, episode, own, chat, seed, options)
-                    count += len(own)
-                    sampled += sum(len(turn.reply_ids) for turn in own)
-        finally:
-            close_user_env(env)
+                    place = episode_id(episode) - todo[0].id
+                    env_id, seed = where[place], todo[place].seed
+                    how = (envs[env_id], taught[env_id], episode, own, self.sampler.policy.chat)
+                    found += label_episode(*how, seed, options)
+                    counts[env_id] += len(own)
+                    sampled[env_id] += sum(len(turn.reply_ids) for turn in own)
         return found
+
+    def _options_in(self, env_id: str) -> dict[str, Any] | None:
+        """Return the ``reset`` options of an episode in one environment."""
+        options = self._train_options()
+        return in_env(options, env_id) if self.mix else options
 
     def _share(self, env_id: str) -> float:
         """Return the share of an environment in all turns."""

@@ -27,14 +27,17 @@ from llm_gym_agents.rollouts.mix import (
     env_metrics,
     follow_success,
 )
+from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import training_tasks
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import byte_tokenizer
+from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import build_one_env
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.learn.test_ppo import data
 from tests.agents.learn.test_warm_start import teacher_of
 from tests.agents.scored import episode
+from tests.agents.scripted import ScriptedEngine
 from tests.agents.small_run import small, trained, untimed
 
 HANOI, PENDULUM = "llm_gym/TowerOfHanoiEasy-v0", "Pendulum-v1"
@@ -327,6 +330,28 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
     one = Decision("random", "", {PENDULUM: "random", HANOI: "none"})
     assert len(teacher.collect(one, 0, 400)) == 100
     assert len(teacher.collect(decision, 0, 400)) == 400
+
+
+def test_what_a_model_does_in_all_of_them_is_played_at_once_and_labelled_by_each_solver():
+    mix, waves = {HANOI: 1.0, NUMBER: 1.0}, []
+    config, tokenizer = ConfigStore(), byte_tokenizer()
+    config.environment.mix, config.training.batch_size = mix, 8
+    config.inference.context = "observation"
+    engine = ScriptedEngine(say=lambda request: tokenizer.encode("1"))
+    policy = build.build_policy(config, engine, tokenizer)
+    pool = build.build_pool(config, build.training_env(config.environment, None, None, None), 8)
+    sampler = Sampler(policy, pool)
+    play = sampler.play
+    sampler.play = lambda tasks: waves.append([task.options[ENV] for task in tasks]) or play(tasks)
+    make_envs = {each: partial(build_one_env, config, each) for each in mix}
+    teacher = teacher_of(config, mix=mix, make_envs=make_envs, sampler=sampler)
+    talks = teacher.label_visited(dict.fromkeys(mix, "solver"), 1, 30)
+    sampler.close()
+    assert waves[0] == [HANOI] * 4 + [NUMBER] * 4
+    labels = [policy.chat.text_of(turn.learned_ids) for talk in talks for turn in talk]
+    moves = [label for label in labels if " " in label]  # of disks: "1 3"
+    assert min(len(moves), len(labels) - len(moves)) >= 15
+    assert all(label.isdigit() for label in set(labels) - set(moves))
 
 
 # --- a run -----------------------------------------------------------------------------------
