@@ -209,7 +209,7 @@ def chosen(options: argparse.Namespace) -> list[str]:
     if options.suite is None:
         return [options.env]
     parts = options.suite or [""]
-    ids = [row.id for row in ENVS if any(part in row.id for part in parts)]
+    ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     if not ids:
         raise ConfigError(f"no environment of the suite has {' or '.join(parts)} in its id")
     return ids

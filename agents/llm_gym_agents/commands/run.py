@@ -104,6 +104,7 @@ def warm_start_only(config: ConfigStore) -> int:
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         config.checkpoint.output_dir = folder
         trainer = PPOTrainer(config)
+        limit_threads(trainer.learner.lm)
         try:
             trainer.warm_up(write)
             if not trainer.warm_start:

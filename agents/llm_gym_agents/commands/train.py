@@ -53,13 +53,9 @@ def main(argv: list[str]) -> int:
     from llm_gym_agents.commands.run import run, warm_start_only
     from llm_gym_agents.trainer.build import is_main, sync_config
 
-    if options.warm_start_only:
+    if options.warm_start_only and chosen is not None:
         # The defaults of a later run on this model, whose prompts hold the rules.
-        if chosen is not None:
-            choose(config, chosen | {"inference.system_prompt"})
-        if config.warm_start.player == "none":
-            config.warm_start.player = "random"
-        return warm_start_only(config)
+        chosen |= {"inference.system_prompt"}
     if not options.dry_run:
         sync_config(config)
     choices = [] if chosen is None else choose(config, chosen)
@@ -67,10 +63,14 @@ def main(argv: list[str]) -> int:
         from llm_gym_agents.commands.plan import shrink
 
         shrink(config)
+    if options.warm_start_only and config.warm_start.player == "none":
+        config.warm_start.player = "random"
     config.check()
     if options.dry_run:
         show_plan(config, choices)
         return 0
+    if options.warm_start_only:
+        return warm_start_only(config)
     is_live = options.view and is_main(config.parallel)
     with _followed(Path(config.checkpoint.output_dir)) if is_live else nullcontext():
         return run(recipe, config, choices, hurry=options.smoke, strict=options.strict)

@@ -265,7 +265,7 @@ def model(tmp_path_factory):
 
 
 def test_eval_of_a_part_of_the_suite_as_a_table(here, model, capsys):
-    arguments = ["--suite", "Echo", "Count", "--episodes", "2", "--max-tokens", "2"]
+    arguments = ["--suite", "echo", "Count", "--episodes", "2", "--max-tokens", "2"]
     assert cli.main(["eval", "--model", model, *arguments]) == 0
     text = said(capsys)
     assert "llm_gym/Echo-v0" in text

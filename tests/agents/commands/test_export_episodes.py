@@ -96,6 +96,14 @@ def test_a_warm_start_alone_writes_a_model_that_can_be_loaded(tmp_path, player, 
     assert load_model(str(out)).config.vocab_size == len(tokenizer)
 
 
+def test_a_warm_start_alone_can_be_tried_small_or_only_planned(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "model")]
+    assert cli.main(["train", ECHO, "--warm-start-only", "--dry-run", *out]) == 0
+    assert not (tmp_path / "model").exists()
+    assert cli.main(["train", ECHO, "--warm-start-only", "--smoke", *out]) == 0
+    assert "2 steps" in capsys.readouterr().out
+
+
 def test_exported_episodes_are_a_source_that_is_read_once(tmp_path, capsys):
     data, out = tmp_path / "echo.jsonl", tmp_path / "model"
     arguments = ["--episodes", "3", "--out", str(data), "--set", "rules=system"]
