@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from llm_gym.cli.common import add_settings, build, check_model_path, import_mod
 from llm_gym.cli.parser import Parser, add_repeated, number, whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason
 from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.suite import ENVS
@@ -138,12 +139,11 @@ def _play_served(options: argparse.Namespace) -> int:
 
     names = chosen(options)
     import_modules(options)
-    for name in names:  # wrong settings are found before the endpoint is called
-        close_user_env(build(name, {"rules": "system", **settings(options.set)}))
+    splits = check_envs(dict.fromkeys(names, settings(options.set)), options)
     results: list[ServedEvaluation] = []
     try:
         for name in names:
-            results.append(_play(name, options))
+            results.append(_play(name, options, splits[name]))
     except (EndpointError, Interrupted) as error:
         if error.result is not None:
             results.append(error.result)
@@ -153,7 +153,7 @@ def _play_served(options: argparse.Namespace) -> int:
     return show(results, options.json)
 
 
-def _play(name: str, options: argparse.Namespace) -> ServedEvaluation:
+def _play(name: str, options: argparse.Namespace, split: str | None) -> ServedEvaluation:
     from llm_gym.evaluate.endpoint import play
 
     file = Path(options.out, f"{re.sub('[/:]', '_', name)}.jsonl") if options.out else None
@@ -164,7 +164,7 @@ def _play(name: str, options: argparse.Namespace) -> ServedEvaluation:
         options.episodes,
         num_envs=options.num_envs,
         seed=options.seed,
-        split=options.split,
+        split=split,
         context=options.context,
         system_prompt=options.system_prompt,
         max_turns=options.max_turns,
@@ -213,6 +213,25 @@ def chosen(options: argparse.Namespace) -> list[str]:
     if not ids:
         raise ConfigError(f"no environment of the suite has {' or '.join(parts)} in its id")
     return ids
+
+
+def check_envs(
+    given: Mapping[str, dict[str, Any]], options: argparse.Namespace
+) -> dict[str, str | None]:
+    """Build each environment once; return the split that each is played with.
+
+    Wrong settings are found before a model is loaded or called. Of several environments those
+    without splits are played as they are.
+    """
+    found: dict[str, str | None] = {}
+    for name, own in given.items():
+        env = build(name, {"rules": "system", **own})
+        whole_only = options.split is not None and find_attribute(env, "has_splits") is False
+        close_user_env(env)
+        if whole_only and len(given) == 1:
+            raise ConfigError(f"--split: {name} has too few instances for splits; leave it out")
+        found[name] = None if whole_only else options.split
+    return found
 
 
 def show(results: Sequence[Evaluation], as_json: bool) -> int:

@@ -3,7 +3,7 @@
 import argparse
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from llm_gym.cli.common import build, import_modules, settings
-from llm_gym.cli.evaluate import chosen, eval_parser, show
+from llm_gym.cli.common import import_modules, settings
+from llm_gym.cli.evaluate import check_envs, chosen, eval_parser, show
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory, write_episodes
 from llm_gym.evaluate import REPLY_TOKENS, THOUGHT_TOKENS
-from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.commands.find_model import as_trained, find_model, played_with
 from llm_gym_agents.config import ConfigStore, TrainingConfig
 from llm_gym_agents.engines.base import Sampling
@@ -47,8 +46,7 @@ def main(argv: list[str]) -> int:
     names = mix or chosen(options)
     import_modules(options)
     given = {name: played_with(config.environment, name) | settings(options.set) for name in names}
-    for name in names:  # known to be there before a model is loaded
-        close_user_env(build(name, {"rules": "system", **given[name]}))
+    splits = check_envs(given, options)
     if options.constrained and options.engine == "transformers":
         raise ConfigError("--constrained needs --engine vllm or sglang")
     patterns = {"patterns": True} if options.constrained else {}
@@ -79,13 +77,13 @@ def main(argv: list[str]) -> int:
             trained_on = {name: own.kwargs_of(name) for name in names if name in own.env_ids}
             how = (config.model, config.training, config.inference.temperature)
             critic = load_critic(path, *how) if trained_on else None
-            return _judge_credit(names, policy, config.training, trained_on, critic, path, options)
-        results = [_play(name, policy, given[name], options) for name in names]
+            return _judge_credit(splits, policy, config.training, trained_on, critic, path, options)
+        results = [_play(name, policy, given[name], splits[name], options) for name in names]
     return show(results, options.json)
 
 
 def _judge_credit(
-    names: Sequence[str],
+    splits: Mapping[str, str | None],
     policy: LLMPolicy,
     training: TrainingConfig,
     trained_on: Mapping[str, dict[str, Any]],
@@ -97,13 +95,14 @@ def _judge_credit(
     from llm_gym_agents.commands.credit import credit, credit_table
 
     reports, judged = [], list[Trajectory]()
-    for name in names:
+    for name, split in splits.items():
         report, episodes = credit(
             name,
             policy,
             training,
             episodes=options.episodes,
             branches=options.credit,
+            split=split,
             **_play_options(options),
             env_kwargs={"rules": "system"} | trained_on.get(name, {}) | settings(options.set),
             critic=critic if name in trained_on else None,
@@ -127,12 +126,16 @@ def _judge_credit(
 
 
 def _play_options(options: argparse.Namespace) -> dict[str, Any]:
-    names = ("num_envs", "seed", "split", "workers", "max_turns")
+    names = ("num_envs", "seed", "workers", "max_turns")
     return {name: getattr(options, name) for name in names}
 
 
 def _play(
-    env_id: str, policy: LLMPolicy, given: dict[str, Any], options: argparse.Namespace
+    env_id: str,
+    policy: LLMPolicy,
+    given: dict[str, Any],
+    split: str | None,
+    options: argparse.Namespace,
 ) -> Evaluation:
     records = None
     if options.out:
@@ -155,6 +158,7 @@ def _play(
             env_id,
             policy,
             options.episodes,
+            split=split,
             **_play_options(options),
             records=records,
             on_end=lambda ended: bar.update(task, completed=ended),

@@ -273,6 +273,16 @@ def test_eval_of_a_part_of_the_suite_as_a_table(here, model, capsys):
     assert "TextGame" not in text
 
 
+def test_a_split_is_played_where_there_is_one(here, model, capsys):
+    how = ["--model", model, "--episodes", "2", "--max-tokens", "2", "--split", "test", "--json"]
+    assert cli.main(["eval", "--suite", "Echo", "FrozenLake-v0", *how]) == 0
+    shown = capsys.readouterr()
+    assert [each["env"][8:-3] for each in json.loads(shown.out)] == ["FrozenLake", "Echo"]
+    assert "failed" not in shown.err
+    assert cli.main(["eval", "llm_gym/Echo-v0", *how]) == 2
+    assert "--split" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("model", ["final", "checkpoints/iteration-000001/model"])
 def test_a_model_within_a_run_is_asked_as_it_was_trained(echo_run, here, capsys, model):
     def result(place):
