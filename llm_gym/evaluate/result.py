@@ -74,7 +74,7 @@ class Evaluation:
         found = Counter(episode.stop_reason for episode in self.episodes)
         said = []
         if cut := found[StopReason.CONTEXT]:
-            said.append(f"{cut} episodes outgrew the model's context and were cut")
+            said.append(f"{cut} of {len(self.episodes)} episodes outgrew the model's context")
         if failed := found[StopReason.ERROR]:
             said.append(f"{failed} of {len(self.episodes)} episodes failed in their environment")
         if self.cut > _MANY:
