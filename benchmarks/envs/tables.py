@@ -73,22 +73,16 @@ def replies(result: Any) -> str:
     )
 
 
-@measured("serve", "a one-off study")
+@measured("serve", "python -m benchmarks.envs.serve")
 def serve(result: Any) -> str:
     """The server beside OpenEnv's."""
-    columns = {"": TEXT, "steps/s": "{:,}"}
-    columns |= dict.fromkeys(("over OpenEnv's", "by the server's CPU time"), "{:.1f}x")
-    keys = ("steps_per_s", "times_openenv", "times_openenv_by_cpu")
-    rows = [
-        (name.replace("llm-gym serve", "`llm-gym serve`"), *(row[key] for key in keys))
-        for name, row in result["speed"].items()
-    ]
-    memory = result["memory"]
-    return (
-        f"{table(columns, rows)}\n\nThe server holds {memory['rss_mib_after_5000']:.1f} MiB after "
-        f"5,000 sessions and {memory['rss_mib_at_the_end']:.1f} MiB after "
-        f"{memory['sessions']:,}."
-    )
+    columns = {"": TEXT, "steps/s": "{:,.0f}", "over OpenEnv's": "{:.1f}x"}
+    columns |= {"by the server's CPU time": "{:.1f}x"}
+    slices = result["steps_per_s_and_per_cpu_s_of_the_server"].items()
+    found = {name: [*map(median, zip(*each, strict=True))] for name, each in slices}
+    clock, cpu = found["OpenEnv's server, 64 WebSockets"]
+    rows = [(name, one, one / clock, two / cpu) for name, (one, two) in found.items()]
+    return table(columns, rows).replace("llm-gym serve", "`llm-gym serve`")
 
 
 @measured("bridges", "a one-off study")

@@ -28,7 +28,7 @@ from tests.robustness import chaos
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = [path for path in sorted(FOLDER.rglob("*.py")) if "__main__" in path.read_text()]
 EXAMPLES = [path for path in sorted(FOLDER.rglob("*.py")) if "    >>> " in path.read_text()]
-PEERS = {"ray", "vllm", "sglang", "textarena", "gem"}
+PEERS = {"ray", "vllm", "sglang", "textarena", "gem", "verl", "openenv"}
 WORKERS = ("worker.py", "trl_side.py")
 """Run where a peer is installed."""
 ECHO, COUNT = "llm_gym/Echo-v0", "llm_gym/Count-v0"
