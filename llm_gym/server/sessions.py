@@ -139,7 +139,8 @@ class Sessions:
                     protocol.LOST, "there is no such session; begin another"
                 )
             if not _NAME.fullmatch(name):
-                return None, protocol.error(protocol.REFUSED, "a session's name has 16 to 64 signs")
+                wanted = "a session's name must have 16 to 64 letters, digits, - or _"
+                return None, protocol.error(protocol.REFUSED, wanted)
             session = self.open(name, now, player)
             if session is None:
                 most = self.limits.sessions

@@ -59,7 +59,7 @@ def test_in_words_it_says_the_place_between_the_players_and_the_pace_where_they_
 
 def test_what_the_figures_do_not_show_is_said(four):
     cut, failed, unsaid = four.notes()
-    assert cut.startswith("1 episodes outgrew")
+    assert cut.startswith("1 of ")
     assert failed.startswith("1 of 4 episodes failed")
     assert unsaid.startswith("1 episodes ended without saying whether they were won")
     said = played([1.0], "finished", [{"success": False}])
