@@ -83,9 +83,9 @@ def draw_trl(rows: dict[str, Any]) -> None:
     """Draw the mean and the range of the seeds of each arm."""
     figure, panels = _grid(2, 2, (4.6, 3.4))
     for axes, (what, label) in zip(panels, TRL_AXES.items(), strict=True):
-        for (arm, name), colour in zip(ARMS.items(), SEEDS, strict=True):
-            curves = [curve(row) for row in finals_of(rows, arm)]
-            _line(axes, curves, what, color=colour, label=name)
+        for (arm, name), colour in zip(ARMS.items(), (*SEEDS, "#6a4c93"), strict=True):
+            if curves := [curve(row) for row in finals_of(rows, arm)]:
+                _line(axes, curves, what, color=colour, label=name)
         _plain(axes, label)
     panels[1].legend(frameon=False, fontsize=8, loc="upper left")
     figure.savefig(IMAGES / "trl.png")

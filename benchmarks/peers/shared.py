@@ -1,4 +1,4 @@
-"""What both sides of ``trl.py`` share: the game, the arguments of a run, and how it is measured.
+"""What all sides of ``trl.py`` share: the game, the arguments of a run, and how it is measured.
 
 The game is GuessTheNumber from 1 to 10 in four turns: reward 1 for the number, -0.1 for a reply
 that cannot be used, the whole conversation as context. An update has 64 episodes; GRPO plays eight
@@ -15,7 +15,9 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+import gymnasium as gym
+import torch
+from transformers import PreTrainedTokenizerBase
 
 from llm_gym_agents import LLMPolicy, rollout
 from llm_gym_agents.engines.base import Sampling
@@ -31,7 +33,7 @@ HELD_OUT = 5_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what a run is told, the same on both sides."""
+    """Add what a run is told, the same on all sides."""
     parser.add_argument("folder", type=Path, help="of the model to begin with")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
@@ -44,22 +46,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def complete(args: argparse.Namespace) -> argparse.Namespace:
-    """Add what follows from the place of a run, the same on both sides."""
+    """Add what follows from the place of a run, the same on all sides."""
     args.tokens = 8 if args.gpu else 3  # of a reply
     args.entropy = 0.0 if args.gpu else 0.01
     args.vllm = {"cache_gb": 8, "max_model_len": 1024}
     return args
 
 
+class Row:
+    """One episode as peers want it: a prompt, a completion, and which of it the model wrote."""
+
+    def __init__(self, env: gym.Env[str, str], chat: ChatFormat, seed: int, told: bool) -> None:
+        self.env, self.chat = env, chat
+        observation, info = env.reset(seed=seed)
+        self.prompt = chat.opening(info["system_prompt"] if told else "", observation)
+        self.completion: list[int] = []
+        self.logprobs: list[float] = []
+        self.turns: list[int] = []
+        """The turn of each token of the completion, -1 where the environment speaks."""
+        self.rewards: list[float] = []
+        self.done, self.success = False, False
+
+    def move(self, reply: list[int], logprobs: list[float]) -> None:
+        """Play a reply, and append it and what is said to it."""
+        said, reward, terminated, truncated, info = self.env.step(self.chat.text_of(reply))
+        self.done, self.success = terminated or truncated, bool(info.get("success"))
+        heard = [] if self.done else self.chat.following(reply, said)
+        self.completion += reply + heard
+        self.turns += [len(self.rewards)] * len(reply) + [-1] * len(heard)
+        self.rewards.append(float(reward))
+        self.logprobs += logprobs + [0.0] * len(heard)
+
+
+def padded(read: list[list[int]], pad: int) -> dict[str, torch.Tensor]:
+    """Return conversations as ``generate`` wants them: left-padded."""
+    longest = max(map(len, read))
+    ids = [[pad] * (longest - len(each)) + each for each in read]
+    mask = [[0] * (longest - len(each)) + [1] * len(each) for each in read]
+    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+
+
+def replies_in(out: torch.Tensor, chat: ChatFormat) -> list[list[int]]:
+    """Return each reply up to the token that ends it, which it keeps."""
+    replies: list[list[int]] = out.tolist()
+    for reply in replies:
+        ends = [at for at, token in enumerate(reply) if token in chat.stop_ids]
+        del reply[ends[0] + 1 if ends else len(reply) :]
+    return replies
+
+
 class Curve:
     """Success of a run: of every batch as it was sampled, and on held-out episodes.
 
     The clock counts CPU seconds of the process, on a GPU wall seconds, and stands still during
-    evaluations.
+    evaluations. Of the model only ``state_dict()`` and ``device`` are used.
     """
 
     def __init__(
-        self, lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, args: argparse.Namespace
+        self, lm: Any, tokenizer: PreTrainedTokenizerBase, args: argparse.Namespace
     ) -> None:
         self.lm, self.tokenizer, self.args = lm, tokenizer, args
         self.now = perf_counter if args.gpu else process_time

@@ -12,7 +12,7 @@ VERL_PARTS = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and
 
 @measured("trl_cpu", "python -m benchmarks.peers.trl")
 def trl_cpu(result: Any) -> str:
-    """The same tiny model, game and batch trained by TRL and by us, on a CPU."""
+    """The same tiny model, game and batch trained by TRL, by AgileRL and by us, on a CPU."""
     goal = result["goal"]
     columns = {"who": TEXT, "setting": TEXT, "seeds": "{}", "start": "{:.0%}"}
     columns |= {"end, mean and 95 % interval": "{}", "range": "{}", "episodes": "{:,.0f}"}

@@ -1,12 +1,14 @@
-"""Training beside TRL's ``GRPOTrainer``: the same first weights, game, batch and seconds.
+"""Training beside TRL and AgileRL: the same first weights, game, batch and seconds.
 
-Four arms: our PPO with a critic and shaped rewards, which is what ``llm-gym train`` does; the same
-with the rewards as they are; our GRPO; TRL's GRPO. Rewards are the same in the last three. Each arm
-tries the same settings on one seed, for as long as the runs that count. The setting with the
-highest mean success over its run then plays five other seeds. ``GOALS`` was fixed beforehand.
+Five arms: our PPO with a critic and shaped rewards, which is what ``llm-gym train`` does; the same
+with the rewards as they are; our GRPO; TRL's GRPO; on CPUs AgileRL's PPO, which trains adapters.
+Rewards are the same in the last four. Each arm tries the same settings on one seed, for as long as
+the runs that count. The setting with the highest mean success over its run then plays five other
+seeds. ``GOALS`` was fixed beforehand.
 
-    python -m benchmarks.peers.trl --lanes 8             # a tiny model on CPUs; makes .venv-trl
-    python -m benchmarks.peers.trl --python python3      # TRL is there already
+    python -m benchmarks.peers.trl --lanes 8             # a tiny model on CPUs; makes .venv-*
+    python -m benchmarks.peers.trl --python python3      # TRL and AgileRL are there already
+    python -m benchmarks.peers.trl --arms agilerl        # this arm only; rows of others are kept
     python -m benchmarks.peers.trl --model FOLDER        # SmolLM2-135M on one GPU, both with vLLM
     python -m benchmarks.peers.trl --seconds 5           # try it out
 
@@ -38,6 +40,7 @@ ARMS = {
     "ppo, unshaped": "our PPO",
     "grpo": "our GRPO",
     "trl": "TRL's GRPO",
+    "agilerl": "AgileRL's PPO",
 }
 ALONE = ("ppo", "ppo, unshaped", "grpo", "trl", "trl, compile", "trl, liger")
 FILES = {"cpu": "trl_cpu.json", "gpu": "trl_h200.json"}
@@ -47,7 +50,13 @@ SECONDS = {"cpu": 180.0, "gpu": 60.0}
 ALONE_S = 20.0
 POINTS = 9
 SWEEP_SEED, SEEDS = 5, (0, 1, 2, 3, 4)
-PACKAGES = ("torch==2.13.0", "datasets==4.8.0", "transformers==5.19.0", "trl==1.16.0")
+SIDES = {"trl": "trl_side", "agilerl": "agilerl_side"}
+PINNED = ("torch==2.13.0", "datasets==4.8.0")
+TRL = (*PINNED, "transformers==5.19.0", "trl==1.16.0")
+AGILERL = (*PINNED, "transformers==5.17.0", "peft==0.21.0", "wandb==0.31.0", "lazy-loader==0.6",
+           "pettingzoo==1.27.0", "fastrand==3.1.0", "pillow")  # fmt: skip
+AGILERL_ALONE = ("agilerl==2.58.0", "agilerl-arena==1.29.0")
+"""Without what they ask for: another TensorDict than TorchRL's, JAX, and games."""
 T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
 """Of Student's distribution, by the number of seeds."""
 Row = dict[str, Any]
@@ -83,9 +92,17 @@ class Plan:
         self.place = "gpu" if args.model else "cpu"
         self.seconds = args.seconds or SECONDS[self.place]
         self.settings = SETTINGS[self.place]
-        self.trl = sys.executable if args.model else args.python or python_with(
-            "trl", PACKAGES, ("--editable", f"{ROOT}[train]", *PACKAGES)
-        )  # fmt: skip
+        self.arms = [arm for arm in args.arms or ARMS if arm != "agilerl" or not args.model]
+        self.pythons = {SIDES[arm]: self.python(arm) for arm in self.arms if arm in SIDES}
+
+    def python(self, peer: str) -> str:
+        """Return the Python that has a peer; it is made unless one is given."""
+        if self.args.model or self.args.python:
+            return sys.executable if self.args.model else str(self.args.python)
+        ours = ("--editable", f"{ROOT}[train]")
+        if peer == "trl":
+            return python_with(peer, TRL, (*ours, *TRL))
+        return python_with(peer, AGILERL, (*ours, *AGILERL), ("--no-deps", *AGILERL_ALONE))
 
     def starts(self) -> list[Job]:
         """Return the jobs that make first weights: one for each seed, on a GPU one for all."""
@@ -98,13 +115,15 @@ class Plan:
     def sweep(self) -> list[Job]:
         """Return the runs that settings are chosen by."""
         return [
-            self.run("sweep", arm, setting, SWEEP_SEED) for setting in self.settings for arm in ARMS
+            self.run("sweep", arm, setting, SWEEP_SEED)
+            for setting in self.settings
+            for arm in self.arms
         ]
 
     def finals(self, rows: Mapping[str, Row]) -> list[Job]:
         """Return the runs that count."""
         known = {str(setting): setting for setting in self.settings}
-        chosen = {arm: known[name] for arm in ARMS if (name := best(rows, arm))}
+        chosen = {arm: known[name] for arm in self.arms if (name := best(rows, arm))}
         return [
             self.run("final", arm, setting, seed)
             for seed in SEEDS
@@ -113,7 +132,7 @@ class Plan:
 
     def alone(self) -> list[Job]:
         """Return short runs that have the GPU to themselves, if there is one."""
-        arms = ALONE if self.args.model else ()
+        arms = ALONE if self.args.model and not self.args.arms else ()
         return [self.run("alone", arm, self.settings[0], 0) for arm in arms]
 
     def folder(self, seed: int) -> Path:
@@ -126,13 +145,13 @@ class Plan:
         command += ["--rate", str(setting.rate), "--parts", str(setting.parts)]
         command += ["--passes", str(setting.passes)]
         command += ["--points", "0" if self.args.model else str(POINTS)]
-        side = "trl_side" if arm.startswith("trl") else "our_side"
+        side = SIDES.get(arm.partition(",")[0], "our_side")
         return self._job(f"{stage}/{arm}/{setting}/{seed}", side, command, seed, seconds)
 
     def _job(
         self, key: str, side: str, command: list[str], seed: int, seconds: float = 100.0
     ) -> Job:
-        python = self.trl if side == "trl_side" else sys.executable
+        python = self.pythons.get(side, sys.executable)
         full = [python, "-m", f"benchmarks.peers.{side}", *command, "--seed", str(seed)]
         if not self.args.model:
             return Job(key, full, timeout=600 + 3 * seconds)
@@ -218,7 +237,8 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=2, help="runs at a time")
     parser.add_argument("--seconds", type=float, help="of each run")
     parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
-    parser.add_argument("--python", help="that has TRL; made in .venv-trl unless given")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, help="to run; all unless given")
+    parser.add_argument("--python", help="that has the peers; made in .venv-* unless given")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     place = "gpu" if args.model else "cpu"

@@ -21,7 +21,18 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.peers.shared import BATCH, ENV_ID, ENV_KWARGS, GROUP, Curve, add_arguments, complete
+from benchmarks.peers.shared import (
+    BATCH,
+    ENV_ID,
+    ENV_KWARGS,
+    GROUP,
+    Curve,
+    Row,
+    add_arguments,
+    complete,
+    padded,
+    replies_in,
+)
 from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.text.chat import ChatFormat
 
@@ -30,29 +41,6 @@ ARMS: dict[str, dict[str, Any]] = {
     "trl, compile": {"torch_compile": True},
     "trl, liger": {"use_liger_kernel": True},
 }
-
-
-class Row:
-    """One episode as TRL wants it: a prompt, a completion, and which of it the model wrote."""
-
-    def __init__(self, env: gym.Env[str, str], chat: ChatFormat, seed: int, told: bool) -> None:
-        self.env, self.chat = env, chat
-        observation, info = env.reset(seed=seed)
-        self.prompt = chat.opening(info["system_prompt"] if told else "", observation)
-        self.completion: list[int] = []
-        self.mask: list[int] = []
-        self.logprobs: list[float] = []
-        self.score, self.done, self.success = 0.0, False, False
-
-    def move(self, reply: list[int], logprobs: list[float]) -> None:
-        """Play a reply, and append it and what is said to it."""
-        said, reward, terminated, truncated, info = self.env.step(self.chat.text_of(reply))
-        self.score += float(reward)
-        self.done, self.success = terminated or truncated, bool(info.get("success"))
-        heard = [] if self.done else self.chat.following(reply, said)
-        self.completion += reply + heard
-        self.mask += [1] * len(reply) + [0] * len(heard)
-        self.logprobs += logprobs + [0.0] * len(heard)
 
 
 class Player:
@@ -80,8 +68,8 @@ class Player:
         return {
             "prompt_ids": [row.prompt for row in rows],
             "completion_ids": [row.completion for row in rows],
-            "env_mask": [row.mask for row in rows],
-            "score": [row.score for row in rows],
+            "env_mask": [[int(turn >= 0) for turn in row.turns] for row in rows],
+            "score": [sum(row.rewards) for row in rows],
             "logprobs": [row.logprobs for row in rows] if self.args.gpu else None,
         }
 
@@ -96,22 +84,16 @@ class Player:
     @torch.no_grad()
     def generate(self, model: Any, read: list[list[int]]) -> list[list[int]]:
         """Return the model's own reply to each conversation, left-padded."""
-        longest = max(map(len, read))
-        ids = torch.tensor([[self.pad] * (longest - len(each)) + each for each in read])
-        mask = torch.tensor([[0] * (longest - len(each)) + [1] * len(each) for each in read])
+        asked = padded(read, self.pad)
         out = model.generate(
-            input_ids=ids,
-            attention_mask=mask,
+            **asked,
             do_sample=True,
             top_k=0,
             max_new_tokens=self.args.tokens,
             eos_token_id=list(self.chat.stop_ids),
             pad_token_id=self.pad,
-        )[:, longest:].tolist()
-        for reply in out:
-            ends = [at for at, token in enumerate(reply) if token in self.chat.stop_ids]
-            del reply[ends[0] + 1 if ends else len(reply) :]
-        return out
+        )
+        return replies_in(out[:, asked["input_ids"].shape[1] :], self.chat)
 
 
 class Watch(TrainerCallback):

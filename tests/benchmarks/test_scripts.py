@@ -18,6 +18,7 @@ from benchmarks.lib import figures
 from benchmarks.lib.lanes import Results
 from benchmarks.lib.machine import IMAGES
 from benchmarks.peers import trl
+from benchmarks.peers.tables import trl_cpu
 from benchmarks.play.throughput import Recorder, bare
 from llm_gym.evaluate.scores import published
 from llm_gym_agents.algo import TokenStream, get_advantage
@@ -29,7 +30,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = [path for path in sorted(FOLDER.rglob("*.py")) if "__main__" in path.read_text()]
 EXAMPLES = [path for path in sorted(FOLDER.rglob("*.py")) if "    >>> " in path.read_text()]
 PEERS = {"ray", "vllm", "sglang", "textarena", "gem", "verl", "openenv"}
-WORKERS = ("worker.py", "trl_side.py")
+WORKERS = ("worker.py", "trl_side.py", "agilerl_side.py")
 """Run where a peer is installed."""
 ECHO, COUNT = "llm_gym/Echo-v0", "llm_gym/Count-v0"
 
@@ -288,9 +289,41 @@ def test_an_arm_that_seldom_reaches_the_goal_has_no_median():
         "final/ppo/rate 2e-3, 2 steps/1": {"error": "stopped"},
     }
     told = trl.summary(rows, 0.6)
+    assert list(told) == ["ppo", "trl"]
     assert told["trl"]["to_goal"] is None
     assert told["trl"]["reached"] == 1
     assert told["trl"]["final"] == pytest.approx(0.5)
     assert told["trl"]["interval"] == pytest.approx(4.30 * 0.2 / 3**0.5)
     assert told["ppo"]["to_goal"] == pytest.approx(5.0)
     assert told["trl"]["setting"] == str(trl.Setting(2e-3))
+
+
+def trl_plan(*arms, model=""):
+    args = {"arms": arms, "model": model, "python": "peers-python", "seconds": None}
+    return trl.Plan(argparse.Namespace(**args), Path("weights"))
+
+
+def test_agilerl_is_an_arm_on_cpus_only():
+    sides = {job.key.split("/")[1]: job.command for job in trl_plan().sweep()}
+    assert list(sides) == list(trl.ARMS)
+    assert sides["agilerl"][:3] == ["peers-python", "-m", "benchmarks.peers.agilerl_side"]
+    assert sides["trl"][:3] == ["peers-python", "-m", "benchmarks.peers.trl_side"]
+    assert sides["ppo"][0] == sys.executable
+    assert trl_plan(model="SmolLM2").arms == ["ppo", "ppo, unshaped", "grpo", "trl"]
+
+
+def test_one_arm_of_the_comparison_can_be_run_alone():
+    rows = {
+        f"sweep/{arm}/{trl.Setting(rate)}/5": trl_run(0.3, rate, rate)
+        for arm in ("agilerl", "trl")
+        for rate in (5e-4, 1e-3)
+    }
+    plan = trl_plan("agilerl")
+    assert len(plan.sweep()) == len(trl.SETTINGS["cpu"])
+    finals = [job.key for job in plan.finals(rows)]
+    assert finals == [f"final/agilerl/{trl.Setting(1e-3)}/{seed}" for seed in trl.SEEDS]
+    rows |= dict.fromkeys(finals, trl_run(0.3, 0.4, 0.7))
+    assert trl.summary(rows, 0.6)["agilerl"]["name"] == "AgileRL's PPO"
+    shown = trl_cpu.__wrapped__({"goal": 0.6, "rows": rows})
+    assert "AgileRL's PPO" in shown
+    assert "TRL's GRPO" not in shown
