@@ -33,6 +33,7 @@ def cast_and_sum(
         cast = tensor.detach().to(dtype_of(name) or tensor.dtype)
         sums.add(name, cast)
         yield name, cast
+    sums.flush()
 
 
 class WeightCheck:

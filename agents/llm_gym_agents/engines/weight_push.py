@@ -29,6 +29,10 @@ ALIGN = 256
 """Bytes between the beginnings of two weights are a multiple of this."""
 PIECE = 1 << 24
 """Elements hashed at a time: a hash takes eight bytes for each."""
+TOGETHER = {"cuda": PIECE}
+"""Elements of small weights that a device sums together; one by one they take longer than a push.
+
+A CPU is faster with each by itself."""
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _FIRST, _SECOND = 0x9E3779B97F4A7C15 - (1 << 64), 0x2545F4914F6CDD1D
 
@@ -144,18 +148,36 @@ class PendingSums:
         self._names: list[str] = []
         self._sizes: list[int] = []
         self._sums: list[Tensor] = []
+        self._waiting: list[Tensor] = []
 
     def add(self, name: str, tensor: Tensor) -> None:
+        """Add a weight, which must not change until ``flush``."""
         bits_N = tensor.detach().contiguous().view(-1).view(_BITS[tensor.element_size()])
+        most = TOGETHER.get(tensor.device.type, 0)
+        if self._waiting:
+            first, count = self._waiting[0], sum(map(len, self._waiting))
+            is_like = (first.dtype, first.device) == (bits_N.dtype, bits_N.device)
+            if not is_like or count + len(bits_N) > most:
+                self.flush()
         self._names.append(name)
-        self._sizes.append(tensor.numel())
-        self._sums.append(_sum(bits_N))
+        self._sizes.append(len(bits_N))
+        self._waiting.append(bits_N)
+        if not most:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sum what waits to be summed together."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        self._sums.append(_sum(waiting[0])[None] if len(waiting) == 1 else _sum_each(waiting))
 
     def read(self) -> dict[str, WeightSum]:
         if not self._names:
             return {}
+        self.flush()
         home = self._sums[0].device
-        pairs = torch.stack([each.to(home) for each in self._sums]).tolist()
+        pairs = torch.cat([each.to(home) for each in self._sums]).tolist()
         return {
             name: WeightSum(content, order, size)
             for name, (content, order), size in zip(self._names, pairs, self._sizes, strict=True)
@@ -175,14 +197,29 @@ def _sum(bits_N: Tensor) -> Tensor:
     """Return content and order as an int64 tensor of two, on the device of ``bits_N``."""
     found = torch.zeros(2, dtype=torch.int64, device=bits_N.device)
     for first in range(0, bits_N.numel(), PIECE):
-        # Multiplied twice with a shift between: a sum of bits alone could not tell +1 and -1 in
-        # two places from no change. Zero stays zero.
-        hash_N = bits_N[first : first + PIECE].to(torch.int64, copy=True).mul_(_FIRST)
-        hash_N.bitwise_xor_(hash_N >> 29).mul_(_SECOND)
+        hash_N = _hash(bits_N[first : first + PIECE])
         place_N = torch.arange(first + 1, first + 1 + len(hash_N), device=bits_N.device)
         found[0] += hash_N.sum()
         found[1] += place_N.mul_(hash_N).sum()
     return found
+
+
+@torch.no_grad()
+def _sum_each(weights: list[Tensor]) -> Tensor:
+    """Return what ``_sum`` does for each of W weights, as W x 2, by a few passes over all."""
+    hash_N = torch.nn.functional.pad(_hash(torch.cat(weights)), (1, 0))  # 0 before the first
+    place_N = torch.arange(len(hash_N), device=hash_N.device)
+    bounds_W = torch.tensor([0, *map(len, weights)], device=hash_N.device).cumsum(0)
+    until_W = torch.stack([hash_N.cumsum(0)[bounds_W], place_N.mul_(hash_N).cumsum_(0)[bounds_W]])
+    content_W, order_W = until_W.diff()
+    return torch.stack([content_W, order_W - bounds_W[:-1] * content_W], dim=1)
+
+
+def _hash(bits_N: Tensor) -> Tensor:
+    # Multiplied twice with a shift between: a sum of bits alone could not tell +1 and -1 in two
+    # places from no change. Zero stays zero.
+    hash_N = bits_N.to(torch.int64, copy=True).mul_(_FIRST)
+    return hash_N.bitwise_xor_(hash_N >> 29).mul_(_SECOND)
 
 
 def _wrapped(number: int) -> int:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_gym_agents.engines import weight_push as module
+from llm_gym_agents.engines.weight_check import cast_and_sum
 from llm_gym_agents.engines.weight_push import ALIGN, buckets, to_bytes, weight_sums, weights_in
 from tests.agents.tiny import tiny_model
 
@@ -140,8 +141,22 @@ def test_later_changes_do_not_count_and_one_up_and_one_down_do_not_cancel():
     assert sum_of(moved).content != sum_of(weight).content
 
 
+@pytest.mark.parametrize("most", [1, 40, 1 << 20])
+def test_weights_that_are_summed_together_have_the_sums_that_each_has_alone(monkeypatch, most):
+    shapes = [(5,), (0,), (7, 3), (100,), (3,), (33,)]
+    weights = [(f"w{at}", some(shape, DTYPES[at // 3], at)) for at, shape in enumerate(shapes)]
+    alone = weight_sums(weights)
+    monkeypatch.setitem(module.TOGETHER, "cpu", most)
+    assert weight_sums(weights) == alone
+    sums = module.PendingSums()
+    list(cast_and_sum(weights, lambda name: None, sums))
+    for _, weight in weights:
+        weight.zero_()
+    assert sums.read() == alone, "a push that has ended saw the weights as they were"
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_gpu_finds_the_sums_of_the_cpu(dtype):
-    weight = some((333, 257), dtype)
-    assert sum_of(weight.cuda()) == sum_of(weight)
+    weights = [(str(at), some((333, at), dtype)) for at in (257, 1, 12)]
+    assert weight_sums([(name, weight.cuda()) for name, weight in weights]) == weight_sums(weights)
