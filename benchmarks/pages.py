@@ -28,7 +28,8 @@ from benchmarks.lib import numbers
 from benchmarks.lib.curves import GOAL, learned
 from benchmarks.lib.machine import ROOT
 from benchmarks.lib.tables import TEXT, read, table
-from benchmarks.peers.tables import VERL_PARTS
+from benchmarks.peers.tables import VERL_PARTS, name_of
+from benchmarks.peers.trl import alone
 from benchmarks.peers.trl import summary as summary_of
 from llm_gym.registry.suite import ENVS
 
@@ -71,10 +72,8 @@ def reached() -> str:
         ("[beside TRL](#beside-trl-on-a-cpu), CPU", _trl(read("trl_cpu"))),
         (
             "[beside TRL](#beside-trl-on-one-h200), one H200",
-            "our PPO beside TRL's GRPO {times_faster:.1f}x as fast to the same success, "
-            "{times_per_update:.1f}x per update".format(**read("trl_gpu")["summary"]),
+            _updates(read("trl_h200")),
         ),
-        ("[beside AgileRL](#beside-agilerl), CPU", _agilerl(read("agilerl_train"))),
         ("[beside verl's functions](#beside-verl)", _verl(read("verl"))),
     )
     return table({"what": TEXT, "result": TEXT}, rows)
@@ -107,9 +106,10 @@ def _trl(result: Any) -> str:
     return f"success after equal CPU seconds: {ends}"
 
 
-def _agilerl(result: Any) -> str:
-    ours, theirs = (result["rows"][side]["cpu_s_per_update"] for side in ("ours", "patched"))
-    return f"{ours:.2f} CPU seconds per update instead of {theirs:.2f}"
+def _updates(result: Any) -> str:
+    took = alone(result["rows"])
+    told = (f"{name_of(arm)} {took[arm]:.2f}" for arm in ("ppo", "grpo", "trl"))
+    return f"seconds of an update, median: {', '.join(told)}"
 
 
 def _verl(result: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.lib.curves import NAMES, Row, learned, smooth
+from benchmarks.lib.curves import NAMES, Row, learned
 from benchmarks.lib.machine import IMAGES
 from benchmarks.lib.tables import read
 from benchmarks.peers.trl import ARMS, curve, finals_of
@@ -31,7 +31,6 @@ ESTIMATORS = {
     "state_td": "#8a5a2b",
     "shuffled": "#9a9a9a",
 }
-SIDES = {"trl": "#d1495b", "ours": "#1f5fa8"}
 SEEDS = ("#1f5fa8", "#d1731f", "#3f8f5b", "#d1495b")
 AXES = {"episodes": "episodes, thousands", "cpu_s": "CPU seconds, one thread"}
 TRL_AXES = {"episodes": "episodes, thousands", "seconds": "CPU seconds, one thread"}
@@ -91,25 +90,6 @@ def draw_trl(rows: dict[str, Any]) -> None:
     figure.savefig(IMAGES / "trl.png")
 
 
-def draw_trl_gpu(result: dict[str, Any]) -> None:
-    """Draw every run of both sides against seconds and against episodes; the best rates in full."""
-    figure, panels = _grid(2, 2, (4.6, 3.4))
-    best = set(result["summary"]["best"].values())
-    for name, run in sorted(result["sides"].items()):
-        setting = name.partition(", seed")[0]
-        success = smooth([row["success"] for row in run["rows"]])
-        label = setting.replace("ours", "llm-gym").replace("trl", "TRL")
-        style = "-" if setting in best else ":"
-        for axes, what in zip(panels, ("seconds", "episodes"), strict=True):
-            at = [row[what] for row in run["rows"]]
-            axes.plot(at, success, style, color=SIDES[run["side"]], lw=1.4, label=label)
-    for axes, label in zip(panels, ("seconds of one H200", "episodes"), strict=True):
-        _plain(axes, label)
-    lines = dict(zip(*reversed(panels[0].get_legend_handles_labels()), strict=True))
-    panels[0].legend(lines.values(), lines, frameon=False, fontsize=8, title="a line is a seed")
-    figure.savefig(IMAGES / "trl_gpu.png")
-
-
 def draw_demo(result: dict[str, Any]) -> None:
     """Draw a line per seed; a ring is the model on fresh episodes when the command was over."""
     from llm_gym_agents.commands.report import draw_references
@@ -163,7 +143,6 @@ FIGURES: dict[str, Callable[[], None]] = {
     "demo": lambda: draw_demo(read("demo")),
     "learning": lambda: draw_learning(read("learning")["rows"]),
     "trl": lambda: draw_trl(read("trl_cpu")["rows"]),
-    "trl_gpu": lambda: draw_trl_gpu(read("trl_gpu")),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.lib.tables import TEXT, figure, measured, table
-from benchmarks.peers.trl import summary
+from benchmarks.peers.trl import ARMS, alone, summary
 
 VERL_PARTS = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and its gradient"}
 
@@ -33,35 +33,30 @@ def trl_cpu(result: Any) -> str:
     )
 
 
-@measured("trl_gpu", "python -m benchmarks.peers.trl --model FOLDER")
+@measured("trl_h200", "python -m benchmarks.peers.trl --model FOLDER")
 def trl_gpu(result: Any) -> str:
-    """SmolLM2-135M on one GPU, both sides with vLLM."""
-    columns = {"side, setting": TEXT}
-    several = ("first batch", "last five", "best five", "seconds per update")
-    columns |= dict.fromkeys((*several, "seconds to the same success"), "{}")
-    formats = {"first": "{:.0%}", "final": "{:.0%}", "peak": "{:.0%}", "s_per_update": "{:.2f}"}
-    formats |= {"seconds_to_goal": "{:.0f}"}
-    found, rows = result["summary"], []
-    settings: dict[str, list[Any]] = {}
-    for name, run in sorted(found["runs"].items()):
-        settings.setdefault(name.partition(", seed")[0], []).append(run)
-    for name in found["best"].values():
-        runs = settings[name]
-        cells = (
-            ", ".join("-" if run.get(key) is None else form.format(run[key]) for run in runs)
-            for key, form in formats.items()
-        )
-        rows.append((name, *cells))
-    shown = figure("trl_gpu.png", "success of both sides against seconds and episodes")
-    shown += table(columns, rows)
-    if found.get("times_faster"):
-        ours, theirs = found["best"]["ours"], found["best"]["trl"]
-        shown += (
-            f"\n\nThe best setting of each side ({ours}; {theirs}), to the {found['goal']:.1%} "
-            f"that both reach: {found['times_faster']:.1f}x as fast; an update: "
-            f"{found['times_per_update']:.1f}x as fast."
-        )
-    return shown
+    """SmolLM2-135M on one GPU, both sides with vLLM: how fast updates are."""
+    columns = {"who": TEXT, "updates in 20 s": "{}", "s an update, median": "{}"}
+    counts = {
+        key.split("/")[1]: len(row["batches"])
+        for key, row in result["rows"].items()
+        if key.startswith("alone/") and "batches" in row
+    }
+    seconds = alone(result["rows"])
+    rows = [
+        (name_of(arm), count, "-" if (took := seconds[arm]) is None else f"{took:.2f}")
+        for arm, count in counts.items()
+    ]
+    return table(columns, rows)
+
+
+def name_of(arm: str) -> str:
+    """Return what an arm is called on pages.
+
+    >>> name_of("trl, compile")
+    "TRL's GRPO, compile"
+    """
+    return ARMS.get(arm) or ARMS[arm.partition(",")[0]] + arm[arm.index(",") :]
 
 
 TABLES = {"trl-cpu": trl_cpu, "trl-gpu": trl_gpu}
