@@ -3,7 +3,8 @@
 Three processes start the same model, each from a temporary folder of its own as the trainer does:
 with an empty cache, with what the first one compiled, and eagerly (no compiling, no graphs). Each
 then decodes 64 replies, so that the last line says after how many steps the graphs have paid for
-themselves. Phases are those of vLLM's worker: ``device``, ``weights``, ``profile`` (a first pass,
+themselves. ``all`` is what vLLM adds to a run, which has imported its trainer (``trainer``).
+Phases are those of vLLM's worker: ``device``, ``weights``, ``profile`` (a first pass,
 which compiles or loads what was compiled), ``cache`` and ``graphs`` (recording and warm-up).
 
     python -m benchmarks.play.vllm_start                  # 135M, about three minutes on an H200
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
 import os
 import subprocess
@@ -41,10 +43,12 @@ REPLIES, TOKENS = 64, 128
 
 def start(folder: str, eager: bool) -> dict[str, Any]:
     """Start an engine in this process; return seconds of each phase, and of a decoding step."""
+    began = perf_counter()
+    importlib.import_module("llm_gym_agents.trainer.ppo_trainer")  # torch, transformers, TorchRL
     begin = perf_counter()
     from vllm.v1.worker.gpu_worker import Worker
 
-    seconds = {"import": perf_counter() - begin}
+    seconds = {"trainer": begin - began, "import": perf_counter() - begin}
 
     def timed(method: Callable[..., Any], phase: str) -> Callable[..., Any]:
         @functools.wraps(method)
