@@ -189,7 +189,7 @@ def test_a_run_keeps_its_report_and_the_viewer_finds_the_episodes(tmp_path, monk
     line = ["Fork", "--model", str(tmp_path), "--credit", "2", "--json"]
     options = eval_parser().parse_args(line)
     evaluate._judge_credit(
-        ["Fork"], None, ConfigStore().training, {}, None, str(tmp_path / "final"), options
+        {"Fork": None}, None, ConfigStore().training, {}, None, str(tmp_path / "final"), options
     )
     assert json.loads((tmp_path / "credit.json").read_text()) == [asdict(found[0])]
     source = ViewSource(tmp_path)
