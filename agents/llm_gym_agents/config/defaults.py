@@ -27,6 +27,8 @@ DEEPER = 1.5
 """Times the cost of an iteration with three layers instead of two."""
 ITERATIONS, EVALUATED = 5, 100
 """Iterations of an epoch, and episodes of the evaluation after it."""
+SHORT = 10
+"""Turns of a short episode, at most."""
 MEASURED_WEIGHTS = 135_000_000
 """Of the model that rates were measured on. Published rates of larger ones fall with their size."""
 SHARED = 5
@@ -248,8 +250,10 @@ RULES: tuple[Rule, ...] = (
          "embedded model, environments in words", "returns in their own units make a larger loss"),
     Rule("training.lr_schedule", "linear", lambda s: s.taught,
          "a solver is imitated", "a good policy has much to lose"),
-    Rule("training.max_kl", 0.4, lambda s: _embedded(s) and not s.taught,
-         "embedded model, no solver is imitated", "from chance there is nothing to lose"),
+    Rule("training.max_kl", 0.4,
+         lambda s: _embedded(s) and not s.taught and s.episode_turns <= SHORT,
+         "embedded model, no solver is imitated, short episodes",
+         "from chance there is nothing to lose; in long episodes large steps get stuck"),
     Rule("training.gamma", _discount, _always,
          "any", "it looks half an episode ahead"),
     Rule("training.gae_lambda", 0.9, _always,
