@@ -215,8 +215,7 @@ def play_demonstrations(
     split: str | None = None,
 ) -> list[Dialogue]:
     """Return ``turns`` turns of ``player``, from episodes with seeds from ``seed`` on."""
-    has_splits = env.has_wrapper_attr("has_splits") and env.get_wrapper_attr("has_splits")
-    options = {"split": split} if split and has_splits else None
+    options = split_options(env, split)
     env = EpisodeLimits(env, max_turns=turns)  # not every environment ends
     found: list[Dialogue] = []
     count = 0
@@ -233,6 +232,12 @@ def play_demonstrations(
             "take a model that reads more, or tell it less"
         )
     return found
+
+
+def split_options(env: gym.Env[str, str], split: str | None) -> dict[str, Any] | None:
+    """Return the ``reset`` options that draw from ``split``; None where ``env`` has no splits."""
+    has_splits = env.has_wrapper_attr("has_splits") and env.get_wrapper_attr("has_splits")
+    return {"split": split} if split and has_splits else None
 
 
 def label_episode(

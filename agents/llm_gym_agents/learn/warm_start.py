@@ -36,6 +36,7 @@ from llm_gym_agents.learn.imitation import (
     label_episode,
     load_demonstrations,
     play_demonstrations,
+    split_options,
 )
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import HeldOutSuccess
@@ -419,7 +420,6 @@ class WarmStart:
 
         All environments are played at once; each has its share of ``turns``.
         """
-        options = self._train_options()
         wanted = {env_id: math.ceil(self._share(env_id) * turns) for env_id in taught}
         sizes = {id: math.ceil(self._share(id) * self.training.batch_size) for id in taught}
         counts, sampled = Counter[str](), Counter[str]()
@@ -445,6 +445,7 @@ class WarmStart:
                     place = episode_id(episode) - todo[0].id
                     env_id, seed = where[place], todo[place].seed
                     how = (envs[env_id], taught[env_id], episode, own, self.sampler.policy.chat)
+                    options = split_options(envs[env_id], self.train_split)
                     found += label_episode(*how, seed, options)
                     counts[env_id] += len(own)
                     sampled[env_id] += sum(len(turn.reply_ids) for turn in own)
