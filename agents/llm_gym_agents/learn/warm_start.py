@@ -426,9 +426,10 @@ class WarmStart:
         found: list[Dialogue] = []
         first = VISIT_IDS + at * ROUNDS_APART
         with ExitStack() as ends:
-            envs = {id: EpisodeLimits(self.make_envs[id](), max_turns=wanted[id]) for id in taught}
-            for env in envs.values():
-                ends.callback(close_user_env, env)
+            envs = {}
+            for env_id in taught:
+                envs[env_id] = EpisodeLimits(self.make_envs[env_id](), max_turns=wanted[env_id])
+                ends.callback(close_user_env, envs[env_id])
             while going := [
                 id for id in taught if counts[id] < wanted[id] and sampled[id] < VISITED_TOKENS
             ]:

@@ -5,8 +5,9 @@ launches a whole pass at once. It has fixed shapes and memory addresses, so a pa
 to where the graph reads and padded to a bucket size with dummy sequences and unused keys.
 
 A bucket size is captured when it comes up for the second time; what cannot be captured runs as
-usual. Weights may change in place between two passes; their addresses may not. This file is the one
-door to CUDA graphs.
+usual. Batches shrink or grow while a policy learns: then new graphs replace idle ones. Weights may
+change in place between two passes; their addresses may not. This file is the one door to CUDA
+graphs.
 
 Shapes: S ids of all sequences, Q sequences, C hidden channels.
 """
@@ -29,11 +30,17 @@ from llm_gym_agents.model.packed_attention import Packing, SharedKeys
 Read = Callable[[Tensor, Packing], Tensor]
 """Runs the trunk on packed ids and returns the hidden state at each of them."""
 MAX_GRAPHS = 16
-"""Graphs that are kept; further bucket sizes run as usual."""
+"""Graphs that are kept; further bucket sizes run as usual while all of these are in use."""
+IDLE = 4 * MAX_GRAPHS
+"""Passes after which a graph that was not replayed makes room for another."""
+SMALL_PASS = 500_000_000_000
+"""Ids times parameters below which padding costs less than capturing more bucket sizes."""
 LAUNCH_BOUND = 1_000_000_000
 """Parameters below which launching the kernels of a pass takes longer than running them."""
 _SHORTEST = 128
 """Smallest step between bucket sizes, in ids."""
+_FEW_IDS = 32
+"""Ids of a row on average, at least, if small passes of one size are to share a graph."""
 Replay = Callable[[], None]
 _log = logging.getLogger(__name__)
 
@@ -69,6 +76,9 @@ class GraphCache:
         self._trunk, self._read = trunk, read
         self._seen: Counter[tuple[BucketSize, bool]] = Counter()
         self._made: dict[tuple[BucketSize, bool], _CapturedPass] = {}
+        self._last: dict[tuple[BucketSize, bool], int] = {}  # pass in which each was replayed
+        self._passes = 0
+        self._small = SMALL_PASS // sum(each.numel() for each in trunk.parameters())
         self._owners = [
             (module._parameters, name)
             for module in trunk.modules()
@@ -91,16 +101,29 @@ class GraphCache:
         if not self.works:
             return None
         self._drop_if_weights_moved()
-        size, learns = BucketSize.of(packing), torch.is_grad_enabled()
+        is_small = len(packing.slot_S) < self._small
+        size, learns = BucketSize.of(packing, few=is_small), torch.is_grad_enabled()
         key = size, learns
         self._seen[key] += 1
+        self._passes += 1
         if key not in self._made:
-            if self._seen[key] < 2 or len(self._made) >= MAX_GRAPHS:
+            if self._seen[key] < 2 or not self._has_room():
                 return None
             if (made := self._captured(size, learns)) is None:
                 return None
             self._made[key] = made
+        self._last[key] = self._passes
         return self._made[key](ids_S, packing)
+
+    def _has_room(self) -> bool:
+        """Whether another graph may be captured; an idle one is dropped for it."""
+        if len(self._made) < MAX_GRAPHS:
+            return True
+        oldest = min(self._made, key=self._last.__getitem__)
+        if self._passes - self._last[oldest] < IDLE:
+            return False
+        del self._made[oldest]
+        return True
 
     def _captured(self, size: BucketSize, learns: bool) -> _CapturedPass | None:
         try:
@@ -260,18 +283,27 @@ class BucketSize(NamedTuple):
     most_keys: int = 0
 
     @classmethod
-    def of(cls, packing: Packing) -> BucketSize:
+    def of(cls, packing: Packing, *, few: bool = False) -> BucketSize:
         """Return the bucket of packed sequences: four sizes of ids per power of two, two of keys.
 
-        >>> BucketSize.of(Packing.of(torch.tensor([100, 300, 210])))
+        Args:
+            packing: Where the sequences lie.
+            few: Powers of two only, and equally many rows for one number of ids.
+
+        >>> packing = Packing.of(torch.tensor([100, 300, 210]))
+        >>> BucketSize.of(packing)
         BucketSize(ids=640, rows=4, longest=512, keys=0, most_keys=0)
+        >>> BucketSize.of(packing, few=True)
+        BucketSize(ids=1024, rows=32, longest=512, keys=0, most_keys=0)
         """
         ids, longest = len(packing.slot_S), max(_SHORTEST, _power(packing.longest))
-        filled = _steps(ids, 8)
+        filled = max(_SHORTEST, _power(ids)) if few else _steps(ids, 8)
         rows = _power(packing.rows + -(-(filled - ids) // longest))
+        if few:
+            rows = max(rows, filled // _FEW_IDS)
         if packing.shared is None:
             return cls(filled, rows, longest)
-        keys = _steps(len(packing.shared.index_K) + filled - ids, 4)
+        keys = _steps(len(packing.shared.index_K) + filled - ids, 2 if few else 4)
         most_keys = max(longest, _power(packing.shared.longest))
         return cls(filled, rows, longest, keys, most_keys)
 

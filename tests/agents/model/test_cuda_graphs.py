@@ -166,15 +166,48 @@ def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, capl
     assert caplog.text.count("operation not permitted") == 1
 
 
-def test_only_so_many_sizes_are_recorded(monkeypatch, device):
-    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 1)
+def read(recording, device, ids, times=1):
+    """Read one sequence of ``ids`` ids; return how many sizes are recorded then."""
+    at, token = torch.tensor([3], device=device), torch.tensor([1], device=device)
+    zeros = torch.zeros(ids, dtype=torch.int64, device=device)
+    for _ in range(times):
+        recording(zeros, torch.tensor([ids]), at, token)
+    return {size.ids for size, _ in recording.graph_caches["policy"]._made}
+
+
+def test_sizes_that_are_in_use_are_kept_and_others_run_as_usual(monkeypatch, device):
+    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 2)
+    monkeypatch.setattr(cuda_graphs, "IDLE", 8)
     _, recording = pair(device)
-    for lengths in ([40], [300], [600]):
-        ids = torch.zeros(sum(lengths), dtype=torch.int64, device=device)
-        at, token = torch.tensor([3], device=device), torch.tensor([1], device=device)
-        for _ in range(2):
-            recording(ids, torch.tensor(lengths), at, token)
-    assert len(recording.graph_caches["policy"]) == 1
+    read(recording, device, 40, times=2)
+    for _ in range(10):  # in turns: to record each again would take longer than to read it
+        for ids in (300, 600, 40):
+            found = read(recording, device, ids)
+    assert found == {128, 512}
+
+
+def test_as_batches_shrink_their_sizes_replace_those_of_before(monkeypatch, device):
+    monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 2)
+    monkeypatch.setattr(cuda_graphs, "IDLE", 8)
+    plain, recording = pair(device)
+    assert read(recording, device, 600, times=4) == {1024}
+    assert read(recording, device, 300, times=4) == {1024, 512}
+    assert read(recording, device, 40, times=2) == {1024, 512}  # not idle for long enough
+    assert read(recording, device, 40, times=6) == {128, 512}
+    found, wanted = recording(*inputs(device)), plain(*inputs(device))
+    close(found.log_prob_T, wanted.log_prob_T, device)
+
+
+def test_small_passes_share_few_graphs_and_large_ones_are_padded_little():
+    few, many = set(), set()
+    dice = torch.Generator().manual_seed(0)
+    for _ in range(200):
+        rows = int(torch.randint(20, 60, (), generator=dice))
+        packing = Packing.of(torch.randint(20, 60, (rows,), generator=dice))
+        few.add(BucketSize.of(packing, few=True))
+        many.add(BucketSize.of(packing))
+    assert len(few) == 3  # 1,024, 2,048 and 4,096 ids
+    assert len(many) > 8
 
 
 def test_a_cpu_has_nothing_to_record():
@@ -217,8 +250,9 @@ def test_what_sequences_share_is_read_once_in_a_recorded_pass(critic, device):
 
 
 @pytest.mark.parametrize("shares", [False, True], ids=["whole", "shared prefixes"])
+@pytest.mark.parametrize("few", [False, True], ids=["many", "few"])
 @pytest.mark.parametrize("seed", range(40))
-def test_a_size_has_room_for_what_it_is_of_and_is_full(seed, shares):
+def test_a_size_has_room_for_what_it_is_of_and_is_full(seed, few, shares):
     dice = torch.Generator().manual_seed(seed)
     rows = int(torch.randint(2, 200, (), generator=dice))
     lengths = torch.randint(1, 4 ** (1 + seed % 6), (rows,), generator=dice)
@@ -226,7 +260,7 @@ def test_a_size_has_room_for_what_it_is_of_and_is_full(seed, shares):
     if shares:
         found = share_prefixes(lengths.new_zeros(int(lengths.sum())), lengths, pads=False)
         packing = found.packing
-    size, own = BucketSize.of(packing), len(packing.slot_S)
+    size, own = BucketSize.of(packing, few=few), len(packing.slot_S)
     filled = size.fill(packing)
     for each in (filled, size.empty()):
         assert each.rows == size.rows
@@ -234,7 +268,7 @@ def test_a_size_has_room_for_what_it_is_of_and_is_full(seed, shares):
         assert int(each.starts.diff().max()) <= size.longest == each.longest
     assert torch.equal(filled.position_S[:own], packing.position_S)
     assert torch.equal(filled.starts[: packing.rows + 1], packing.starts)
-    assert size.ids <= max(own + 127, 1.25 * own + 1)
+    assert size.ids <= max(own + 127, (2 if few else 1.25) * own + 1)
     if not shares:
         return
     for each in (filled.shared, size.empty().shared):

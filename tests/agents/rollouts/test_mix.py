@@ -332,7 +332,8 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
     assert len(teacher.collect(decision, 0, 400)) == 400
 
 
-def test_what_a_model_does_in_all_of_them_is_played_at_once_and_labelled_by_each_solver():
+@pytest.mark.parametrize("split", [None, "train"])  # there are too few numbers for splits
+def test_what_a_model_does_in_all_of_them_is_played_at_once_and_labelled_by_each_solver(split):
     mix, waves = {HANOI: 1.0, NUMBER: 1.0}, []
     config, tokenizer = ConfigStore(), byte_tokenizer()
     config.environment.mix, config.training.batch_size = mix, 8
@@ -344,7 +345,8 @@ def test_what_a_model_does_in_all_of_them_is_played_at_once_and_labelled_by_each
     play = sampler.play
     sampler.play = lambda tasks: waves.append([task.options[ENV] for task in tasks]) or play(tasks)
     make_envs = {each: partial(build_one_env, config, each) for each in mix}
-    teacher = teacher_of(config, mix=mix, make_envs=make_envs, sampler=sampler)
+    given = {"make_envs": make_envs, "sampler": sampler, "train_split": split}
+    teacher = teacher_of(config, mix=mix, **given)
     talks = teacher.label_visited(dict.fromkeys(mix, "solver"), 1, 30)
     sampler.close()
     assert waves[0] == [HANOI] * 4 + [NUMBER] * 4
