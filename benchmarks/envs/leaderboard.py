@@ -135,7 +135,7 @@ def transfer(models: Mapping[str, Any]) -> str:
     rest = [each for each in both if not each.startswith(FAMILY)]
     won = [{each: found[each]["success"] for each in rest} for found in (before, after)]
     means = [f"{statistics.fmean(found[each] for each in rest):.1%}" for found in (chance, *won)]
-    rows.append((f"the {len(rest)} of other families, mean", *means))
+    rows.append((f"mean of {len(rest)} games of other families", *means))
     columns = {"environment": TEXT, "random": "{}", "before": "{}", "after": "{}"}
     return doc_table(columns, rows)
 

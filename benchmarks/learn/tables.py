@@ -96,7 +96,7 @@ def pick(result: Any) -> str:
         times = needed[best] / min(own) if max(needed[best], min(own)) < inf else None
         cells = [None if each == inf else each for each in (needed[best], *own)]
         lines.append((game, len(runs[best]), NAMES[best] if cells[0] else None, *cells, times))
-    return table(columns | {"tokens / fewest by states": "{:.2f}"}, lines)
+    return table(columns | {"ratio": "{:.2f}"}, lines)
 
 
 def _tokens(runs: Sequence[Row]) -> float:
