@@ -1,9 +1,8 @@
-"""``check_text_env``: every rule of the contract that an environment breaks.
+"""``check_text_env``: reports every rule of the contract that an environment breaks.
 
-Gymnasium's own checker is the first of the checks. The others are what a text environment owes
-its users beyond the API: it can be won, it cannot be crashed or peeked at, and an episode can be
-repeated, forked and believed. A check that needs something the environment does not offer (an
-oracle, say) is skipped and says so.
+Gymnasium's own checker runs first. The other checks go beyond the API: the game can be won, no text
+crashes it, no observation leaks a secret, and episodes can be repeated and forked. A check that
+needs a feature that the environment lacks (such as an oracle) is reported as skipped.
 """
 
 import contextlib
@@ -53,7 +52,7 @@ HOSTILE = {
 
 
 class Check(NamedTuple):
-    """The result of one check; ``passed`` is None where it does not apply."""
+    """The result of one check; ``passed`` is None if the check does not apply."""
 
     name: str
     passed: bool | None

@@ -35,7 +35,7 @@ def _is_text(space: Space[Any]) -> bool:
 
 
 def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
-    """Return ``env`` as it is if it speaks text, and in ``AsText`` if it does not.
+    """Return ``env`` unchanged if it is a text environment; otherwise wrap it in ``AsText``.
 
     Args:
         env: A Gymnasium environment or a ``BaseEnvironment``.
