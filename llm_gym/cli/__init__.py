@@ -88,7 +88,7 @@ def _names_model(arguments: Sequence[str]) -> bool:
 
 
 def _trainers(added: dict[str, EntryPoint], name: str, typed: str) -> Command:
-    """Return a command of another package; a missing package becomes one sentence."""
+    """Return a command of another package; a missing package is reported in one sentence."""
     entry = added.get(name)
     if entry is None:
         raise ConfigError(
@@ -114,7 +114,7 @@ def _trainers(added: dict[str, EntryPoint], name: str, typed: str) -> Command:
 
 
 def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
-    """Return the parser of all commands; only the one that is called gets its options."""
+    """Return the parser of all commands; only the called command gets its options."""
     parser = Parser(
         prog="llm-gym",
         description="Gymnasium for language models.",

@@ -20,9 +20,9 @@ _ENGINES = {
     "openai (a served model)": "endpoint",
 }
 _GROUPS = ("bridges", "dev")
-"""Extras that only name others."""
+"""Extras that only combine other extras."""
 _FIRST = ("torch", "torchrl", "transformers")
-"""Packages whose version says most."""
+"""Packages whose versions are printed first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +106,7 @@ def _check_sandbox(options: argparse.Namespace) -> int:
 
 
 def check_installation() -> int:
-    """Print versions, engines, extras and the sandbox; return 0, as nothing of it must be there."""
+    """Print versions, engines, extras and the sandbox; return 0, because all are optional."""
     gpu = "a GPU" if shutil.which("nvidia-smi") else "no GPU"
     say(f"llm-gym {__version__}, Python {platform.python_version()}, {platform.platform()}, {gpu}")
     needs = extras()

@@ -65,9 +65,9 @@ def import_modules(options: argparse.Namespace) -> None:
 
 
 def check_model_path(path: str) -> None:
-    """Raise if ``path`` looks like a folder but is none, before the hub is asked for it.
+    """Raise if ``path`` looks like a folder but does not exist, before the hub is asked.
 
-    Nor may a folder hold a pipe or a device, which may wait, or go on, for ever.
+    A folder with a pipe or a device is refused too, because reading it might never end.
     """
     looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
     beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a misspelt run
@@ -81,7 +81,7 @@ def check_model_path(path: str) -> None:
 def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
     """Build the environment that ``options.env`` names: an id, ``module:ID`` or ``module:Class``.
 
-    ``AsText`` wraps one whose spaces are not text.
+    ``AsText`` wraps an environment that is not text.
     """
     import_modules(options)
     return build(options.env, {**settings(options.set), **extra})

@@ -1,4 +1,4 @@
-"""``llm-gym eval``: a model plays, loaded here (needs the trainer) or behind an endpoint."""
+"""``llm-gym eval``: a model plays, loaded locally (needs the trainer) or behind an endpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str], load: Callable[[], Callable[[list[str]], int]]) -> int:
-    """Run the command; ``load`` returns the trainer's, for a model that is not served."""
+    """Run the command; ``load`` returns the trainer's command, for a local model."""
     options = eval_parser().parse_args(argv)
     if options.endpoint is not None:
         if options.credit is not None:
@@ -220,8 +220,8 @@ def check_envs(
 ) -> dict[str, str | None]:
     """Build each environment once; return the split that each is played with.
 
-    Wrong settings are found before a model is loaded or called. Of several environments those
-    without splits are played as they are.
+    This finds wrong settings before a model is loaded or called. If several environments are
+    played, those without splits ignore the split.
     """
     found: dict[str, str | None] = {}
     for name, own in given.items():

@@ -112,7 +112,7 @@ def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, An
 
 
 def _about(env_id: str) -> str:
-    """Return a game of the suite in one line; other environments have no description."""
+    """Return the one-line description of a game of the suite; "" for other environments."""
     return games()[env_id][0] if env_id in _SUITE else ""
 
 

@@ -84,7 +84,7 @@ _KEY = re.compile(r"(\x1b(\[[0-9;]*[A-Za-z~]|O?.)?|[\x00-\x1a])+")
 
 
 def _ask(env: gym.Env[str, str]) -> str | None:
-    """Return the move that a person types; what is none costs no turn."""
+    """Return the move that a person types; an input that is not a move costs no turn."""
     with suppress(ImportError):  # Windows has none
         import readline  # noqa: F401 - ``input`` has line editing and a history with it
     while True:
@@ -104,7 +104,7 @@ def _ask(env: gym.Env[str, str]) -> str | None:
 
 
 def _moves(env: gym.Env[str, str], legal: list[str]) -> str:
-    """Return what one may type, as far as the environment says."""
+    """Return the possible inputs, as far as the environment lists them."""
     examples = [str(each) for each in getattr(env.action_space, "examples", ())]
     if legal:
         return f"moves: {'  '.join(legal)}"

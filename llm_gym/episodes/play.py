@@ -159,7 +159,7 @@ def add_turn(episode: Trajectory, action: str, step: Step) -> None:
 
 
 def add_failure(episode: Trajectory, action: str, what: str) -> None:
-    """Add a turn whose environment failed: no reward, cut, the same observation again."""
+    """Add a turn whose environment failed: reward 0, truncated, the same observation again."""
     info = {"stop_reason": StopReason.ERROR, "error": what}
     add_turn(episode, action, (episode.states[-1], 0.0, False, True, info))
 

@@ -163,7 +163,7 @@ def _legal_actions(env: gym.Env[str, str]) -> None:
 
 
 def _advice(game: TextEnv) -> list[str]:
-    """Return what the players of a game would play that fit on a line, as a pattern's do."""
+    """Return the moves of oracle and solver that fit on one line, as patterns require."""
     found = []
     for player in (game.oracle_action, game.solver_action):
         with contextlib.suppress(NotImplementedError):

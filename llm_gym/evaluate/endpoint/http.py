@@ -275,7 +275,7 @@ class Backoff:
             raise ConfigError(f"tries must be at least 1 and waits must not be negative: {self}")
 
     def wait(self, failures: int, jitter: float, told: float | None = None) -> float:
-        """Return the seconds to wait after ``failures`` failures; ``told`` by the server."""
+        """Return the seconds to wait after ``failures`` failures; the server asked for ``told``."""
         own = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 60))
         return max(own * (1 + jitter) / 2, min(told or 0.0, MAX_RETRY_AFTER_S))
 

@@ -120,7 +120,7 @@ class ChatPlayer:
 
 
 def reply_seed(run: int, episode: int, turn: int) -> int:
-    """Return the seed of one reply: 31 bits (every server takes them), the same in every run.
+    """Return the seed of one reply: 31 bits, because every server takes those.
 
     >>> reply_seed(0, 1, 2) == reply_seed(0, 1, 2) != reply_seed(0, 2, 1)
     True
