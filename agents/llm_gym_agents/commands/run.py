@@ -48,7 +48,7 @@ def run(
     hurry: bool = False,
     strict: bool = False,
 ) -> int:
-    """Train and report. With ``hurry`` the tokenizer of a small new model has read little."""
+    """Train and report. With ``hurry`` a new small model's tokenizer is built from fewer texts."""
     console = Console(quiet=not is_main(config.parallel))
     _check_folder(config, console)
     _introduce(recipe, config, choices, console)
@@ -233,14 +233,14 @@ class TrainingProgress(Progress):
         )
 
     def begin(self, total: int, done: int = 0) -> None:
-        """Show a run of ``total`` iterations, of which ``done`` were done before."""
+        """Show a run of ``total`` iterations, of which ``done`` are already done."""
         self.add_task("", total=total, completed=done)
         self.start()
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show the metrics of a finished iteration.
 
-        On a terminal an evaluation stays in view until the next one.
+        On a terminal, the last evaluation stays visible until the next one.
         """
         task = self.tasks[-1]
         self.update(task.id, completed=int(row.get(metrics.ITERATION, task.completed + 1)))

@@ -1,6 +1,6 @@
 """``llm-gym train`` and ``llm-gym resume``.
 
-Help, a wrong flag, an unknown id and a missing folder are answered before torch is imported.
+Help texts and errors about flags, ids and folders come before torch is imported.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EPILOG = (
 
 
 def main(argv: list[str]) -> int:
-    """Train by recipe, by environment or by config file."""
+    """Train with a recipe, an environment or a config file."""
     # With --suite there is no target, and the value of a setting must not be read as one.
     options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
     if options.target is None and options.suite is None and not options.help_settings:
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
 def _read_settings(
     options: argparse.Namespace, rest: list[str]
 ) -> tuple[Recipe, ConfigStore, set[str] | None]:
-    """Return the recipe, its settings, and which of them the user set; None for all."""
+    """Return the recipe, its settings, and the names that the user set; None for all."""
     if options.target is not None:
         _check_target(options.target)
 
@@ -196,7 +196,7 @@ def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) 
 
 
 def _check_run_needs(config: ConfigStore) -> None:
-    """Raise if a file or a package is missing that a run would ask for only in its middle."""
+    """Raise now if a file or a package is missing that the run would need only later."""
     player, tracker = config.warm_start.player, config.checkpoint.tracker
     if config.warm_start.is_file and not Path(player).is_file():
         raise ConfigError(f"warm_start.player must be a file that is there, got {player!r}")

@@ -66,7 +66,7 @@ class ReplyReader:
         return self.format.tell(self.book.example_moves()[0])
 
     def read(self, reply: str, info: Mapping[str, Any], told: tuple[str, ...]) -> ParsedReply:
-        """Return what was found; ``info`` says what is legal, ``told`` what the model has read."""
+        """Return what was found; ``info`` may hold a mask, ``told`` is what the model has read."""
         move = self.format.parse(drop_thinking(reply) if self.strict else visible(reply))
         if move is not None and (action := self._choices.get(move)) is not None:
             return ParsedReply(move, action)
