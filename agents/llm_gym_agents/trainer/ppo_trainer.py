@@ -228,7 +228,7 @@ class PPOTrainer:
         stop.now = None  # a checkpoint from here on is not the best one again
 
     def _is_stuck(self) -> bool:
-        """Whether a quarter of the run gained little, and ``auto`` has not imitated a solver."""
+        """Whether a quarter of the run gained little and ``auto`` has not imitated a solver yet."""
         start = self.warm_start or {}
         unused = self.config.warm_start.player == "auto" and not start.get(metrics.FROM_SOLVER)
         if not unused or not self.schedule.is_second_chance(self.iteration):
@@ -459,7 +459,7 @@ def build_players(
 
 
 def _checked_copy(config: ConfigStore) -> ConfigStore:
-    """Return a copy of a config, which ``fit`` may complete; the run's folder gets it."""
+    """Return a checked copy of a config; ``fit`` may complete it for the run's folder."""
     if not isinstance(config, ConfigStore):
         raise ConfigError(
             f"config must be a ConfigStore, got {type(config).__name__}; ConfigStore.from_dict "
