@@ -1,4 +1,4 @@
-"""Folders that other projects load an environment of ours from: verifiers 0.4, OpenEnv 0.10."""
+"""Write an environment as a package for verifiers 0.4 or OpenEnv 0.10."""
 
 import json
 import re

@@ -1,7 +1,7 @@
-"""Behaviour cloning: a model learns to write what a player wrote.
+"""Behaviour cloning: a model learns to write a player's replies.
 
-From *random legal* moves, unfiltered, a model learns to write moves and still plays at chance; RL
-then has something to choose from. From a solver's moves it learns to play.
+From *random legal* moves a model learns to write moves and plays at chance level, so RL has moves
+to choose from. From a solver's moves it learns to play.
 
 ``imitate`` trains. ``play_demonstrations`` and ``load_demonstrations`` make the data: turns of a
 random player, of a solver or of a file, tokenized with the model's own chat format and the run's
@@ -41,11 +41,11 @@ class Example(NamedTuple):
     """The prompt; in a dialogue, what comes after the last reply."""
     reply_ids: list[int]
     label_ids: list[int] | None = None
-    """What is learned instead of the reply, which is only read; None learns the reply."""
+    """Ids to learn instead of the reply (the reply is then only read); None learns the reply."""
 
     @property
     def learned_ids(self) -> list[int]:
-        """The reply, or its label up to the first difference: the model has read no further."""
+        """The reply, or its label up to the first id that differs from the reply."""
         if self.label_ids is None:
             return self.reply_ids
         pairs = zip(self.reply_ids, self.label_ids, strict=False)
@@ -79,13 +79,13 @@ def imitate(
         data: Turns, or dialogues whose replies are all learned.
         steps: Optimizer steps.
         batch_size: Turns of a step.
-        batch_tokens: Most ids of a step, on average; fewer turns are drawn where these are long.
+        batch_tokens: Maximum ids per step, on average; if turns are long, fewer are drawn.
         learning_rate: Reached after ``ramp`` steps.
-        weight_decay: Of AdamW. It keeps a small model from learning few episodes by heart.
+        weight_decay: Weight decay of AdamW; it keeps a small model from memorising a few episodes.
         ramp: Steps over which the rate rises.
         decay: Factors on the rate at the start and at the end; linear in between.
-        seed: Of the order of examples.
-        micro_batch_tokens: Most ids read at once, to bound memory; None reads a batch at once.
+        seed: Seed of the order of examples.
+        micro_batch_tokens: Maximum ids of a forward pass, to limit memory; None for no limit.
         on_step: Called with the number of steps done and the loss.
     """
     talks = [(each,) if isinstance(each, Example) else each for each in data]
@@ -173,7 +173,7 @@ class DialogueEncoder(NamedTuple):
     system_prompt: str | None = None
     """Replaces the system prompt of the environment; None keeps it."""
     context_length: int | None = None
-    """Most ids of a dialogue; later turns are dropped."""
+    """Maximum ids of a dialogue; later turns are dropped."""
 
     def turns(self, system: str, said: Sequence[tuple[str, str]]) -> Iterator[Dialogue]:
         """Yield the dialogues of a conversation of (observation, reply) pairs."""
@@ -249,9 +249,9 @@ def label_episode(
     seed: int,
     options: dict[str, Any] | None = None,
 ) -> Iterator[Dialogue]:
-    """Yield what a model played, with the reply of ``player`` to each of its states as the label.
+    """Yield a model's episode, with the reply of ``player`` to each state as the label.
 
-    The episode is played again in ``env``, as far as it shows the same observations.
+    The episode is replayed in ``env`` until an observation differs.
     """
     act = find_player(env, player, seed)
     observation, _ = env.reset(seed=seed, options=options)

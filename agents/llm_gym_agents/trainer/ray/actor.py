@@ -134,7 +134,7 @@ class SamplerActor:
     def play(
         self, tasks: Sequence[EpisodeTask], version: int | None, held_out: bool
     ) -> ActorResult:
-        """Play ``tasks`` with weights of ``version``; None where they may change meanwhile."""
+        """Play ``tasks`` with weights of ``version``; with None they may change meanwhile."""
         start = time.perf_counter()
         with self.swap_lock.playing():
             rollout = self.sampler.play(tasks, version, held_out=held_out)
