@@ -25,16 +25,16 @@ TRACEBACK = "LLM_GYM_TRACEBACK"
 # Written here, because importing every command for a line of help would take long. In the order of
 # first use; commands of other packages come last.
 _HELP = {
-    "list": "list the environments: what they are, turns and scores",
+    "list": "list the environments with description, turns and scores",
     "play": "play an environment in the terminal",
-    "eval": "let a model play, loaded here or behind an endpoint, and report its success",
+    "eval": "let a model play, local or behind an endpoint, and report its success",
     "train": "train a model to play",
     "resume": "resume a run of train",
     "view": "look at runs and episodes in a browser, token by token",
     "replay": "play saved episodes again and report any difference",
     "check": "check an environment, the sandbox, or what is installed",
     "serve": "serve an environment over HTTP, also for OpenEnv clients",
-    "export": "write data or packages for other trainers, or put a model on a hub",
+    "export": "write data or packages for other trainers, or upload a model to a hub",
 }
 _BUILT_IN = _HELP.keys() - {"eval", "train", "resume", "export"}
 Command = Callable[[list[str]], int]

@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check ENV tests the contract of an environment; check sandbox tries some escapes; "
         "check alone says which engines, extras and sandbox work here"
     )
-    parser.add_argument("what", nargs="?", help="module:EnvClass or a registered id; or sandbox")
-    parser.add_argument("--isolation", default="auto", help="with sandbox: which one (auto)")
+    parser.add_argument("what", nargs="?", help="a registered id or module:Class, or sandbox")
+    parser.add_argument("--isolation", default="auto", help="with sandbox: its isolation (auto)")
     parser.add_argument(
-        "--verbose", action="store_true", help="with sandbox: show how each attempt ended"
+        "--verbose", action="store_true", help="with sandbox: show the result of each attempt"
     )
     add_settings(parser)
 

@@ -30,7 +30,7 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="modules",
         metavar="MODULE",
-        help="import a module first, which registers its environments (such as minigrid)",
+        help="import a module that registers environments (such as minigrid)",
     )
 
 
@@ -75,7 +75,7 @@ def check_model_path(path: str) -> None:
         raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
     for each in Path(path).glob("*"):
         if each.is_fifo() or each.is_char_device():
-            raise ConfigError(f"a model is made of files, got {each}, which is none; remove it")
+            raise ConfigError(f"a model folder must hold only regular files, got {each}; remove it")
 
 
 def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:

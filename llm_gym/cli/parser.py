@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` whose errors suggest the closest option instead of listing all."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{self._said(message)}; {self.prog} --help tells more")
+        raise ConfigError(f"{self._said(message)}; see {self.prog} --help")
 
     def _said(self, message: str) -> str:
         if found := _CHOICE.fullmatch(message):

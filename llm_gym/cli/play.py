@@ -22,15 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "env",
         nargs="?",
-        help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class; with --model of a "
-        "run what it was trained on",
+        help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class; optional if "
+        "--model is a run",
     )
-    parser.add_argument("--seed", type=whole(0), help="which episode (default: a random one)")
-    parser.add_argument("--player", choices=PLAYERS, help="watch this player instead")
+    parser.add_argument("--seed", type=whole(0), help="seed of the episode (default: random)")
+    parser.add_argument("--player", choices=PLAYERS, help="watch a built-in player")
     # Read by the trainer's ``play``, which takes over; here for the help.
-    parser.add_argument("--model", help="watch a model instead: the folder of a run, or its own")
+    parser.add_argument("--model", help="watch a model: folder of a run or of a model")
     parser.add_argument(
-        "--temperature", type=number(0), default=1.0, help="with --model: 0 is greedy (1)"
+        "--temperature", type=number(0), default=1.0, help="temperature of --model (1)"
     )
     add_settings(parser)
 

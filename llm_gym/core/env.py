@@ -420,7 +420,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         if not -_ROUNDING <= phi <= 1.0 + _ROUNDING:  # not a number is not in between either
             raise ContractError(
                 f"{type(self).__name__}.potential() must be in [0, 1], got {phi}; "
-                "llm_gym.core.game.progress makes one of a distance"
+                "llm_gym.core.game.progress turns a distance into a potential"
             )
         return min(max(phi, 0.0), 1.0)
 

@@ -108,7 +108,7 @@ class RemoteEnv(gym.Env[str, str]):
 
     def instance_id(self) -> str:
         if self._instance is None:
-            raise NotImplementedError("the environment there does not name its instances")
+            raise NotImplementedError("the served environment has no instance ids")
         return self._instance
 
     def oracle_action(self) -> str:
@@ -166,7 +166,7 @@ def _must_make_sense() -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise RemoteError(f"the server's answer makes no sense: {error!s:.200}") from error
+        raise RemoteError(f"the server's answer is invalid: {error!s:.200}") from error
 
 
 @_must_make_sense()

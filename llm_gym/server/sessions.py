@@ -41,14 +41,14 @@ class ServerLimits:
     llm_gym.core.errors.ConfigError: sessions must be above 0, got 0
     """
 
-    sessions: int = _limit(4096, "episodes at the same time")
+    sessions: int = _limit(4096, "sessions at the same time")
     connections: int = _limit(4096, "connections at the same time")
     body_bytes: int = _limit(16 << 20, "bytes of a request, or of a WebSocket message")
     rows: int = _limit(4096, "rows of a request")
-    episode_turns: int = _limit(10_000, "steps until an episode is truncated")
-    idle_s: float = _limit(600.0, "seconds without a request until a session is ended")
-    step_s: float = _limit(60.0, "seconds that a step may take, where it is played in a thread")
-    request_s: float = _limit(30.0, "seconds until a request must have arrived as a whole")
+    episode_turns: int = _limit(10_000, "steps after which an episode is truncated")
+    idle_s: float = _limit(600.0, "seconds without a request after which a session ends")
+    step_s: float = _limit(60.0, "maximum seconds of a step in a thread")
+    request_s: float = _limit(30.0, "maximum seconds to receive a request")
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

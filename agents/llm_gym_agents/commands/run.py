@@ -100,7 +100,7 @@ def warm_start_only(config: ConfigStore) -> int:
     """Train a model by imitation only, and save it in the output folder."""
     out = Path(config.checkpoint.output_dir)
     if out.exists() and any(out.iterdir()):
-        raise ConfigError(f"--out must be a new folder, got {out}, which holds something")
+        raise ConfigError(f"--out must be a new or empty folder, got {out}, which has files")
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         config.checkpoint.output_dir = folder
         trainer = PPOTrainer(config)
@@ -175,7 +175,7 @@ def _check_folder(config: ConfigStore, console: Console) -> None:
         return
     if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
         raise ConfigError(
-            f"{folder} holds a run already; go on with it by '{resume_command(config)}', or "
+            f"{folder} already holds a run; resume it with '{resume_command(config)}', or "
             "choose another folder with --checkpoint.output-dir"
         )
     console.print(f"note: the run in {folder} ended before its first checkpoint; starting again")

@@ -30,8 +30,8 @@ _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
     ", --training.batch-size, --training.adv-estimator (gae, grpo, ...), --training.seed, "
     "--model.lora-rank, --inference.backend, --inference.max-tokens, --environment.env-kwargs, "
-    "--warm-start.player, --checkpoint.tracker. llm-gym train ENV --help-settings lists all "
-    "of them, and docs/settings.md."
+    "--warm-start.player, --checkpoint.tracker. llm-gym train ENV --help-settings and "
+    "docs/settings.md list all settings."
 )
 
 
@@ -137,7 +137,7 @@ def resume(argv: list[str]) -> int:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="allow everything that the config names: code, models, files, servers, large numbers",
+        help="accept everything in the config: code, models, files, servers, large numbers",
     )
     options = parser.parse_args(argv)
     folder = Path(options.run)
@@ -199,7 +199,7 @@ def _check_run_needs(config: ConfigStore) -> None:
     """Raise now if a file or a package is missing that the run would need only later."""
     player, tracker = config.warm_start.player, config.checkpoint.tracker
     if config.warm_start.is_file and not Path(player).is_file():
-        raise ConfigError(f"warm_start.player must be a file that is there, got {player!r}")
+        raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
     if tracker is not None:
         require_package(tracker.partition("/")[0], "checkpoint.tracker")
 
@@ -231,16 +231,16 @@ def _parser(*, has_target: bool = True) -> Parser:
         "--suite",
         nargs="*",
         metavar="PART",
-        help="train on all games with PART in their id at once (--suite easy), or on all games",
+        help="train one model on all games with PART in their id (--suite easy), or on all games",
     )
-    parser.add_argument("--model", help="a model folder or hub name (default: a tiny one is made)")
+    parser.add_argument("--model", help="a model folder or hub name (default: a new tiny model)")
     parser.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/NAME)")
     parser.add_argument("--config", help="a YAML or JSON file with more settings")
     add_imports(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and do nothing")
-    parser.add_argument("--smoke", action="store_true", help="run everything once, very small")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and exit")
+    parser.add_argument("--smoke", action="store_true", help="run every part once, very small")
     parser.add_argument(
-        "--strict", action="store_true", help="stop a run that cannot learn, not only advise"
+        "--strict", action="store_true", help="stop a run that cannot learn instead of only warning"
     )
     parser.add_argument("--view", action="store_true", help="open a page that follows the run")
     parser.add_argument(

@@ -229,7 +229,7 @@ def play_demonstrations(
     if not found:
         raise ConfigError(
             f"no turn of the {player} player fits a context of {encoder.context_length} tokens; "
-            "take a model that reads more, or tell it less"
+            "use a model with a longer context, or shorter prompts"
         )
     return found
 
@@ -289,7 +289,7 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
         name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         moves = ", an action space AnyText(n, examples=moves)" * (player == "random")
         raise ConfigError(
-            f"{name} brings no {player} player along, so there is nobody to imitate; give it a "
+            f"{name} has no {player} player to imitate; give it a "
             f"{_ACTIONS[player][0]}(){moves}, or imitate a file (warm_start.player FILE.jsonl)"
         )
 

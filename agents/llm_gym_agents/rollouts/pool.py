@@ -354,7 +354,7 @@ class TextEnvPool(EnvBase):
     # --- for people ----------------------------------------------------------------------
 
     def rand_action(self, tensordict: TensorDictBase | None = None) -> TensorDictBase:
-        """Write random actions: legal ones where the environment has them, else sampled ones."""
+        """Write random actions: legal ones if the environment lists them, else sampled ones."""
         data = TensorDict({}, self.batch_size) if tensordict is None else tensordict
         try:
             actions = self._rows.call("random_action")

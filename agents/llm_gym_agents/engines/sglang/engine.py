@@ -264,7 +264,7 @@ def read_reply(answer: Any, vocabulary: int, most: int) -> tuple[str, str, list[
     finish = _row(about.get("finish_reason"), "finish_reason")
     kind = finish.get("type")
     if not isinstance(kind, str):
-        raise ValueError("a reply without a way to end")
+        raise ValueError("a reply has no finish reason")
     if kind == "abort":  # such a reply has no tokens
         return kind, str(finish.get("message")), [], []
     ids, log_probs = _tokens(about.get("output_token_logprobs"), vocabulary)
@@ -288,9 +288,9 @@ def _tokens(rows: Any, vocabulary: int) -> tuple[list[int], list[float]]:
         raise ValueError("a token without id and log-prob")
     for log_prob, id in pairs:
         if type(id) is not int or not 0 <= id < vocabulary:
-            raise ValueError(f"{id!r:.40} is no token id")
+            raise ValueError(f"{id!r:.40} is not a token id")
         if type(log_prob) not in (int, float) or not _LEAST <= log_prob <= _SLACK:
-            raise ValueError(f"{log_prob!r:.40} is no log-prob")
+            raise ValueError(f"{log_prob!r:.40} is not a log-prob")
     return [id for _, id in pairs], [float(log_prob) for log_prob, _ in pairs]
 
 
@@ -302,5 +302,5 @@ def _row(value: Any, what: str) -> dict[Any, Any]:
 
 def _rows(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError("no list where one must be")
+        raise ValueError("a list is missing")
     return value

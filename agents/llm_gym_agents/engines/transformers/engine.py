@@ -89,8 +89,8 @@ class TransformersEngine(Engine):
         for gap, spread in gaps:
             if not logits_agree(gap, spread, model.dtype):
                 raise ConfigError(
-                    f"{name} does not decode as it reads: log-probs with a cache are off by up to "
-                    f"{gap:.2g}; this engine cannot sample from it rightly"
+                    f"{name} must decode as in its forward pass, got log-probs with a cache that "
+                    f"differ by up to {gap:.2g}; use another engine for it"
                 )
 
     def _gap(self, request: Request, reply: Completion) -> tuple[float, float]:
