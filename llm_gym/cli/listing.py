@@ -112,7 +112,6 @@ def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, An
 
 
 def _about(env_id: str) -> str:
-    """Return the one-line description of a game of the suite; "" for other environments."""
     return games()[env_id][0] if env_id in _SUITE else ""
 
 

@@ -38,7 +38,6 @@ class Parser(argparse.ArgumentParser):
         return _NUMBER.sub(r"\1 must", message)
 
     def _options(self) -> list[str]:
-        """Return the options of the parser and of its commands."""
         commands = [
             command
             for action in self._actions

@@ -104,7 +104,6 @@ def _ask(env: gym.Env[str, str]) -> str | None:
 
 
 def _moves(env: gym.Env[str, str], legal: list[str]) -> str:
-    """Return the possible inputs, as far as the environment lists them."""
     examples = [str(each) for each in getattr(env.action_space, "examples", ())]
     if legal:
         return f"moves: {'  '.join(legal)}"

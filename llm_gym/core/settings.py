@@ -154,7 +154,6 @@ def check_types(cls: type, given: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=256)
 def _kinds(cls: Any) -> dict[str, Any]:
-    """Return the type of each argument of the class and of its base classes."""
     found: dict[str, Any] = {}
     declared = getattr(cls, "_declared_settings", {})
     for each in reversed(cls.__mro__):

@@ -124,7 +124,6 @@ def _plain(value: Any, depth: int = 0) -> bool:
 
 
 def _tools(value: Any) -> bool:
-    """Return whether ``value`` names only built-in tools, without settings."""
     listed = value if isinstance(value, list) else [value]
     return all(name in ("finish", "calculator", "python") for name in listed)
 

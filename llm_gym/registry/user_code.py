@@ -131,6 +131,5 @@ def _place(error: BaseException) -> _Frame | None:
 
 
 def _short(file: str) -> str:
-    """Return a path relative to the current folder, if possible."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

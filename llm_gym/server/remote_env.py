@@ -256,7 +256,6 @@ class Connection:
         return answer
 
     def _leave(self) -> None:
-        """Leave the session; the next reset begins a new one."""
         self._name, self.number = secrets.token_urlsafe(16), 0
 
     def _run(self, operation: str, argument: Any) -> Any:

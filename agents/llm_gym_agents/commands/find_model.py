@@ -66,7 +66,6 @@ def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> Conf
 
 
 def _chosen_by_folder(settings: EnvConfig, env: str | None, modules: Sequence[str]) -> str:
-    """Return the code that the folder's environment settings would run, or ""."""
     if env not in (None, *settings.env_ids):
         return ""  # nothing of the folder's environment is used
     used = ConfigStore()  # its model and engine settings are not used, only its weights

@@ -140,7 +140,6 @@ class RunReport:
         self.say(next_commands(trainer.config, trainer.folder))
 
     def _say_each(self, before: Evaluation, after: Evaluation) -> None:
-        """Print the result of each environment of a mix, next to random player and solver."""
         was, now = by_env(before.episodes), by_env(after.episodes)
         if len(now) < 2:
             return
@@ -159,7 +158,6 @@ class RunReport:
         return f"go on with: {resume_command(self._trainer.config)}"
 
     def _say_verdict(self, before: Evaluation, after: Evaluation | None) -> None:
-        """Repeat the advice, and print the progress of the run."""
         # What came and went is said once, with its last number.
         said = list({re.sub(r"[\d.]+", "", each): each for each in self._advice}.values())
         if after is not None:
@@ -170,7 +168,6 @@ class RunReport:
             self.say(f"advice: {sentence}")
 
     def _compare(self, before: Evaluation, after: Evaluation) -> None:
-        """Print the same held-out episodes, played before and after training."""
         then = {episode.seed: episode for episode in before.episodes}
         both = [(then[episode.seed], episode) for episode in after.episodes if episode.seed in then]
         for first, second in both[:_COMPARED]:

@@ -118,7 +118,6 @@ def _read_settings(
 
 @contextmanager
 def _followed(folder: Path) -> Iterator[None]:
-    """Serve a page that follows the run in ``folder``."""
     from rich.console import Console
 
     from llm_gym.view.live_server import serve_live

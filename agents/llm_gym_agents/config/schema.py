@@ -425,7 +425,6 @@ class Settings(BaseModel):
 
 
 def _config_error(section: str, error: ValidationError) -> ConfigError:
-    """Return pydantic's first error as one sentence."""
     first = error.errors(include_url=False, include_context=False)[0]
     name, given = first["loc"][0], first["input"]
     must = first["msg"].replace("Input should be", "must be")

@@ -83,7 +83,6 @@ def check_settings(
 
 
 def _served(backend: str) -> Any:
-    """Return the class of an engine other than transformers."""
     if ":" in backend:
         found = import_object(backend)
         if not (isinstance(found, type) and issubclass(found, Engine)):

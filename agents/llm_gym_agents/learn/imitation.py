@@ -118,7 +118,6 @@ def imitate(
 def _backward(
     model: PolicyValueModel, batch: Sequence[Dialogue], micro_batch_tokens: int | None
 ) -> float:
-    """Accumulate the gradient of the mean log-prob of ``batch``; return the loss."""
     learned = sum(len(turn.learned_ids) for talk in batch for turn in talk)
     total = 0.0
     for part in _parts(batch, micro_batch_tokens):
@@ -194,7 +193,6 @@ class DialogueEncoder(NamedTuple):
             yield from self._fits(tuple(found))
 
     def _fits(self, talk: Dialogue) -> Iterator[Dialogue]:
-        """Yield the turns of ``talk`` that fit the context, if any."""
         length, kept = 0, 0
         for turn in talk:
             length += len(turn.prompt_ids) + len(turn.reply_ids)
@@ -336,7 +334,6 @@ def load_demonstrations(path: str | Path, encoder: DialogueEncoder) -> list[Dial
 
 
 def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the system prompt and the (observation, reply) pairs."""
     system, heard, said = "", "", []
     for message in messages:
         role, content = str(message["role"]), message["content"]
@@ -353,7 +350,6 @@ def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str
 
 
 def _tools(env: gym.Env[str, str]) -> tuple[ToolRegistry, ActionParser] | None:
-    """Return the tools of ``env`` and their parser, or None."""
     if not (env.has_wrapper_attr("registry") and env.has_wrapper_attr("parser")):
         return None
     registry, parser = env.get_wrapper_attr("registry"), env.get_wrapper_attr("parser")

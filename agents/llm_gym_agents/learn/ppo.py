@@ -362,7 +362,6 @@ class PPO:
         return dict(zip((*sums, *norms), numbers, strict=True))
 
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
-        """Return the loss weight of each token of the batch; 0 outside this step."""
         lengths_E = data.lengths_E if self._drawn is None else self._drawn.lengths_E
         lengths_M = lengths_E[episodes]
         kept_M = None if self.stabilizers.kept_E is None else self.stabilizers.kept_E[episodes]

@@ -95,7 +95,6 @@ class Schedule:
         return held_out_tasks(numbers, options, list(settings.mix))
 
     def _evenly(self, episodes: int | None) -> int:
-        """Return a number of held-out episodes that divides evenly among the environments."""
         settings = self.config.environment
         each = max(1, len(settings.mix))
         return -(-(episodes or settings.eval_episodes) // each) * each

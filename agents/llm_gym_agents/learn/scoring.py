@@ -124,7 +124,6 @@ class BatchScorer:
 
 
 def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:
-    """Scatter the scores of a pack into those of the batch."""
     device = pack.token_T.device
     index_T = pack.index_T.to(device, non_blocking=True)
     for name, table in found.items():

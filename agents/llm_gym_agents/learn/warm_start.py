@@ -216,7 +216,6 @@ class WarmStart:
         return self._imitate(found) if found.player == "solver" else {}
 
     def _imitate(self, decision: Decision) -> dict[str, float]:
-        """Imitate the chosen player; return metrics, empty for none."""
         self.say(str(decision))
         if decision.player == "none":
             return {}
@@ -373,7 +372,6 @@ class WarmStart:
         return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
 
     def _train_options(self) -> dict[str, Any] | None:
-        """Return the ``reset`` options of episodes to learn from."""
         split = self.train_split
         return {"split": split} if split and self.sampler.has_splits else None
 
@@ -453,12 +451,10 @@ class WarmStart:
         return found
 
     def _options_in(self, env_id: str) -> dict[str, Any] | None:
-        """Return the ``reset`` options of an episode in one environment."""
         options = self._train_options()
         return in_env(options, env_id) if self.mix else options
 
     def _share(self, env_id: str) -> float:
-        """Return the share of an environment in all turns."""
         return self.mix[env_id] / sum(self.mix.values()) if self.mix else 1.0
 
     def collect(self, decision: Decision, at: int, turns: int) -> list[Dialogue]:

@@ -326,7 +326,6 @@ def _play(
 def _made_env(
     environment: EnvSource, system_prompt: str, prompt: str, tools: MultiTurnManager | None = None
 ) -> _PlayedEnv:
-    """Return the given environment, or a new one."""
     owned = not isinstance(environment, gym.Env | BaseEnvironment)
     env = make_text(environment) if owned else ensure_text(environment)
     if tools is not None:

@@ -119,7 +119,6 @@ class Packer:
         return Prefixes(self.data.ids_S, self.data.sequence_lengths_Q)
 
     def _costs(self, pieces: Sequence[_Piece], shares: bool) -> Cost:
-        """Return a function for the cost of a range of pieces."""
         if not pieces:
             return lambda first, last: 0
         if not shares:

@@ -130,7 +130,6 @@ def takes_environment(reward_fn: RewardFn) -> bool:
 def _call_all(
     reward_fn: RewardFn, episodes: Sequence[Trajectory], second: tuple[Any, ...]
 ) -> list[Any]:
-    """Return the function's result for each episode, in order."""
     results = []
     for at, episode in enumerate(episodes):
         try:

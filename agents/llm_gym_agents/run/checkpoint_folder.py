@@ -66,7 +66,6 @@ def verified(place: Path) -> Path:
 
 
 def _damage(path: Path, name: str, size: int, digest: str) -> str:
-    """Return what is wrong with a file of a checkpoint, or ""."""
     if not path.is_file():
         return f"is not a whole checkpoint: {name} is missing"
     if (found := path.stat().st_size) != size:
@@ -110,7 +109,6 @@ def is_checkpoint(place: Path) -> bool:
 
 
 def _seal(folder: Path) -> None:
-    """Write the manifest and sync everything to disk."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {
         path.relative_to(folder).as_posix(): [path.stat().st_size, _digest(path)] for path in paths

@@ -227,7 +227,6 @@ def _read(tensors: dict[str, Tensor], reader: HuggingFaceStorageReader) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress the warning about a single process."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="torch.distributed")
         yield

@@ -367,7 +367,6 @@ class PPOTrainer:
         self.files.resumed_from(path)
 
     def _load_learner(self, path: str | Path) -> TrainerState:
-        """Load weights and optimizer state of a checkpoint; return all of it."""
         state = self.ranks.load(path, self.learner.like)
         self.learner.check_state(state.parts)
         restore_lm(self.learner.lm, state)

@@ -285,7 +285,6 @@ def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
 
 
 def _count(value: Any) -> int | None:
-    """Return a number of tokens, or None if ``value`` is not one."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and 0 <= value <= _MOST_TOKENS else None
 
@@ -298,7 +297,6 @@ def _brief(value: Any) -> str:
 
 
 def _message(body: str, hide: Callable[[str], str]) -> str:
-    """Return the message of an error response on one line."""
     try:
         said = json.loads(body)
         said = said.get("error") or said.get("message") or said.get("detail") or said

@@ -290,7 +290,6 @@ class _EpisodeLog:
         return sorted(self.episodes, key=lambda episode: int(episode.episode_id or 0))
 
     def save(self) -> None:
-        """Write the episodes in order and remove the partial file."""
         if self._writer is None or self._path is None:
             return
         self._writer.close()

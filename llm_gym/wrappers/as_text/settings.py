@@ -36,7 +36,6 @@ def of_step(env: gym.Env[Any, Any], given: Any) -> tuple[Any, Any, bool, bool, d
 
 
 def _one_number(env: gym.Env[Any, Any], reward: Any) -> float:
-    """Return the number in an array or tensor with one element."""
     values, who = np.asarray(reward), type(env.unwrapped).__name__
     if values.size > 1:
         raise ContractError(

@@ -377,7 +377,6 @@ class AsText(TextWrapper):
         return self._told if self.rules == "system" else ""
 
     def _rules_told(self) -> str:
-        """Return the rules, from the phrasebook and the settings."""
         parts = [self.book.rules_text(), self.book.how()]
         if self.retries:
             parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")

@@ -112,7 +112,6 @@ class VLLMProcess:
             self.give_up(f"failed: {vllm_runtime.reason(error)}", error)
 
     def _check_alive(self, since: float) -> None:
-        """End vLLM if its process is dead, or silent for too long."""
         if not all(child.is_alive() for child in self._children):
             self.give_up("lost its process")
         if time.monotonic() - since >= self.stall_s:

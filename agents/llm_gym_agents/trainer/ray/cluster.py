@@ -246,7 +246,6 @@ def _lost_cluster(how: str, error: BaseException) -> ClusterLostError:
 
 @contextmanager
 def _as_cluster_error(how: str) -> Iterator[None]:
-    """Within this block Ray's errors become a ``ClusterLostError``."""
     ray = import_ray()
     try:
         yield

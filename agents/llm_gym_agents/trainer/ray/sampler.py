@@ -177,7 +177,6 @@ class RaySampler:
     def _give(
         self, tasks: Sequence[EpisodeTask], version: int | None, held_out: bool = False
     ) -> list[EpisodeShard]:
-        """Split tasks into shards and give them to the actors in turn."""
         actors = self.pool.actors
         size = self._shard_size or -(-len(tasks) // len(actors)) or None
         split = split_tasks(tasks, size)
