@@ -1,6 +1,6 @@
-"""Gymnasium for language models: text environments that are true ``gymnasium.Env``s.
+"""Gymnasium for language models: every text environment is a real ``gymnasium.Env``.
 
-``import llm_gym`` registers them; ``gym.make("llm_gym/TextGame-v0")`` then makes one.
+``import llm_gym`` registers the environments; ``gym.make("llm_gym/TextGame-v0")`` builds one.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""``python -m llm_gym``, for those who start processes by module, as ``torchrun -m`` does."""
+"""``python -m llm_gym``: the command line, for launchers such as ``torchrun -m``."""
 
 import sys
 

@@ -1,9 +1,8 @@
-"""Runs worth repeating, each a config with its expected result.
+"""Recipes: published runs, each a config with its measured result.
 
     llm-gym train text-game-easy
 
-Any setting can be changed on the command line. They live inside the package, so that an installed
-trainer has them too.
+Any setting can be changed on the command line. Recipes are part of the installed package.
 """
 
 from __future__ import annotations
@@ -23,16 +22,15 @@ class Recipe(NamedTuple):
     expected: str = ""
     """The measured result, and where it is published."""
     vocabulary_episodes: int = 0
-    """Episodes whose words are the vocabulary of a small new model; 0: the config names a model."""
+    """Episodes that give a new small model its vocabulary; 0 if the config names a model."""
 
 
 def text_game_easy() -> Recipe:
     """Return the laptop demo: from chance to a good player of a text adventure, on a CPU.
 
-    A small Llama with random weights first learns to *write* moves, by imitating random legal ones:
-    it then speaks the game's language and plays at chance. PPO does the rest, from the 0/1 success,
-    potential-based shaping and a small penalty for moves that cannot be used. Nothing is shipped
-    and nothing is downloaded.
+    A small Llama with random weights first learns to *write* moves by imitating random legal moves;
+    it then plays at chance level. PPO learns to win from the 0/1 success, potential-based shaping
+    and a small penalty for unusable moves. Nothing is downloaded.
     """
     from llm_gym_agents.config import ConfigStore
 

@@ -1,8 +1,8 @@
 """``BridgeEnv``: a text environment of another suite as a ``gymnasium.Env``.
 
-Read ``step`` first: find the move in the reply, let the suite's environment play it with its
-randomness kept apart, and report the result in our terms. A bridge implements ``begin`` and
-``play``, and what else its suite knows: instances, legal moves, the answer.
+Read ``step`` first: it finds the move in the reply, lets the suite's environment play it with
+isolated random generators, and translates the result. A bridge implements ``begin`` and ``play``,
+and instances, legal moves and the answer if its suite has them.
 """
 
 import copy
@@ -33,7 +33,7 @@ _WORD_LIST = 1000
 
 
 def need_package(package: str, module: str = "") -> ModuleType:
-    """Return a module of a suite, or raise a sentence with the line that installs the suite."""
+    """Return a module of a suite; raise an error with the install command if it is missing."""
     try:
         with GlobalRngGuard():
             return importlib.import_module(module or package)
@@ -46,7 +46,7 @@ def need_package(package: str, module: str = "") -> ModuleType:
 
 
 def choose(name: str, given: str, known: Iterable[str]) -> str:
-    """Return ``given`` if it is among ``known``; else raise with those that resemble it."""
+    """Return ``given`` if it is in ``known``; otherwise raise with similar names."""
     names = sorted(known)
     if given in names:
         return given
@@ -55,10 +55,10 @@ def choose(name: str, given: str, known: Iterable[str]) -> str:
 
 
 def fresh_copy(made: Any) -> Any:
-    """Return a copy of an environment as it was made, for one episode.
+    """Return a copy of an unused environment, for one episode.
 
-    Many keep something of the last episode, a deck that was shuffled where it lay, so that a seed
-    alone does not decide the next. Word lists are shared: they are large and never changed.
+    Many environments keep state of the last episode, such as a shuffled deck, so a seed alone does
+    not determine the next one. Word lists are shared, because they are large and constant.
     """
     shared: dict[int, Any] = {}
     for value in vars(made).values():
@@ -69,7 +69,7 @@ def fresh_copy(made: Any) -> Any:
 
 
 def stable(value: object, depth: int = 6) -> str:
-    """Return a text of ``value`` that is alike in every process.
+    """Return a text of ``value`` that is the same in every process.
 
     >>> stable({"b": {2, 1}, "a": (1.5, None)})
     "{'a': [1.5, None], 'b': [1, 2]}"
@@ -104,7 +104,7 @@ class BridgeArgs(TypedDict, total=False):
 
 
 class BridgeStep(NamedTuple):
-    """What came of a reply."""
+    """The result of a reply."""
 
     text: str
     reward: float = 0.0
@@ -114,7 +114,7 @@ class BridgeStep(NamedTuple):
 
 
 def verdict(over: object, won: object) -> StopReason:
-    """Return how far an episode is that a suite calls over, or won."""
+    """Return the stop reason for an episode from the suite's ``done`` and ``won`` flags."""
     return StopReason.WON if won else StopReason.LOST if over else _PLAYING
 
 
@@ -122,22 +122,21 @@ class BridgeEnv(gym.Env[str, str]):
     """Base class of the bridges.
 
     Every ``info`` has ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``, ``turn``
-    and ``invalid_actions``, and under ``foreign`` what the suite said beside.
+    and ``invalid_actions``; ``foreign`` holds the suite's own info.
 
     Args:
-        action_format: How a move is written: raw hands the whole reply over, less its thinking;
-            plain, tag, boxed, json and react tell the model the form, and hand over the move.
-        max_turns: Turns after which an episode is cut, beside the game's own limit.
-        max_invalid: Unusable replies after which an episode is cut, and costs what a random player
-            loses in the rest of it.
-        max_observation_chars: Longer texts are cut.
+        action_format: How a move is written: raw passes on the whole reply without reasoning;
+            plain, tag, boxed, json and react add the format to the rules and pass on the move.
+        max_turns: Turns after which an episode is truncated, in addition to the game's own limit.
+        max_invalid: Unusable replies after which an episode is truncated; it then costs what a
+            random player would lose in the remaining turns.
+        max_observation_chars: Maximum length of an observation; a longer one is cut.
         render_mode: ``ansi`` or None.
     """
 
     takes_text_settings = frozenset(BridgeArgs.__annotations__)
     offers_players = True
-    """The checker may ask for ``random_action``, ``instance_id`` and, where there is one, the
-    oracle."""
+    """The checker may use ``random_action``, ``instance_id`` and the oracle, if there is one."""
     has_splits = True
     move_name = "move"
     examples: Sequence[str] = ("look",)
@@ -177,15 +176,15 @@ class BridgeEnv(gym.Env[str, str]):
     # --- what a bridge implements --------------------------------------------------------
 
     def begin(self, seed: int) -> str:
-        """Begin the episode of ``seed``; return what the player is told."""
+        """Begin the episode of ``seed``; return the first observation."""
         raise NotImplementedError
 
     def play(self, text: str) -> BridgeStep:
-        """Hand ``text`` to the game. Whatever this raises means that it could not be used."""
+        """Play ``text`` in the game. Any exception means that the text is unusable."""
         raise NotImplementedError
 
     def legal_moves(self) -> Sequence[str] | None:
-        """Return every usable move in this state, or None where they are not known."""
+        """Return every usable move in this state, or None if they are not known."""
         return None
 
     def random_move(self, rng: np.random.Generator) -> str:
@@ -238,9 +237,9 @@ class BridgeEnv(gym.Env[str, str]):
         return text, reward, terminated, truncated, self._info(valid, terms, said)
 
     def quitting_cost(self) -> float:
-        """Return what a random player would lose in the rest of the episode; it earns nothing.
+        """Return what a random player would lose in the remaining turns; its gains do not count.
 
-        Only for an episode that is over: the game is played on and must be reset.
+        Only for an episode that is over, because it steps the game; reset it afterwards.
         """
         entropy = None if self._player_seed is None else (self._player_seed, 2)
         rng, lost = np.random.default_rng(entropy), 0.0
@@ -255,7 +254,7 @@ class BridgeEnv(gym.Env[str, str]):
         return lost
 
     def close(self) -> None:
-        """End the episode; ``reset`` begins another one, with whatever that needs."""
+        """End the episode and free its resources; ``reset`` begins another one."""
         self._stop = None
 
     def render(self) -> str | None:

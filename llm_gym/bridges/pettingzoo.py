@@ -1,4 +1,4 @@
-"""PettingZoo's games for several, from one seat, in words: ``llm_gym/PettingZoo-v0``."""
+"""PettingZoo's multi-agent games, played by one agent in text: ``llm_gym/PettingZoo-v0``."""
 
 import importlib
 import inspect
@@ -25,7 +25,7 @@ _TRIES = 5  # moves of an opponent in one turn
 _LONGEST_RULES = 2000
 _TECHNICAL = re.compile(r"observation|mask|reward|version|argument|usage", re.IGNORECASE)
 Policy = Callable[[Any, Any, gym.Space[Any]], Any]
-"""From observation, action mask (or None) and action space to an action."""
+"""A function of observation, action mask (or None) and action space that returns an action."""
 
 
 class _NoLegalMove(WorkerError):
@@ -35,8 +35,8 @@ class _NoLegalMove(WorkerError):
 class OneSeat(gym.Env[Any, Any]):
     """An AEC game as an environment for one agent; the others play by a policy.
 
-    Observations and actions are the game's own; ``info["action_mask"]`` is there where the game
-    has one. The rewards of an agent's turn are all that it got since its last one.
+    Observations and actions are the game's own; ``info`` has ``action_mask`` if the game has one.
+    The reward of a turn is the sum of the agent's rewards since its last turn.
     """
 
     def __init__(self, game: Any, seat: str, policy: Policy | None) -> None:
@@ -215,7 +215,7 @@ class PettingZooEnv(AsTextEnv):
 
 
 def _plain(info: dict[str, Any]) -> dict[str, Any]:
-    """Return ``info`` with its arrays as lists, which compare, and go into records."""
+    """Return ``info`` with arrays as lists, which can be compared and recorded."""
     arrays = {name: info[name].tolist() for name in info if isinstance(info[name], np.ndarray)}
     return {**info, **arrays} if arrays else info
 
@@ -234,7 +234,7 @@ def _with_moves(shown: str, info: Mapping[str, Any]) -> str:
 
 
 def _rules(game: Any, seat: str) -> str:
-    """Return what the game's page says of the game and its actions, without tables and pictures."""
+    """Return the game's description and actions from its page, without tables and pictures."""
     page = inspect.getdoc(inspect.getmodule(type(game.unwrapped))) or ""
     parts = re.split(r"^#+ *(.*)$", page, flags=re.M)
     sections = dict(zip(parts[1::2], parts[2::2], strict=False))
@@ -270,7 +270,6 @@ def _policy(opponent: str | Policy) -> Policy | None:
 
 
 def _make(env_id: str, settings: dict[str, Any]) -> tuple[Any, bool]:
-    """Return the game, and whether it draws itself in text."""
     try:
         make = importlib.import_module(env_id).env
     except (ImportError, AttributeError) as error:

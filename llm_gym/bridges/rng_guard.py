@@ -1,9 +1,8 @@
-"""``GlobalRngGuard``: keeps the randomness and the output of other people's code apart.
+"""``GlobalRngGuard``: isolates the global random generators and output of foreign code.
 
-Most suites draw from the generators of the whole process: ``random``, ``numpy.random`` and
-torch's. Each of their environments gets states of its own, which are put in slot while it is
-called. So seeds hold, environments do not disturb each other, and the program around them draws
-what it would have drawn without them.
+Most suites use the global generators: ``random``, ``numpy.random`` and torch's. Each of their
+environments gets its own generator states, which are active only while it is called. So seeds
+determine episodes, and environments disturb neither each other nor the surrounding program.
 
 ``getstate`` and ``setstate`` make a Python number of each of the 624 words of a state: 80 µs for
 ``random`` and 900 for numpy, at every step. Copying the memory behind them takes 0.2 µs. A trial
@@ -132,9 +131,9 @@ _NULL_WRITER = _NullWriter()
 
 
 class GlobalRngGuard:
-    """What one foreign environment sees of the process while it is entered.
+    """Gives one foreign environment its own random states and discards its output.
 
-    It gets random states of its own, and its output is discarded. One thread at a time.
+    Use it as a context manager, in one thread at a time.
 
     >>> theirs = GlobalRngGuard()
     >>> drawn = []
@@ -153,7 +152,7 @@ class GlobalRngGuard:
         self._callers: list[tuple[list[Any], Any, Any]] = []
 
     def seed(self, seed: int) -> None:
-        """Use the states that follow from ``seed`` from the next entry on."""
+        """Use the states derived from ``seed`` from the next entry on."""
         self._seed, self._own, self._own_torch = seed, None, None
 
     def __enter__(self) -> None:
@@ -190,7 +189,7 @@ class GlobalRngGuard:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Restore the caller's state for a while, to call code of ours from within."""
+        """Restore the caller's state within this block, to call our own code."""
         self.__exit__()
         try:
             yield
@@ -199,5 +198,4 @@ class GlobalRngGuard:
 
 
 def _torch() -> Any:
-    """Return torch's generator if torch is imported already, else None."""
     return getattr(sys.modules.get("torch"), "default_generator", None)

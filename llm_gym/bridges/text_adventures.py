@@ -1,4 +1,4 @@
-"""Games that are files and take commands: ``llm_gym/TextWorld-v0`` and ``llm_gym/Jericho-v0``."""
+"""Text adventures from game files: ``llm_gym/TextWorld-v0`` and ``llm_gym/Jericho-v0``."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ _ADMIN = frozenset(
 
 
 def clean_command(text: str) -> str:
-    r"""Return ``text`` as something an interpreter written in C can be given.
+    r"""Return ``text`` in a form that is safe for an interpreter written in C.
 
-    Frotz dies of a NUL byte, and the process with it; a backslash begins a command to Frotz
-    itself, and one that it does not know, such as ``\boxed``, it answers for ever.
+    A NUL byte crashes Frotz and the process. A backslash begins a command to Frotz itself, and an
+    unknown one, such as ``\boxed``, makes it loop for ever.
 
     >>> clean_command("\\boxed{open\x00 the \ud800 door\nnow}")
     'boxed{open the door now}'
@@ -30,7 +30,7 @@ def clean_command(text: str) -> str:
 
 
 def find_games(given: str | list[str], suffixes: tuple[str, ...]) -> list[str]:
-    """Return the files that ``given`` stands for: a file, several, or folders of them."""
+    """Return the files in ``given``: a file, several files, or folders."""
     found: list[str] = []
     for path in map(Path, [given] if isinstance(given, str) else given):
         if path.is_dir():

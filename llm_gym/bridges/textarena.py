@@ -1,7 +1,7 @@
 """TextArena's games, alone or against others: ``llm_gym/TextArena-v0``.
 
-An opponent is a function from all it has been shown, as one text, to its reply; an agent of
-TextArena is one as it is.
+An opponent is a function from everything it has been shown, as one text, to its reply; a TextArena
+agent is such a function.
 """
 
 import re

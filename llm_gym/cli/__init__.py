@@ -25,16 +25,16 @@ TRACEBACK = "LLM_GYM_TRACEBACK"
 # Written here, because importing every command for a line of help would take long. In the order of
 # first use; commands of other packages come last.
 _HELP = {
-    "list": "list the environments: what they are, turns and scores",
+    "list": "list the environments with description, turns and scores",
     "play": "play an environment in the terminal",
-    "eval": "let a model play, loaded here or behind an endpoint, and report its success",
+    "eval": "let a model play, local or behind an endpoint, and report its success",
     "train": "train a model to play",
     "resume": "resume a run of train",
     "view": "look at runs and episodes in a browser, token by token",
     "replay": "play saved episodes again and report any difference",
     "check": "check an environment, the sandbox, or what is installed",
     "serve": "serve an environment over HTTP, also for OpenEnv clients",
-    "export": "write data or packages for other trainers, or put a model on a hub",
+    "export": "write data or packages for other trainers, or upload a model to a hub",
 }
 _BUILT_IN = _HELP.keys() - {"eval", "train", "resume", "export"}
 Command = Callable[[list[str]], int]
@@ -88,7 +88,7 @@ def _names_model(arguments: Sequence[str]) -> bool:
 
 
 def _trainers(added: dict[str, EntryPoint], name: str, typed: str) -> Command:
-    """Return a command of another package; a missing package becomes one sentence."""
+    """Return a command of another package; a missing package is reported in one sentence."""
     entry = added.get(name)
     if entry is None:
         raise ConfigError(
@@ -114,7 +114,7 @@ def _trainers(added: dict[str, EntryPoint], name: str, typed: str) -> Command:
 
 
 def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
-    """Return the parser of all commands; only the one that is called gets its options."""
+    """Return the parser of all commands; only the called command gets its options."""
     parser = Parser(
         prog="llm-gym",
         description="Gymnasium for language models.",

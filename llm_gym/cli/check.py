@@ -20,9 +20,9 @@ _ENGINES = {
     "openai (a served model)": "endpoint",
 }
 _GROUPS = ("bridges", "dev")
-"""Extras that only name others."""
+"""Extras that only combine other extras."""
 _FIRST = ("torch", "torchrl", "transformers")
-"""Packages whose version says most."""
+"""Packages whose versions are printed first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "check ENV tests the contract of an environment; check sandbox tries some escapes; "
         "check alone says which engines, extras and sandbox work here"
     )
-    parser.add_argument("what", nargs="?", help="module:EnvClass or a registered id; or sandbox")
-    parser.add_argument("--isolation", default="auto", help="with sandbox: which one (auto)")
+    parser.add_argument("what", nargs="?", help="a registered id or module:Class, or sandbox")
+    parser.add_argument("--isolation", default="auto", help="with sandbox: its isolation (auto)")
     parser.add_argument(
-        "--verbose", action="store_true", help="with sandbox: show how each attempt ended"
+        "--verbose", action="store_true", help="with sandbox: show the result of each attempt"
     )
     add_settings(parser)
 
@@ -106,7 +106,7 @@ def _check_sandbox(options: argparse.Namespace) -> int:
 
 
 def check_installation() -> int:
-    """Print versions, engines, extras and the sandbox; return 0, as nothing of it must be there."""
+    """Print versions, engines, extras and the sandbox; return 0, because all are optional."""
     gpu = "a GPU" if shutil.which("nvidia-smi") else "no GPU"
     say(f"llm-gym {__version__}, Python {platform.python_version()}, {platform.platform()}, {gpu}")
     needs = extras()

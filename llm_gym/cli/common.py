@@ -30,7 +30,7 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="modules",
         metavar="MODULE",
-        help="import a module first, which registers its environments (such as minigrid)",
+        help="import a module that registers environments (such as minigrid)",
     )
 
 
@@ -65,9 +65,9 @@ def import_modules(options: argparse.Namespace) -> None:
 
 
 def check_model_path(path: str) -> None:
-    """Raise if ``path`` looks like a folder but is none, before the hub is asked for it.
+    """Raise if ``path`` looks like a folder but does not exist, before the hub is asked.
 
-    Nor may a folder hold a pipe or a device, which may wait, or go on, for ever.
+    A folder with a pipe or a device is refused too, because reading it might never end.
     """
     looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
     beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a misspelt run
@@ -75,13 +75,13 @@ def check_model_path(path: str) -> None:
         raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
     for each in Path(path).glob("*"):
         if each.is_fifo() or each.is_char_device():
-            raise ConfigError(f"a model is made of files, got {each}, which is none; remove it")
+            raise ConfigError(f"a model folder must hold only regular files, got {each}; remove it")
 
 
 def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:
     """Build the environment that ``options.env`` names: an id, ``module:ID`` or ``module:Class``.
 
-    ``AsText`` wraps one whose spaces are not text.
+    ``AsText`` wraps an environment that is not text.
     """
     import_modules(options)
     return build(options.env, {**settings(options.set), **extra})

@@ -1,4 +1,4 @@
-"""``llm-gym eval``: a model plays, loaded here (needs the trainer) or behind an endpoint."""
+"""``llm-gym eval``: a model plays, loaded locally (needs the trainer) or behind an endpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str], load: Callable[[], Callable[[list[str]], int]]) -> int:
-    """Run the command; ``load`` returns the trainer's, for a model that is not served."""
+    """Run the command; ``load`` returns the trainer's command, for a local model."""
     options = eval_parser().parse_args(argv)
     if options.endpoint is not None:
         if options.credit is not None:
@@ -54,19 +54,19 @@ def eval_parser() -> Parser:
     parser.add_argument(
         "--model",
         required=True,
-        help="the folder of a model or a run, a hub name, or with --endpoint the served name",
+        help="folder of a model or a run, hub name, or with --endpoint the served name",
     )
     parser.add_argument(
-        "--suite", nargs="*", metavar="PART", help="play the suite, or what has PART in its id"
+        "--suite", nargs="*", metavar="PART", help="play the suite, or ids with PART"
     )
-    parser.add_argument("--episodes", type=whole(1), default=100, help="of each environment (100)")
-    parser.add_argument("--num-envs", type=whole(1), default=32, help="episodes side by side (32)")
+    parser.add_argument("--episodes", type=whole(1), default=100, help="per environment (100)")
+    parser.add_argument("--num-envs", type=whole(1), default=32, help="episodes in parallel (32)")
     parser.add_argument(
-        "--split", choices=("train", "dev", "test"), help="which instances (default: all)"
+        "--split", choices=("train", "dev", "test"), help="split of the instances (default: all)"
     )
     parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
-    parser.add_argument("--max-turns", type=whole(1), help="most replies of an episode")
-    parser.add_argument("--out", metavar="FOLDER", help="write the episodes there")
+    parser.add_argument("--max-turns", type=whole(1), help="maximum replies of an episode")
+    parser.add_argument("--out", metavar="FOLDER", help="write the episodes to FOLDER")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--credit",
@@ -74,7 +74,7 @@ def eval_parser() -> Parser:
         nargs="?",
         const=16,
         metavar="K",
-        help="judge advantage estimators against K branches from each state (16)",
+        help="compare advantage estimators with K branches from each state (16)",
     )
     add_settings(parser)
     _add_asked(parser)
@@ -86,10 +86,10 @@ def eval_parser() -> Parser:
 def _add_asked(parser: Parser) -> None:
     asked = parser.add_argument_group("prompts and sampling")
     asked.add_argument(
-        "--max-tokens", type=whole(1), help="most tokens of a reply (64; 1024 if the model thinks)"
+        "--max-tokens", type=whole(1), help="maximum tokens of a reply (64; 1024 with reasoning)"
     )
     asked.add_argument(
-        "--temperature", type=number(0), default=0.0, help="0, the default, is greedy"
+        "--temperature", type=number(0), default=0.0, help="sampling temperature (0: greedy)"
     )
     asked.add_argument(
         "--top-p", type=number(1e-6, 1), default=1.0, help="nucleus sampling (1: off)"
@@ -98,11 +98,11 @@ def _add_asked(parser: Parser) -> None:
         "--context",
         choices=("history", "verbatim", "observation"),
         default="history",
-        help="what the model reads: the whole episode (default), the same with earlier reasoning, "
-        "or only the last observation",
+        help="what the model reads: the whole episode (history, the default), the episode with "
+        "earlier reasoning (verbatim), or only the current observation",
     )
     asked.add_argument(
-        "--system-prompt", help='replaces the rules; "" for a model that was trained without'
+        "--system-prompt", help='replaces the rules; "" for a model trained without them'
     )
     about = "a variable of the chat template, such as --template-set enable_thinking=false"
     add_repeated(asked, "--template-set", about)
@@ -110,7 +110,7 @@ def _add_asked(parser: Parser) -> None:
 
 
 def _add_loaded(parser: Parser) -> None:
-    here = parser.add_argument_group("a model loaded here")
+    here = parser.add_argument_group("a local model")
     here.add_argument(
         "--engine",
         default="transformers",
@@ -123,14 +123,14 @@ def _add_loaded(parser: Parser) -> None:
         action="store_true",
         help="constrain decoding to legal moves (vllm, sglang)",
     )
-    here.add_argument("--workers", type=whole(0), default=0, help="processes for slow environments")
+    here.add_argument("--workers", type=whole(0), default=0, help="worker processes for slow games")
 
 
 def _add_served(parser: Parser) -> None:
     served = parser.add_argument_group("a model behind an endpoint")
-    served.add_argument("--endpoint", metavar="URL", help="such as http://127.0.0.1:8000/v1")
-    served.add_argument("--key-env", metavar="NAME", help="the variable that holds the API key")
-    about = "a field of every request, such as --body reasoning_effort=low; null leaves one out"
+    served.add_argument("--endpoint", metavar="URL", help="the API: http://127.0.0.1:8000/v1")
+    served.add_argument("--key-env", metavar="NAME", help="environment variable with the API key")
+    about = "a field of every request, such as --body reasoning_effort=low; null removes a field"
     add_repeated(served, "--body", about)
 
 
@@ -220,8 +220,8 @@ def check_envs(
 ) -> dict[str, str | None]:
     """Build each environment once; return the split that each is played with.
 
-    Wrong settings are found before a model is loaded or called. Of several environments those
-    without splits are played as they are.
+    This finds wrong settings before a model is loaded or called. If several environments are
+    played, those without splits ignore the split.
     """
     found: dict[str, str | None] = {}
     for name, own in given.items():

@@ -20,18 +20,18 @@ _SUITE = frozenset(row.id for row in ENVS)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument(
-        "pattern", nargs="?", default="", help="only those whose id or description contains this"
+        "pattern", nargs="?", default="", help="list only ids or descriptions that contain this"
     )
     parser.add_argument(
         "--measure",
         type=whole(1),
         metavar="N",
-        help="play N episodes each instead of quoting scores",
+        help="measure scores with N episodes each instead of printing the published ones",
     )
     parser.add_argument(
         "--all",
         action="store_true",
-        help="also environments of Gymnasium and of imported packages, with their package",
+        help="also list environments of Gymnasium and of imported packages",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_imports(parser)
@@ -112,7 +112,6 @@ def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, An
 
 
 def _about(env_id: str) -> str:
-    """Return a game of the suite in one line; other environments have no description."""
     return games()[env_id][0] if env_id in _SUITE else ""
 
 

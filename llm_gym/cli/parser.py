@@ -18,10 +18,10 @@ _CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)
 
 
 class Parser(argparse.ArgumentParser):
-    """An ``ArgumentParser`` that names what was meant, and not every option that there is."""
+    """An ``ArgumentParser`` whose errors suggest the closest option instead of listing all."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{self._said(message)}; {self.prog} --help tells more")
+        raise ConfigError(f"{self._said(message)}; see {self.prog} --help")
 
     def _said(self, message: str) -> str:
         if found := _CHOICE.fullmatch(message):
@@ -38,7 +38,6 @@ class Parser(argparse.ArgumentParser):
         return _NUMBER.sub(r"\1 must", message)
 
     def _options(self) -> list[str]:
-        """Return its own options and those of its commands, which leave strangers to it."""
         commands = [
             command
             for action in self._actions
@@ -57,7 +56,7 @@ def add_repeated(
 
 
 def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
-    """Return what reads a whole number of at least ``least``.
+    """Return a function that parses an integer of at least ``least``.
 
     >>> whole(1)("0")
     Traceback (most recent call last):
@@ -68,7 +67,7 @@ def whole(least: int, most: float = math.inf) -> Callable[[str], int]:
 
 
 def number(least: float, most: float = math.inf) -> Callable[[str], float]:
-    """Return what reads a number of at least ``least``.
+    """Return a function that parses a number of at least ``least``.
 
     >>> number(0.0)("0.5")
     0.5
@@ -110,7 +109,7 @@ complete -o default -F _llm_gym llm-gym
 
 
 def completion(commands: Sequence[str], main: Callable[[list[str]], int]) -> str:
-    """Return a script that completes commands, flags and ids; flags are those that helps name."""
+    """Return a script that completes commands, flags (as listed by ``--help``) and ids."""
     flags = {name: " ".join(_flags(name, main)) for name in commands}
     cases = "\n".join(f'        {name}) words="{flags[name]}" ;;' for name in commands)
     ids = sorted(name for name in gym.registry if name.startswith("llm_gym/"))

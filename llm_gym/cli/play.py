@@ -22,15 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "env",
         nargs="?",
-        help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class; with --model of a "
-        "run what it was trained on",
+        help="an id such as llm_gym/TextGame-v0 or CartPole-v1, or module:Class; optional if "
+        "--model is a run",
     )
-    parser.add_argument("--seed", type=whole(0), help="which episode (default: a random one)")
-    parser.add_argument("--player", choices=PLAYERS, help="watch this player instead")
+    parser.add_argument("--seed", type=whole(0), help="seed of the episode (default: random)")
+    parser.add_argument("--player", choices=PLAYERS, help="watch a built-in player")
     # Read by the trainer's ``play``, which takes over; here for the help.
-    parser.add_argument("--model", help="watch a model instead: the folder of a run, or its own")
+    parser.add_argument("--model", help="watch a model: folder of a run or of a model")
     parser.add_argument(
-        "--temperature", type=number(0), default=1.0, help="with --model: 0 is greedy (1)"
+        "--temperature", type=number(0), default=1.0, help="temperature of --model (1)"
     )
     add_settings(parser)
 
@@ -84,7 +84,7 @@ _KEY = re.compile(r"(\x1b(\[[0-9;]*[A-Za-z~]|O?.)?|[\x00-\x1a])+")
 
 
 def _ask(env: gym.Env[str, str]) -> str | None:
-    """Return the move that a person types; what is none costs no turn."""
+    """Return the move that a person types; an input that is not a move costs no turn."""
     with suppress(ImportError):  # Windows has none
         import readline  # noqa: F401 - ``input`` has line editing and a history with it
     while True:
@@ -104,7 +104,6 @@ def _ask(env: gym.Env[str, str]) -> str | None:
 
 
 def _moves(env: gym.Env[str, str], legal: list[str]) -> str:
-    """Return what one may type, as far as the environment says."""
     examples = [str(each) for each in getattr(env.action_space, "examples", ())]
     if legal:
         return f"moves: {'  '.join(legal)}"

@@ -19,27 +19,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0, or module:EnvClass")
     parser.add_argument(
-        "--port", type=whole(0, 65535), default=8765, help="default: 8765; 0 takes a free one"
+        "--port", type=whole(0, 65535), default=8765, help="port (8765); 0 takes a free one"
     )
     parser.add_argument(
         "--host",
         default="127.0.0.1",
-        help=f"default: 127.0.0.1; any other address needs a token in {TOKEN_VARIABLE}",
+        help=f"address (127.0.0.1); any other address needs a token in {TOKEN_VARIABLE}",
     )
     parser.add_argument(
         "--players",
         nargs="*",
         choices=PLAYERS,
         default=["solver", "random"],
-        help="built-in players that may be asked for a move (default: solver random)",
+        help="built-in players that clients may ask for a move (default: solver random)",
     )
     parser.add_argument(
         "--threads",
         type=whole(0),
-        help="threads that play; 0 plays in the event loop (default: by env)",
+        help="threads that step environments; 0 uses the event loop (default: by environment)",
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="serve https with this certificate")
-    parser.add_argument("--tls-key", metavar="FILE", help="and its key")
+    parser.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
     known = ", ".join(
         f"{field.name}={field.default} ({field.metadata['help']})" for field in fields(ServerLimits)
     )

@@ -13,13 +13,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "a run's folder, a folder of records, or one file"
     parser.add_argument("places", nargs="+", type=Path, metavar="RUN", help=about)
     parser.add_argument(
-        "--export", type=Path, metavar="FILE", help="write one page that needs no server, and stop"
+        "--export",
+        type=Path,
+        metavar="FILE",
+        help="write one HTML file that needs no server, and exit",
     )
     parser.add_argument(
         "--limit", type=whole(1), help="with --export: at most N episodes of each file"
     )
     parser.add_argument(
-        "--port", type=whole(0, 65535), default=0, help="on this machine (default: a free one)"
+        "--port", type=whole(0, 65535), default=0, help="port (default: a free one)"
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
 

@@ -1,4 +1,4 @@
-"""``TextEnv``: a game as a true ``gymnasium.Env`` whose observations and actions are text.
+"""``TextEnv``: a game as a ``gymnasium.Env`` with text observations and text actions.
 
 Read ``step`` first. It finds the move in the model's text, lets the game play it, charges the
 turn, adds up the reward and says what happened. A subclass implements the rules of one game: the
@@ -68,7 +68,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         rules: Where the rules go: into the first observation, or into ``system_prompt``.
         invalid: What an unusable move does: ``feedback`` says why and costs a turn,
             ``terminate`` ends the episode.
-        penalty: Taken from the reward at every unusable move, at least 0.
+        penalty: Subtracted from the reward at every unusable move, at least 0.
         retries: Unusable moves per turn that do not cost the turn.
         shaping: Add the potential-based term to the reward.
         shaping_gamma: Discount per turn of the shaping term; use the trainer's.
@@ -90,7 +90,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         {"spec", "observation_space", "action_space", "render_mode"}
         | {"_base_format", "_base_parse", "_base_bare"}
     )
-    """Attributes of the environment rather than of the episode: no snapshot holds them."""
+    """Attributes of the environment, not of the episode; snapshots leave them out."""
 
     def __init__(
         self,
@@ -220,23 +220,22 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     # --- players: all answer with actions in the environment's own format ------------------
 
     def oracle_action(self) -> str:
-        """Return the action of a best player who sees everything."""
+        """Return the best action, computed from the full state, including hidden parts."""
         return self._base_format.render(self.oracle_move())
 
     def solver_action(self) -> str:
-        """Return the action of a good player who sees only the observations of this episode."""
+        """Return a good action, computed only from the observations of this episode."""
         return self._base_format.render(self.solve(self._base_observations, self._base_moves))
 
     def random_action(self) -> str:
         """Return a random usable action.
 
-        It has a generator of its own, seeded by ``reset``, so asking for it never changes what
-        the environment does next.
+        It uses its own generator, seeded by ``reset``, so it never changes what happens next.
         """
         return self._base_format.render(self.random_move(self._base_dice()))
 
     def reflex_action(self) -> str:
-        """Return the action of a player who follows one simple rule and looks no further."""
+        """Return the action of a simple rule-based player."""
         return self._base_format.render(self.reflex_move(self._base_dice()))
 
     def _base_dice(self) -> np.random.Generator:
@@ -246,7 +245,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         return self._base_player_rng
 
     def legal_actions(self) -> list[str] | None:
-        """Return every usable action in this state, or None where there are too many."""
+        """Return every usable action in this state, or None if there are too many."""
         moves = self.legal_moves()
         return None if moves is None else [self._base_format.render(move) for move in moves]
 
@@ -270,27 +269,27 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         return (self.max_turns or 0) - self._base_turn
 
     def instance_id(self) -> str:
-        """Return 16 hex digits that name this instance, alike in every process."""
+        """Return 16 hex digits that identify this instance; they are the same in every process."""
         return splits.digest(f"{type(self).__name__} {self.instance()!r}")
 
     def state_key(self) -> str:
         """Return a text that is equal in equal states, for estimators that compare turns.
 
-        It is what the player reads and the turns that are left. Override it where an observation
-        says more than the state, such as the last move, or less.
+        By default it consists of the observation and the turns that are left. Override it if an
+        observation shows more than the state (such as the last move) or less.
         """
         left = f"{self.turns_left} left\n" if self.max_turns else ""
         return f"{left}{self._base_observations[-1]}"
 
     def snapshot(self) -> bytes:
-        """Return the episode as it stands, to be given to ``restore`` any number of times.
+        """Return the state of the episode; ``restore`` accepts it any number of times.
 
         The bytes are a pickle: restore only what you trust.
         """
         return pickle.dumps(self._base_state(), protocol=pickle.HIGHEST_PROTOCOL)
 
     def restore(self, snapshot: bytes) -> None:
-        """Go back to ``snapshot``, in this environment or another one built alike."""
+        """Go back to ``snapshot``, taken here or in an environment with the same settings."""
         state: dict[str, Any] = pickle.loads(snapshot)
         for name in self._base_state().keys() - state.keys():
             delattr(self, name)
@@ -305,7 +304,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     # --- reading the reply -------------------------------------------------------------------
 
     def _base_first_reading(self, action: str, said: str) -> str | None:
-        """Return what the format's own parser finds, if there is nothing to weigh against it."""
+        """Return the move that the format's own parser finds, if no other reading is possible."""
         move = self._base_parse(said)
         if self.strict or move is None:
             return move
@@ -315,7 +314,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     def _base_read_on(
         self, said: str, move: str | None, text: str
     ) -> tuple[str | None, str, Outcome]:
-        """Look closer at a reply whose first reading cannot be played; say how it was read."""
+        """Search a reply for another move if the first one cannot be played."""
         refused: tuple[str | None, str, Outcome] = move, "format", (text, False, _PLAYING, 0.0)
         if move is not None and (self.is_understood(move) or self._base_is_all(said, move)):
             return refused
@@ -336,7 +335,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         return (None, "nothing", refused[2]) if refused[0] is None else refused
 
     def _base_is_all(self, said: str, move: str) -> bool:
-        """Return whether nothing but ``move`` can be read in a reply, whatever the game shows."""
+        """Return whether ``move`` is the only move in a reply, in every state of the game."""
         find = None if said != move or self.free_text else self.finder()
         return find is not None and has_one_reading(move, find)
 
@@ -404,7 +403,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         return StopReason.INVALID if ends else _PLAYING
 
     def quitting_cost(self) -> float:
-        """Return what the turns that are left would cost the worst player: at most 0."""
+        """Return the lowest total reward of the turns that are left: at most 0."""
         return self.worst_reward * max(self.turns_left, 0)
 
     def _base_shape(self, terms: dict[str, float]) -> float:
@@ -421,7 +420,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         if not -_ROUNDING <= phi <= 1.0 + _ROUNDING:  # not a number is not in between either
             raise ContractError(
                 f"{type(self).__name__}.potential() must be in [0, 1], got {phi}; "
-                "llm_gym.core.game.progress makes one of a distance"
+                "llm_gym.core.game.progress turns a distance into a potential"
             )
         return min(max(phi, 0.0), 1.0)
 
@@ -441,7 +440,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         self._base_own = self._base_active = {name: getattr(self, name) for name in names}
 
     def _base_apply_difficulty(self, difficulty: float | None) -> None:
-        """Set what one episode's difficulty stands for, or go back to the environment's own."""
+        """Apply the settings of one episode's difficulty, or restore the original ones."""
         if difficulty is None:
             self._base_active = self._base_own
         else:

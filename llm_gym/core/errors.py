@@ -28,7 +28,7 @@ class LLMGymError(Exception):
 
 
 class ConfigError(LLMGymError, ValueError):
-    """Something was built or reset with a value it cannot honour."""
+    """A constructor, ``reset`` or a function was given a value that it does not support."""
 
 
 class ActionTypeError(LLMGymError, TypeError):
@@ -40,23 +40,23 @@ class ContractError(LLMGymError, AssertionError):
 
 
 class RecordError(LLMGymError, ValueError):
-    """A file of episodes or questions holds something that is neither."""
+    """A line of a file is not a valid episode or question."""
 
 
 class WorkerError(LLMGymError, RuntimeError):
-    """An environment among many raised, hung or died."""
+    """One environment of a vector environment raised, hung or died."""
 
 
 class RemoteError(LLMGymError, ConnectionError):
-    """A server of environments cannot be reached, refuses, or makes no sense."""
+    """An environment server cannot be reached, refuses a request, or sends an invalid answer."""
 
 
 class MissingExtraError(LLMGymError, ImportError):
-    """Something needs a package that is not installed."""
+    """A feature needs a package that is not installed."""
 
 
 def error_words(error: BaseException) -> str:
-    r"""Return the type and the words of an exception in one line; not every one can say its own.
+    r"""Return type and message of an exception in one line, even if its ``str`` fails.
 
     >>> error_words(ValueError("a word\nand another")), error_words(SystemExit())
     ('ValueError: a word and another', 'SystemExit')
@@ -72,7 +72,7 @@ def error_words(error: BaseException) -> str:
 def install_command(extra: str) -> str:
     """Return the ``pip install`` that adds an extra to this installation.
 
-    A checkout or a local wheel names itself, since no index may have this version.
+    A checkout or a local wheel is named by its path, because PyPI may not have this version.
     """
     import json
     from importlib import metadata

@@ -22,20 +22,20 @@ from llm_gym.reading.moves import Find, Named, find_pattern, find_phrases, find_
 
 
 class Game(ABC):
-    """The author's side of a text environment."""
+    """The methods and attributes that the author of a text environment defines."""
 
     max_turns: int | None = None
     """Turns after which the game is lost. The rules state it, so the episode terminates."""
     max_observation_chars: int = 8192
     max_move_chars: int = 1000
-    """Longer moves are answered as unusable, which bounds what ``apply`` has to read."""
+    """Maximum characters of a move; a longer move is unusable and never reaches ``apply``."""
     worst_reward: float = 0.0
-    """Lowest reward of a move, at most 0. An unusable reply gets it too. If such a reply ends the
-    game, so does each turn that was left: giving up never pays."""
+    """Lowest reward of a move, at most 0. An unusable reply gets this reward. If such a reply ends
+    the game, the reward also counts once for every turn that was left, so giving up never pays."""
     move_name: str = "move"
     """What the rules call a move: "guess", "answer"."""
     free_text: bool = False
-    """True if a move may be any text; it is then not searched for doubts and questions."""
+    """True if a move may be any text; the text is then not searched for doubts and questions."""
     mention_is_answer: bool = False
     """True if a statement that names one move plays that move: "Paris is the capital"."""
     find_moves: Callable[[str], Iterator[Named]] | None = None
@@ -102,7 +102,7 @@ class Game(ABC):
     # --- optional: identity --------------------------------------------------------------
 
     def instance(self) -> object:
-        """Return what is asked in this episode; its ``repr`` names it and decides the split.
+        """Return the task of this episode; its ``repr`` identifies the task and decides the split.
 
         Two episodes with the same first observation and the same answer must return equal
         instances: leave out what does not change the answer, such as rooms far away.
@@ -133,9 +133,9 @@ class Game(ABC):
         return find(text) if find else iter(())
 
     def finder(self) -> Find | None:
-        """Return what finds moves in a sentence; None if more than the sentence decides.
+        """Return a function that finds moves in a sentence; None if the sentence is not enough.
 
-        What it finds in a short reply is remembered, so it must be a pure function.
+        Its results for short replies are cached, so it must be a pure function.
         """
         if type(self).named_moves is not Game.named_moves:
             return None
@@ -147,7 +147,7 @@ class Game(ABC):
         return find_with(find_pattern, pattern=pattern) if pattern else None
 
     def marked_move(self, label: str, text: str) -> str:
-        """Return the move in ``text``, which a reply marks as its action or answer.
+        """Return the move in ``text``, the part of a reply that is marked as action or answer.
 
         ``label`` is the mark, such as "Action"; it is empty for the last line. Return "" if
         ``text`` as a whole is no move.
@@ -155,7 +155,7 @@ class Game(ABC):
         return text
 
     def is_understood(self, move: str) -> bool:
-        """Return whether a refused move is the one that was meant; no other is then sought."""
+        """Return whether the player meant this refused move; no other is then searched for."""
         return False
 
     # --- optional: players ---------------------------------------------------------------
@@ -176,7 +176,7 @@ class Game(ABC):
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Return a move by one simple rule, such as "never into a hole"; by default a random one.
 
-        Its success is the floor of a score: it takes no thought.
+        Its success rate is a baseline that needs no planning.
         """
         return self.random_move(rng)
 
@@ -214,8 +214,8 @@ class Game(ABC):
 def progress(left: float, whole: float) -> float:
     """Return the potential of a state that is ``left`` away from the goal.
 
-    The start, at distance ``whole``, has 1/2, so that moving away shows as well as coming nearer.
-    A state twice as far, or without a way to the goal, has 0.
+    The start, at distance ``whole``, has potential 1/2, so that moves away from the goal lower it.
+    A state at twice that distance, or with no path to the goal, has 0.
 
     >>> progress(0, 8), progress(8, 8), progress(12, 8), progress(float("inf"), 8)
     (1.0, 0.5, 0.25, 0.0)
@@ -236,7 +236,7 @@ def settings_at(game: Game, difficulty: float) -> Mapping[str, Any]:
 
 
 def settings_given(game: Game, names: Iterable[str]) -> dict[str, Any]:
-    """Return the settings among ``names`` that the user gave, rather than the registered id.
+    """Return the settings among ``names`` that come from the user, not from the registered id.
 
     A difficulty overrides the settings of a registered level (Easy, Hard), as it does in
     ``reset``.

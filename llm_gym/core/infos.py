@@ -1,4 +1,4 @@
-"""Read what an environment says in ``info`` and in its system prompt.
+"""Read an environment's ``info`` and system prompt.
 
 Other people's environments may put any value into ``info``, even under our names. A value of an
 unexpected type counts as missing and never raises.
@@ -12,12 +12,12 @@ import numpy as np
 
 Info = dict[str, Any]
 Options = dict[str, Any] | None
-"""Of ``reset``."""
+"""Options of ``reset``."""
 _NUMBERS = (bool, int, float, np.bool_, np.number)
 
 
 def flag(info: Mapping[str, Any], name: str) -> bool | None:
-    """Return whether ``info`` says yes or no under ``name``; None where it says neither.
+    """Return ``info[name]`` as a boolean; None if it is missing or not a number.
 
     >>> flag({"success": np.True_}, "success"), flag({"success": "no"}, "success")
     (True, None)
@@ -27,7 +27,7 @@ def flag(info: Mapping[str, Any], name: str) -> bool | None:
 
 
 def reward_terms(info: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a reward is made of, as far as ``info`` says it in numbers.
+    """Return the named parts of a reward from ``info``; values that are not numbers are dropped.
 
     >>> reward_terms({"reward_terms": {"goal": 1, "why": "near"}}), reward_terms({})
     ({'goal': 1.0}, {})
@@ -39,10 +39,10 @@ def reward_terms(info: Mapping[str, Any]) -> dict[str, float]:
 
 
 def find_system_prompt(env: gym.Env[Any, Any], info: Mapping[str, Any] | None = None) -> str:
-    """Return what ``env`` wants told before its first observation; "" where it says nothing.
+    """Return the system prompt of ``env``; "" if it has none.
 
-    The ``info`` of ``reset`` has the last word, because a wrapper on the way may have added to
-    it; an environment that does not put its prompt there has an attribute ``system_prompt``.
+    The ``info`` of ``reset`` comes first, because a wrapper may have extended the prompt there.
+    Otherwise the attribute ``system_prompt`` counts.
 
     >>> import llm_gym
     >>> env = gym.make("llm_gym/GuessTheNumber-v0", rules="system")
@@ -58,5 +58,5 @@ def find_system_prompt(env: gym.Env[Any, Any], info: Mapping[str, Any] | None = 
 
 
 def find_attribute(env: gym.Env[Any, Any], name: str) -> Any:
-    """Return ``name`` of the outermost wrapper that has it, or None."""
+    """Return the attribute ``name`` of the outermost wrapper that has it, or None."""
     return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None

@@ -7,13 +7,13 @@ and a string from ``reset``. New environments should use ``llm_gym.TextEnv``.
 (``terminated``) or was cut off (``truncated``), and value estimates depend on the answer:
 
 - The class says ``done`` (returns it, sets ``self.done`` or ``self._done``, or overrides
-  ``is_done``): terminated. ``info["success"]`` says whether it is won or lost; without it, the
-  episode is finished. A class that tells the player about ``max_steps`` ends the game itself and
-  belongs here.
-- ``max_steps`` are taken and the class said nothing, or only returned the ``is_done()`` it
-  inherits: truncated, ``max_steps``. The player was never told of the limit.
-- The class says ``done`` and gives an ``info["stop_reason"]`` that stands for a cut (such as
-  ``tokens``): truncated, with that reason.
+  ``is_done``): terminated. ``info["success"]`` says whether it is won or lost; without this key,
+  the stop reason is ``finished``. A class that tells the player about ``max_steps`` ends the game
+  itself and belongs here.
+- ``max_steps`` are taken and the class did not say ``done``, or only returned the inherited
+  ``is_done()``: truncated, ``max_steps``. The player was never told of the limit.
+- The class says ``done`` and ``info["stop_reason"]`` names a truncation (such as ``tokens``):
+  truncated, with that reason.
 """
 
 import inspect
@@ -41,7 +41,7 @@ DEFAULT_MAX_STEPS = 10
 class EnvironmentConfig:
     """Settings of a ``BaseEnvironment``.
 
-    Parameters of your own go into a subclass, which is typed and refuses a misspelt name:
+    Define your own parameters in a subclass; it is typed and rejects misspelt names:
 
     >>> @dataclass
     ... class MazeConfig(EnvironmentConfig):
@@ -65,8 +65,8 @@ class BaseEnvironment(ABC):
     """An environment that answers a step with observation, reward, done and info.
 
     ``as_gym`` turns it into a ``gymnasium.Env``; functions of llm_gym that take an environment call
-    it. The defaults below are set on the class, so that a subclass works even if
-    its ``__init__`` or ``reset`` never calls the one here.
+    it. The defaults below are set on the class, so a subclass works even if its ``__init__`` or
+    ``reset`` never calls ``super()``.
 
     Args:
         config: An object with attributes or a dictionary; ``max_steps`` and ``seed`` are read
@@ -75,12 +75,12 @@ class BaseEnvironment(ABC):
 
     config: Any = None
     state: Any = None
-    """Free for the subclass; the base class does not use it."""
+    """Reserved for the subclass; the base class does not use it."""
     step_count: int = 0
-    """Steps taken. A subclass may count them; where it does not, ``as_gym`` does."""
+    """Steps taken. A subclass may count them; otherwise ``as_gym`` does."""
     max_steps: int = DEFAULT_MAX_STEPS
     np_random: np.random.Generator
-    """Randomness of this environment alone, seeded by the config and by ``as_gym``."""
+    """Random generator of this environment, seeded by the config and by ``as_gym``."""
     _done: bool = False
     _limit_reached: bool = False
 
@@ -156,8 +156,8 @@ class LegacyEnv(gym.Env[str, str]):
     takes them and refused otherwise.
 
     Every ``info`` has ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``, ``turn``
-    and ``invalid_actions`` beside what the class put there; that of ``reset`` has
-    ``system_prompt`` where there is one.
+    and ``invalid_actions`` in addition to the keys of the class. The ``info`` of ``reset`` has
+    ``system_prompt`` if there is one.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}
@@ -176,7 +176,7 @@ class LegacyEnv(gym.Env[str, str]):
         return self.environment.get_prompt_prefix()
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
-        """Begin an episode, also with a class whose ``reset`` forgets to clear its flags."""
+        """Begin an episode, even if the class does not clear its ``done`` flags."""
         super().reset(seed=seed)
         old = self.environment
         old.done = old._done = False  # a subclass may have hidden one behind the other
@@ -259,9 +259,9 @@ def as_gym(
     """Return ``environment`` as a ``gymnasium.Env``.
 
     Args:
-        environment: A ``BaseEnvironment`` (used as it is, not copied), a class of them (built
-            with ``config``), or a ``gymnasium.Env``, which is returned unchanged.
-        config: For a class of ``BaseEnvironment`` only.
+        environment: A ``BaseEnvironment`` (used directly, not copied), a subclass of it (built with
+            ``config``), or a ``gymnasium.Env``, which is returned unchanged.
+        config: Only for a subclass of ``BaseEnvironment``.
 
     >>> env = as_gym(SimpleGameEnvironment, {"max_steps": 8})
     >>> observation, info = env.reset(seed=0)

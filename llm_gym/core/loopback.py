@@ -10,7 +10,7 @@ import secrets
 
 
 def own_hosts(port: int) -> frozenset[str]:
-    """Return the names under which a server on loopback is asked.
+    """Return the host names that requests to a loopback server may use.
 
     >>> sorted(own_hosts(80))
     ['127.0.0.1:80', '[::1]:80', 'localhost:80']
@@ -29,13 +29,13 @@ def is_own(host: str, origin: str | None, hosts: frozenset[str]) -> bool:
 
 
 def same_secret(given: str | bytes, secret: str) -> bool:
-    """Return whether two secrets are the same, in a time that tells nothing about either."""
+    """Compare two secrets in constant time."""
     told = given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
     return secrets.compare_digest(told, secret.encode())
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address that a server listens on is reached from this machine alone.
+    """Return whether a server at this address can be reached only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)

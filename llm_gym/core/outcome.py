@@ -23,7 +23,7 @@ class StopReason(StrEnum):
     INVALID = "invalid"
     """Terminated by an unusable reply, or by too many."""
     MAX_STEPS = "max_steps"
-    """Truncated by a limit of turns outside of the rules."""
+    """Truncated by a turn limit that is not part of the rules."""
     TOKENS = "tokens"
     """Truncated by a token budget."""
     CONTEXT = "context"
@@ -41,8 +41,8 @@ TERMINAL = frozenset(
 def stop_reason(terminated: bool, truncated: bool, info: Mapping[str, Any]) -> StopReason:
     """Return why a step ended its episode, for any Gymnasium environment.
 
-    ``gymnasium.wrappers.TimeLimit`` sits outside the environment and sets ``truncated`` without a
-    word in ``info``; environments of other people have no ``stop_reason`` at all.
+    Many environments give no ``stop_reason``, and ``gymnasium.wrappers.TimeLimit`` sets
+    ``truncated`` without adding one to ``info``.
 
     >>> stop_reason(False, True, {"stop_reason": "playing"})
     <StopReason.MAX_STEPS: 'max_steps'>
@@ -63,7 +63,7 @@ def stop_reason(terminated: bool, truncated: bool, info: Mapping[str, Any]) -> S
 
 
 def refuse_step(name: str, action: object, stop: object) -> Exception:
-    """Return why ``name`` cannot play ``action``: it is no text, or there is no episode."""
+    """Return the error for an ``action`` that is not a string or that comes without an episode."""
     if not isinstance(action, str):
         return ActionTypeError(
             f"{name} takes a str action, got {type(action).__name__}; decode token ids before "

@@ -35,13 +35,13 @@ def setting(default: Any, least: float | None = None, most: float | None = None)
     """Declare a setting of an environment in its class, instead of in a constructor.
 
     ``size: int = setting(5, 2, 15)`` makes ``size`` an argument of the constructor with the default
-    5, an attribute, and an error where it is neither None nor from 2 to 15.
+    5 and an attribute. A value that is neither None nor from 2 to 15 is an error.
     """
     return _Setting(default, least, most)
 
 
 class TypedSettings:
-    """A base whose subclasses get settings of the types that they declare."""
+    """Base class that checks constructor arguments of subclasses against their type hints."""
 
     _declared_settings: Mapping[str, _Setting] = {}
 
@@ -58,7 +58,7 @@ class TypedSettings:
             type.__setattr__(cls, "__init__", _with_plain_numbers(make))
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Look at the settings before anything is built of them."""
+        """Check the settings before the constructor runs."""
         check_types(cls, named_settings(cls, args) | settings)
         made = super().__new__(cls)
         for name, one in cls._declared_settings.items():  # ``vars`` would slow all attributes down
@@ -89,7 +89,7 @@ def check_range(
 
 
 def plain(value: Any) -> Any:
-    """Return ``value``, and for a number of another kind the number of Python's own.
+    """Return ``value``; a NumPy number becomes a Python number.
 
     >>> plain(np.int64(3)), plain(np.float32(0.5)), plain("3"), plain(True)
     (3, 0.5, '3', True)
@@ -113,7 +113,7 @@ def _with_plain_numbers(make: Callable[..., None]) -> Callable[..., None]:
 
 
 def _constructor(cls: Any) -> Callable[..., None]:
-    """Return a constructor that takes the declared settings of ``cls`` and those of its base."""
+    """Return a constructor that takes the declared settings of ``cls`` and of its base class."""
 
     def __init__(self: Any, **common: Any) -> None:
         super(cls, self).__init__(**common)
@@ -128,7 +128,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
 
 
 def named_settings(cls: type, args: tuple[Any, ...]) -> dict[str, Any]:
-    """Return arguments that were given by their place, by their names."""
+    """Return positional arguments by name."""
     if not args:
         return {}
     names = list(inspect.signature(cls).parameters)
@@ -136,7 +136,7 @@ def named_settings(cls: type, args: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def check_types(cls: type, given: Mapping[str, Any]) -> None:
-    """Raise ``ConfigError`` for a setting of ``cls`` that is not what its constructor asks for.
+    """Raise ``ConfigError`` for a setting that does not fit its type hint in ``cls``.
 
     >>> class Game:
     ...     def __init__(self, size: int = 3, *, slip: float | None = None) -> None: ...
@@ -154,7 +154,6 @@ def check_types(cls: type, given: Mapping[str, Any]) -> None:
 
 @lru_cache(maxsize=256)
 def _kinds(cls: Any) -> dict[str, Any]:
-    """Return the type of each argument, of the class itself and of those it is built on."""
     found: dict[str, Any] = {}
     declared = getattr(cls, "_declared_settings", {})
     for each in reversed(cls.__mro__):

@@ -53,7 +53,7 @@ class AnyText(spaces.Text):
         self.examples = tuple(examples)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "AnyText":
-        """Share the tables of characters, which nobody changes, among the rows of a vector."""
+        """Share the constant character tables among the rows of a vector environment."""
         twin = copy.copy(self)
         twin._np_random = copy.deepcopy(self._np_random, memo)
         return twin
@@ -64,7 +64,7 @@ class AnyText(spaces.Text):
         return False
 
     def contains(self, x: Any) -> bool:
-        """Return whether ``x`` is a string that fits; the characters are not looked at."""
+        """Return whether ``x`` is a string of at most ``max_length`` characters."""
         return isinstance(x, str) and len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
@@ -88,8 +88,8 @@ class AnyText(spaces.Text):
 class _SharedTexts(Sequence[str]):
     """The last text of each environment, in memory that processes share.
 
-    Gymnasium reads what it has shared once, and copies that at every step; its own text is the
-    first one for ever. A copy of this is what is there then.
+    Gymnasium reads shared memory only once and then copies the result at every step, so plain texts
+    would stay the first ones for ever. A copy of this object holds the current texts.
     """
 
     def __init__(self, space: AnyText, memory: Any, count: int) -> None:

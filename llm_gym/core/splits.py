@@ -16,7 +16,7 @@ DRAWS = 10_000
 def stable_hash(name: str, bits: int = 63) -> int:
     """Return ``bits`` bits that depend on ``name`` alone.
 
-    63 bits make a seed that numpy and torch take, 31 one that every server takes.
+    Numpy and torch take a seed of 63 bits; model servers take one of 31 bits.
 
     >>> stable_hash("episode 0/1") == stable_hash("episode 0/1") != stable_hash("episode 1/0")
     True

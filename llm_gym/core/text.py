@@ -8,7 +8,7 @@ _HIDDEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
 def closest(given: object, known: Iterable[str]) -> str:
-    """Return the one of ``known`` that is most like ``given``, or nothing where none is.
+    """Return the name in ``known`` that is most similar to ``given``, or "" if none is close.
 
     >>> closest("learning_rat", ["learning_rate", "gamma"]), closest("x", ["gamma"])
     ('learning_rate', '')
@@ -17,7 +17,7 @@ def closest(given: object, known: Iterable[str]) -> str:
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """Return a question with the closest of ``known``, or nothing where none is close.
+    """Return "did you mean" with the closest name in ``known``, or "" if none is close.
 
     >>> did_you_mean("learning_rat", ["learning_rate", "gamma"])
     " (did you mean 'learning_rate'?)"
@@ -27,7 +27,7 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
 
 
 def clip(text: str, longest: int) -> str:
-    """Return ``text``, with its end cut off and the cut marked where it is too long.
+    """Return ``text``; if it is too long, cut its end and mark the cut.
 
     >>> clip("a long story", 10)
     'a long ...'
@@ -36,10 +36,10 @@ def clip(text: str, longest: int) -> str:
 
 
 def shown(text: str, keep: str = "") -> str:
-    r"""Return ``text`` with its control characters written out, those in ``keep`` excepted.
+    r"""Return ``text`` with its control characters escaped, except those in ``keep``.
 
-    An escape sequence from a stranger could clear the screen, rename the window or have the
-    terminal type an answer.
+    An escape sequence in untrusted text could clear the screen, rename the window or make the
+    terminal type input.
 
     >>> shown("\x1b[2J\x07 \u202eevil\n")
     '\\x1b[2J\\x07 \\u202eevil\\n'

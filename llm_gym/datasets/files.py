@@ -39,7 +39,7 @@ class Source:
         return self._rows[at]
 
     def where(self, at: int) -> str:
-        """Return the words that name a row in a message."""
+        """Return the name of a row for error messages."""
         return f"{self.name}, row {at}"
 
 
@@ -65,12 +65,12 @@ class SplitSources(Source):
 MAX_LINE_BYTES = 16 << 20
 MAX_COLUMNS = 10_000
 FREE_BYTES, MAX_RATIO = 64 << 20, 50
-"""A packed file may unpack to so many bytes, and so many times its own size on top."""
+"""A compressed file may expand to this many bytes plus this multiple of its own size."""
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".csv", ".tsv", ".parquet")
 
 
 class FileSource(Source):
-    """Rows of a file: ``lines`` of JSON, each with the number that the file has it under."""
+    """Rows of a file: ``lines`` of JSON, each with its line number in the file."""
 
     def __init__(self, path: Path, lines: Iterable[tuple[int, bytes]], unit: str) -> None:
         super().__init__([], str(path))
@@ -213,9 +213,9 @@ def open_source(
     Args:
         dataset: A path; an object with ``len`` and ``[]``; any other iterable, which is read once
             and kept; or a dictionary from split to one of these.
-        split_column: The column that a dictionary's splits are put into.
-        limit: Rows that are read, of each part of a dictionary.
-        name: What messages call a data set that is no file.
+        split_column: The column that stores the split if ``dataset`` is a dictionary.
+        limit: Maximum rows to read, per split of a dictionary.
+        name: Name of a data set that is not a file, for error messages.
     """
     if isinstance(dataset, (str, os.PathLike)):
         return open_file(Path(dataset), limit)

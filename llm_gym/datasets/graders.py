@@ -1,12 +1,12 @@
-"""Graders: is this reply the answer?
+"""Graders: decide whether a reply gives the right answer.
 
-A grader turns the gold answer into a *key* once, turns a reply into a *value* (None where it
-cannot be used: the player is told so), and compares the two. It is pure, takes time linear in the
-reply, and never pays a reply for merely mentioning the answer among others.
+A grader turns the gold answer into a *key* once, turns a reply into a *value* (None if the reply is
+unusable; the player is told so), and compares the two. It is pure, takes time linear in the reply,
+and gives no credit for a reply that mentions the answer among others.
 
-``grader="number"`` names one with its usual settings; ``NumberGrader(tolerance=0.01)`` is one with
-others; a function ``(reply, answer)`` that returns a score from 0 to 1 is one too, and so is
-``(reply, row)``, which gets the whole row as the data set has it.
+``grader="number"`` is a built-in grader with default settings; ``NumberGrader(tolerance=0.01)``
+sets them. A function ``(reply, answer)`` that returns a score from 0 to 1 is a grader, too, and so
+is ``(reply, row)``, which gets the whole row of the data set.
 """
 
 import inspect
@@ -35,10 +35,10 @@ class Grader(ABC):
     """What the player is told about the answer."""
     examples: ClassVar[tuple[str, ...]]
     pattern: ClassVar[str | None] = None
-    """Regex of what can be used as a reply; None for any text."""
+    """Regex of usable replies; None for any text."""
     trusted: ClassVar[bool] = True
-    """Whether every row's own answer is graded when a data set is opened: cheap and without
-    effects for the graders here, but not for a function of someone else's."""
+    """Whether every row's own answer is graded when a data set is opened. True for the graders
+    here, which are cheap and pure; False for functions of the user."""
 
     @abstractmethod
     def key(self, answer: object, choices: Sequence[str]) -> Any:
@@ -84,9 +84,9 @@ def as_text(answer: object) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return ``text`` without differences that no reader would call one.
+    """Return ``text`` without differences that do not matter to a reader.
 
-    Case, runs of white space, quotes or asterisks around it and a full stop behind it.
+    These are case, repeated white space, surrounding quotes or asterisks, and a final full stop.
 
     >>> normalise('  "The  Nile." '), normalise("-5"), normalise("...")
     ('the nile', '-5', '...')
@@ -209,10 +209,10 @@ _STANDS = re.compile(
 
 
 def parse_choice(reply: str, choices: Sequence[str] = ()) -> int | None:
-    """Return the place of the option that ``reply`` chooses, or None if it does not choose one.
+    """Return the index of the option that ``reply`` chooses, or None.
 
-    ``choices`` are the texts of the options, where they are known. A reply may be one of them;
-    what could be a letter or a text is a letter, which is what the player was asked for.
+    ``choices`` are the texts of the options, if known. A reply may be one of them; if it could be a
+    letter or a text, it counts as a letter, because the prompt asks for a letter.
 
     >>> [parse_choice(text) for text in ("B", "(b)", "B.", "The answer is B.", "A or B", "A dog")]
     [1, 1, 1, 1, None, None]
@@ -340,7 +340,7 @@ GRADERS: dict[str, Grader] = {
 
 
 def get_grader(grader: str | Grader | Callable[[str, Any], float]) -> Grader:
-    """Return the grader that a setting stands for: a name, a grader or a function."""
+    """Return the grader for a setting: a name, a grader or a function."""
     if isinstance(grader, Grader):
         return grader
     if isinstance(grader, str) and grader in GRADERS:

@@ -1,8 +1,8 @@
-r"""The number in a text, as people and models write it.
+r"""Reads the number in a text, as people and models write it.
 
-Exactly one number has to be there: of two candidates the grader would have to choose one, and a
-model would learn to list them. What leads up to a result does not count: with ``####``, a
-``\boxed{}``, "the answer is" or an equals sign, only what follows the last of them is read.
+There must be exactly one number: if several were accepted, a model would learn to list them. The
+derivation of a result does not count: after ``####``, a ``\boxed{}``, "the answer is" or an equals
+sign, only the text after the last of them is read.
 """
 
 import re
@@ -71,8 +71,8 @@ def final_part(text: str) -> str:
 def parse_number(text: str) -> Fraction | None:
     r"""Return the one number that ``text`` gives, or None where there is none or more than one.
 
-    Commas between thousands, currency signs, a percent sign, units and a full stop are passed
-    over. Fractions, exponents, "dozen" and "million" count.
+    Thousands separators, currency signs, a percent sign, units and a full stop are ignored.
+    Fractions, exponents, "dozen" and "million" are understood.
 
     >>> [str(parse_number(text)) for text in ("1,000", "$3.50", "42.", "-3/4", r"\boxed{5 km}")]
     ['1000', '7/2', '42', '-3/4', '5']
@@ -89,7 +89,7 @@ def parse_number(text: str) -> Fraction | None:
 
 
 def is_said(text: str) -> bool:
-    """Return whether ``text`` says its one number, rather than denying or asking it.
+    """Return whether ``text`` states its one number, instead of denying or asking it.
 
     >>> is_said("The answer is 5."), is_said("The answer is not 5."), is_said("Is it 5 then?")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""One row of a data set: what the player reads, and what is right.
+"""One row of a data set: a prompt and its accepted answers.
 
 ``read_row`` takes a row as it was stored and raises ``ValueError`` with a sentence that says what
 is wrong with it; the reader of the file adds the line.
@@ -17,11 +17,11 @@ SPLIT_NAMES = {
     **dict.fromkeys(("dev", "validation", "valid", "val"), "dev"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""What other people call the three splits."""
+"""Other common names of the three splits."""
 
 
 class ColumnNames(NamedTuple):
-    """Which columns of a row are read; None for those that are not."""
+    """The columns to read; None for a column that is not used."""
 
     prompt: str = "prompt"
     answer: str | None = "answer"
@@ -34,19 +34,19 @@ class DatasetRow(NamedTuple):
 
     prompt: str
     system: str = ""
-    """What a system message of the row said."""
+    """System message of the row."""
     answers: tuple[object, ...] = ()
-    """Any of them is right; none where the row is not graded."""
+    """Accepted answers; empty if the row is not graded."""
     choices: tuple[str, ...] = ()
     split: str | None = None
-    """As the row says itself."""
+    """Split named in the row."""
 
     def question_id(self) -> str:
-        """Return 16 hex digits that name the question, apart from white space."""
+        """Return 16 hex digits that identify the question, ignoring white space."""
         return splits.digest(" ".join(f"{self.system} {self.prompt}".split()))
 
     def row_id(self) -> str:
-        """Return 16 hex digits that name question and answers.
+        """Return 16 hex digits that identify question and answers.
 
         The first eight, which decide the split, come from the question alone: the same question
         with another answer is never in another split.
@@ -58,8 +58,8 @@ class DatasetRow(NamedTuple):
 def read_row(data: Any, columns: ColumnNames, *, raw_answers: bool = False) -> DatasetRow:
     """Return the row that ``data`` holds. ``ValueError`` says what is wrong with it.
 
-    A row that is only a text is a prompt. With ``raw_answers`` an answer may be anything, for a
-    grader that knows what to make of it.
+    A row that is only a text is a prompt. With ``raw_answers`` an answer may be any value, for a
+    custom grader.
 
     >>> read_row({"prompt": "2 + 2?", "answer": 4}, ColumnNames())
     DatasetRow(prompt='2 + 2?', system='', answers=(4,), choices=(), split=None)
@@ -176,7 +176,7 @@ def read_choices(choices: Any) -> tuple[str, ...]:
 
 
 def read_split(data: Mapping[Any, Any], column: str | None) -> str | None:
-    """Return the split that the row says it is in, by the names that ``llm_gym`` uses.
+    """Return the split that the row names, as ``train``, ``dev`` or ``test``.
 
     >>> read_split({"split": "validation"}, "split")
     'dev'

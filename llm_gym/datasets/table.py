@@ -68,7 +68,7 @@ class ReadOptions:
     columns: ColumnNames
     grader: Grader
     action_format: str = "plain"
-    """Every answer must survive being written and read in this format."""
+    """Every answer must be readable after it is written in this format."""
     max_answer_chars: int = 4000
     limit: int | None = None
 
@@ -207,7 +207,7 @@ _lock = threading.Lock()
 
 
 def open_table(dataset: Any, plan: ReadOptions) -> Table:
-    """Return the table of ``dataset``: one for all who open the same unchanged file alike."""
+    """Return the table of ``dataset``; equal settings and an unchanged file share one table."""
     stamp = _fingerprint(dataset)
     if stamp is None or not isinstance(plan.grader, Hashable):
         return Table(dataset, plan)
@@ -222,7 +222,7 @@ def open_table(dataset: Any, plan: ReadOptions) -> Table:
 
 
 def _fingerprint(dataset: Any) -> Hashable | None:
-    """Return what changes when the files of ``dataset`` do; None for what is not in files."""
+    """Return a value that changes with the files of ``dataset``; None without files."""
     if isinstance(dataset, Mapping):
         parts = [(split, _fingerprint(part)) for split, part in dataset.items()]
         return None if any(part is None for _, part in parts) else tuple(parts)

@@ -1,8 +1,8 @@
 """One episode record: what was played, why it stopped, and what a trainer made of it.
 
-``Trajectory`` is the record in Python, one line of JSONL its written form; ``docs/evaluate.md``
-lists every field. ``play_episode`` is the loop that fills one, and whatever else plays, evaluates
-or trains writes the same record.
+``Trajectory`` is the record in Python; on disk it is one line of JSONL. ``docs/evaluate.md`` lists
+every field. ``play_episode`` plays an episode and returns its record; the evaluation and the
+trainer write the same record.
 """
 
 from llm_gym.episodes.encoding import Opaque

@@ -1,17 +1,18 @@
 """Values and fields of a record as strict JSON, and back.
 
-Strict, because Python's ``NaN`` literal stops a browser, ``jq`` and Arrow. What JSON has no word
-for travels in an object with a single key that begins with ``$``:
+Strict, because browsers, ``jq`` and Arrow reject Python's ``NaN`` literal. A value that JSON cannot
+express becomes an object with a single key that begins with ``$``:
 
 - ``{"$float": "NaN"}`` (or ``Infinity``, ``-Infinity``) is that float;
 - ``{"$dict": [[key, value], ...]}`` is a dictionary whose keys are not all plain strings;
-- ``{"$repr": "..."}`` is an ``Opaque``: a value of which only a description survives.
+- ``{"$repr": "..."}`` is an ``Opaque``: only the ``repr`` of the value is kept.
 
 Arrays, tuples and sets become lists, NumPy and tensor scalars Python numbers. ``encode`` never
-raises: one odd value in an ``info`` must not cost the episode.
+raises, because one odd value in an ``info`` must not lose the episode.
 
-The second half are the field types of a record: what each accepts, how it is written and read. An
-error names the field, and in a list the place: ``rewards[3] must be a number, got 'ten'``.
+The second half of this module defines the field types of a record: what each accepts, and how it is
+written and read. An error names the field and the index: ``rewards[3] must be a number, got
+'ten'``.
 """
 
 import math
@@ -36,7 +37,7 @@ class Opaque:
 
 
 def encode(value: object, depth: int = 0) -> Any:
-    """Return ``value`` as something that ``json`` writes strictly.
+    """Return ``value`` in a form that ``json`` writes as strict JSON.
 
     >>> encode({"cells": (1, 2), "score": float("-inf"), (0, 1): "north"})["$dict"][1]
     ['score', {'$float': '-Infinity'}]
@@ -186,7 +187,7 @@ class ListField:
 
 
 def shorten(value: object) -> str:
-    """Return ``value`` for an error message: short, on one line, whatever it is."""
+    """Return any ``value`` as one short line for an error message."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a foreign __repr__ may raise anything
@@ -288,17 +289,17 @@ Fields = Mapping[str, tuple[SingleField | ListField, bool]]
 
 
 def column(kind: ListField) -> Any:
-    """Return a field of a record that is a list of its own."""
+    """Return a dataclass field with a new empty list as default."""
     return field(default_factory=list, metadata={"kind": (kind, False)})
 
 
 def optional(kind: SingleField | ListField) -> Any:
-    """Return a field of a record that may be None."""
+    """Return a dataclass field that may be None."""
     return field(default=None, metadata={"kind": (kind, True)})
 
 
 def fields_of(record: type) -> Fields:
-    """Return the fields of a dataclass that are written, by their names."""
+    """Return the written fields of a dataclass, by name."""
     return {one.name: one.metadata["kind"] for one in fields(record) if "kind" in one.metadata}
 
 
@@ -313,7 +314,7 @@ def write_fields(record: object, fields: Fields, prefix: str = "") -> dict[str, 
 
 
 def read_fields(data: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
-    """Return the arguments that build a record out of ``data``."""
+    """Return the constructor arguments of a record from ``data``."""
     for name in data.keys() - fields.keys():
         meant = closest(name, fields)
         hint = f"; did you mean {prefix}{meant}?" if meant else ""

@@ -1,8 +1,8 @@
 """Files of episode records: one line of JSON each, compressed when the name ends in ``.gz``.
 
-A writer that is killed leaves whole lines and at most one piece of a line at the end. Each record
-goes out in one ``write``; in a ``.gz`` each record is a gzip member of its own, which costs some
-compression and keeps everything before a broken end readable.
+A killed writer leaves complete lines and at most one incomplete line at the end. Each record is one
+``write``. In a ``.gz`` each record is its own gzip member, so everything before an incomplete end
+stays readable, at the cost of some compression.
 """
 
 import gzip
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _MARK = b'{"schema":'  # how every record begins
 _BLOCK = 1 << 16
 MAX_RECORD_BYTES = 64 << 20
-"""Longest record that is read: a small ``.gz`` can hold a line that fills the memory."""
+"""Maximum size of a record: a small ``.gz`` could contain a line that fills the memory."""
 
 
 def read_episodes(
@@ -34,13 +34,13 @@ def read_episodes(
 ) -> Iterator[Trajectory]:
     """Yield the episodes in ``path``, one at a time.
 
-    A line that is no record raises ``RecordError`` with file, line number and reason.
+    A line that is not a valid record raises ``RecordError`` with file, line number and reason.
 
     Args:
         path: A ``.jsonl`` or ``.jsonl.gz`` file.
-        torn: What to do with a last line that was only half written: ``raise``, or ``skip``
-            it and say so in the log. Every other bad line raises.
-        on_bad: Called with the error of each bad line, which is then skipped.
+        torn: What to do with an incomplete last line: ``raise``, or ``skip`` it with a log message.
+            Every other bad line raises.
+        on_bad: Called with the error of each bad line; the line is then skipped.
     """
     if torn not in ("raise", "skip"):
         raise ConfigError(f"torn must be 'raise' or 'skip', got {torn!r}")
@@ -66,7 +66,7 @@ def _read(
 
 
 def _lines(path: Path, skip_torn: bool) -> Iterator[tuple[str, bytes]]:
-    """Yield each line that is not blank, with the words that name it."""
+    """Yield each line that is not blank, with its file and line number for errors."""
     with open_file(path) as file:
         for number in itertools.count(1):
             where = f"{path}, line {number}"
@@ -95,7 +95,7 @@ def _torn(where: str, skip: bool, error: Exception) -> None:
 def write_episodes(path: str | os.PathLike[str], episodes: Iterable[Trajectory]) -> int:
     """Write ``episodes`` to ``path`` and return how many there were.
 
-    The old file stays until all are written, and if one of them fails.
+    An existing file is replaced only after all episodes are written.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,13 +113,13 @@ def write_episodes(path: str | os.PathLike[str], episodes: Iterable[Trajectory])
 
 
 class EpisodeWriter:
-    """Adds episodes to a file, each one complete on disk before ``write`` returns.
+    """Appends episodes to a file; ``write`` returns when the episode is on disk.
 
-    A half-written record that a killed writer left at the end is cut off when the file is
-    opened: appending to it would spoil the next record too.
+    If a killed writer left an incomplete record at the end, it is removed when the file is opened;
+    otherwise the next record would be unreadable, too.
 
     Args:
-        path: A ``.jsonl`` or ``.jsonl.gz`` file; it and its folder are made if need be.
+        path: A ``.jsonl`` or ``.jsonl.gz`` file; file and folder are created if missing.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -137,7 +137,7 @@ class EpisodeWriter:
             raise
 
     def write(self, episode: Trajectory) -> None:
-        """Add one episode; a record that cannot be written leaves the file as it was."""
+        """Append one episode; if it cannot be written, the file does not change."""
         data = memoryview(_line(episode, self._compress))
         end = self._file.seek(0, os.SEEK_END)
         try:
@@ -180,7 +180,7 @@ def _line(episode: Trajectory, compress: bool) -> bytes:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Return a file of episodes, to be read as if it were not compressed."""
+    """Open a file of episodes for reading; a ``.gz`` file is decompressed."""
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 

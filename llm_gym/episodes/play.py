@@ -1,9 +1,9 @@
 """Playing an episode and writing its record.
 
 ``play_episode`` is the plain loop. ``begin``, ``open_record``, ``add_turn`` and ``close_record``
-are its parts: ``RecordEpisodes``, served models and the trainer's pool write through them too, so
-all records hold the same things and can be replayed. ``begin`` runs in the environment's own
-process, so one message brings the first observation and what the environment says about it.
+are its parts. ``RecordEpisodes``, served models and the trainer's pool use the same functions, so
+all records have the same content and can be replayed. ``begin`` runs in the environment's own
+process, so one message returns the first observation and the facts about the episode.
 """
 
 import json
@@ -25,14 +25,14 @@ from llm_gym.episodes.record import Trajectory
 
 
 class Beginning(NamedTuple):
-    """What ``reset`` returned, and what the environment says about the episode."""
+    """The result of ``reset``, and the environment's facts about the episode."""
 
     observation: Any
     info: Mapping[str, Any]
     instance_id: str | None = None
     system_prompt: str = ""
     env: Mapping[str, Any] | None = None
-    """From ``describe_env``, where each episode may have an environment of its own."""
+    """From ``describe_env``, if each episode may have its own environment."""
 
 
 def begin(
@@ -51,7 +51,7 @@ def begin(
 
 
 def describe_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
-    """Return ``env_id`` and ``env_spec`` of an environment, which are the same in every episode."""
+    """Return ``env_id`` and ``env_spec`` of an environment; they are the same in every episode."""
     if env.spec is not None:
         return describe_spec(env.spec)
     bare = env.unwrapped
@@ -62,8 +62,8 @@ def describe_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
 def describe_spec(spec: EnvSpec) -> dict[str, Any]:
     """Return ``env_id`` and ``env_spec`` of a spec.
 
-    An argument that JSON cannot hold is described in the spec: such a record is still readable,
-    but its environment cannot be rebuilt from it.
+    An argument that JSON cannot express is kept as its ``repr``. Such a record is readable, but its
+    environment cannot be rebuilt.
     """
     try:
         described = json.loads(spec.to_json())
@@ -117,7 +117,7 @@ MAX_REWARD = float(np.finfo(np.float32).max)
 def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
     """Return what is wrong with an environment's output, or "".
 
-    One NaN among the rewards would be in every weight after the next update.
+    One NaN reward would turn every weight into NaN at the next update.
 
     >>> invalid_env_output("You win.", 1), invalid_env_output("You win.", float("nan"))
     ('', 'gave a reward of nan, which must be a number that float32 holds')
@@ -138,7 +138,7 @@ def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
 def add_turn(episode: Trajectory, action: str, step: Step) -> None:
     """Add a turn: the action, and what ``env.step`` returned for it.
 
-    A step that terminates is not truncated as well, even if a wrapper says both.
+    A turn that terminates does not count as truncated, even if a wrapper sets both.
     """
     observation, reward, terminated, truncated, info = step
     paid, told = float(reward), dict(info)  # before anything is added: these may raise
@@ -159,27 +159,27 @@ def add_turn(episode: Trajectory, action: str, step: Step) -> None:
 
 
 def add_failure(episode: Trajectory, action: str, what: str) -> None:
-    """Add a turn whose environment failed: no reward, cut, the same observation again."""
+    """Add a turn whose environment failed: reward 0, truncated, the same observation again."""
     info = {"stop_reason": StopReason.ERROR, "error": what}
     add_turn(episode, action, (episode.states[-1], 0.0, False, True, info))
 
 
 def cut_record(episode: Trajectory, reason: StopReason) -> None:
-    """End an episode from outside, between two turns."""
+    """Truncate an episode between two turns."""
     episode.stop_reason = reason
     if episode.dones and not episode.dones[-1]:
         episode.dones[-1] = episode.truncated[-1] = True
 
 
 def close_record(episode: Trajectory) -> Trajectory:
-    """Return a complete record: a column that the environment says nothing about is empty."""
+    """Return the complete record; a column without data from the environment is empty."""
     if not any(episode.moves):
         episode.moves = []  # the environment does not say how it understood an action
     return episode
 
 
 def address(episode: Trajectory, system_prompt: str | None) -> None:
-    """Put what the model was told in the place of the environment's rules; None leaves them."""
+    """Replace the system message of a record by ``system_prompt``; None keeps it."""
     if system_prompt is None:
         return
     said = [{"role": "system", "content": system_prompt}] if system_prompt else []
@@ -187,7 +187,7 @@ def address(episode: Trajectory, system_prompt: str | None) -> None:
 
 
 def system_prompt_of(episode: Trajectory) -> str:
-    """Return what was told before the first observation; "" where nothing was."""
+    """Return the system prompt of a record; "" if there was none."""
     first = episode.messages[0] if episode.messages else {}
     return str(first["content"]) if first.get("role") == "system" else ""
 
@@ -210,11 +210,11 @@ def play_episode(
     """Play one episode and return its record.
 
     The loop has no limit of its own: put ``EpisodeLimits`` around an environment that may never
-    end. What the environment or the policy raises is passed on.
+    end. Exceptions of the environment or the policy are not caught.
 
     Args:
         env: Any environment whose observations and actions are text.
-        policy: Given an observation, returns the action. It is not given ``system_prompt``.
+        policy: Function from an observation to an action. It does not get ``system_prompt``.
         seed: Passed to ``reset``.
         options: Passed to ``reset``.
 

@@ -1,10 +1,10 @@
-"""``Trajectory``: one episode in Python, and its one line of JSON.
+"""``Trajectory``: the record of one episode, in Python and as one line of JSON.
 
-The field names are those of the JSON line, so ``docs/evaluate.md`` documents both. Lists that
-run along the episode are columns: ``actions[t]``, ``rewards[t]`` and ``infos[t]`` belong to turn
-``t``. There is one more state than there are actions: ``states[t]`` is what the player read
-before ``actions[t]``, and the last state is what the final action led to. ``Tokens`` holds the
-token ids and what a trainer computed for each of them.
+The JSON line has the same field names, so ``docs/evaluate.md`` documents both. Lists with one entry
+per turn are called columns: ``actions[t]``, ``rewards[t]`` and ``infos[t]`` belong to turn ``t``.
+There is one more state than there are actions: ``states[t]`` is what the player read before
+``actions[t]``, and the last state is what the final action led to. ``Tokens`` holds the token ids
+and what a trainer computed for each of them.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from llm_gym.episodes import encoding
 class Tokens:
     """What the model read and wrote in an episode, token by token.
 
-    Every array that is given is as long as ``ids``. Arrays and tensors may be assigned; they are
-    written as lists.
+    Every array must be as long as ``ids``. Arrays and tensors may be assigned; they are written as
+    lists.
     """
 
     ids: list[int] = encoding.column(encoding.WHOLES)
     """Token ids."""
     log_probs: list[float] | None = encoding.optional(encoding.NUMBERS)
-    """Log-probability when sampled; NaN for a token that was read."""
+    """Log-probability when sampled; NaN for a prompt token."""
     values: list[float] | None = encoding.optional(encoding.NUMBERS)
-    """Value estimate before the update; NaN for a token that was read, also below."""
+    """Value estimate before the update; NaN for a prompt token, also in the arrays below."""
     advantages: list[float] | None = encoding.optional(encoding.NUMBERS)
     """Advantage."""
     true_advantages: list[float] | None = encoding.optional(encoding.NUMBERS)
-    """True advantage of the turn, from branches (``llm-gym eval --credit``); else NaN."""
+    """Advantage measured by extra episodes from the turn (``llm-gym eval --credit``); else NaN."""
     ratios: list[float] | None = encoding.optional(encoding.NUMBERS)
-    """Probability in the trainer before the update over that in the sampler."""
+    """Probability in the trainer before the update, divided by the sampler's probability."""
     entropies: list[float] | None = encoding.optional(encoding.NUMBERS)
-    """Entropy in nats, in the trainer before the update."""
+    """Entropy of the policy in nats, in the trainer before the update."""
     trained_on: list[bool] | None = encoding.optional(encoding.FLAGS)
-    """Whether the loss saw the token."""
+    """Whether the token was part of the loss."""
     weights_versions: list[int] | None = encoding.optional(encoding.WHOLES)
     """Version of the weights that sampled the turn."""
     turns: list[int] | None = encoding.optional(encoding.WHOLES)
     """Turn of the token; the final observation has the number after the last turn."""
     texts: list[str] | None = encoding.optional(encoding.TEXTS)
-    """The token's part of the text. A character of several tokens belongs to the last one."""
+    """The token's text. A character that spans several tokens belongs to the last one."""
 
     def to_dict(self) -> dict[str, Any]:
         data = encoding.write_fields(self, TOKEN_FIELDS, "tokens.")
@@ -84,10 +84,10 @@ def _check_arrays(arrays: Mapping[str, Any]) -> None:
 
 
 SCHEMA = 1
-"""Version of the written record. A reader refuses every other one."""
+"""Version of the record format. Records of another version are refused."""
 
 ENV_REWARDS = "env_rewards"
-"""In ``extra``: the environment's rewards, where ``rewards`` come from a reward function."""
+"""Key in ``extra``: the environment's rewards, if ``rewards`` come from a reward function."""
 
 _STOP_REASONS = frozenset(StopReason)
 _PER_TURN = ("rewards", "dones", "infos", "moves", "terminated", "truncated")
@@ -111,7 +111,7 @@ class Trajectory:
     states: list[str] = encoding.column(encoding.TEXTS)
     """Observation before each action, and the final one if it was kept."""
     actions: list[str] = encoding.column(encoding.TEXTS)
-    """What the model wrote, whole."""
+    """The model's complete replies."""
     rewards: list[float] = encoding.column(encoding.NUMBERS)
     """Reward of each turn."""
     dones: list[bool] = encoding.column(encoding.FLAGS)
@@ -123,25 +123,25 @@ class Trajectory:
     terminated: list[bool] = encoding.column(encoding.FLAGS)
     """Whether the rules of the game ended the episode."""
     truncated: list[bool] = encoding.column(encoding.FLAGS)
-    """Whether something outside the game cut it."""
+    """Whether a limit outside the game ended the episode."""
     messages: list[dict[str, Any]] = encoding.column(encoding.MESSAGES)
-    """The conversation: ``role`` and ``content``, the system prompt first."""
+    """The conversation as ``role`` and ``content``, with the system prompt first."""
     tokens: Tokens | None = encoding.optional(TOKENS)
     """Token arrays."""
     episode_id: str | int | None = encoding.optional(encoding.NAME)
-    """Name of the episode within its run."""
+    """Identifies the episode within its run."""
     group: str | int | None = encoding.optional(encoding.NAME)
     """Episodes of one group are compared with each other."""
     seed: int | None = encoding.optional(encoding.WHOLE)
     """Seed given to ``reset``."""
     options: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
-    """Options given to ``reset``; ``split`` among them."""
+    """Options given to ``reset``, including ``split``."""
     env_id: str | None = encoding.optional(encoding.TEXT)
     """Id of the environment; ``module:Class`` if it has no spec."""
     env_spec: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
-    """Its ``EnvSpec``, arguments and wrappers included."""
+    """The ``EnvSpec`` of the environment, with arguments and wrappers."""
     instance_id: str | None = encoding.optional(encoding.TEXT)
-    """The environment's name for this instance."""
+    """Identifies the instance; given by the environment."""
     policy: str | None = encoding.optional(encoding.TEXT)
     """Name of the model or player."""
     weights_version: int | None = encoding.optional(encoding.WHOLE)
@@ -184,8 +184,8 @@ class Trajectory:
     def stop_reason(self) -> StopReason:
         """Why the episode stopped.
 
-        Taken from the last turn. Code that ends an episode from outside (a full context, a dead
-        environment) assigns it, also to an episode without a turn.
+        By default the reason in the last turn. Code that ends an episode from outside (full
+        context, failed environment) assigns it, even if the episode has no turn.
         """
         if self._stop_reason is not None:
             return self._stop_reason
@@ -202,7 +202,7 @@ class Trajectory:
 
     @property
     def success(self) -> bool:
-        """Whether the episode was won: as the last ``info`` says, or as it was assigned."""
+        """Whether the episode was won: the assigned value, or else the last ``info``'s."""
         if self._success is not None:
             return self._success
         return bool(self.infos and flag(self.infos[-1], "success"))
@@ -255,7 +255,7 @@ class Trajectory:
 
 FIELDS = encoding.fields_of(Trajectory)
 DERIVED = ("stop_reason", "success", "return")
-"""Written for readers of the raw file, computed from the rest."""
+"""Computed from the other fields, and written for readers of the raw file."""
 
 
 def _load(line: str) -> dict[str, Any]:

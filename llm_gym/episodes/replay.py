@@ -1,7 +1,7 @@
 """Rebuild the environment of a saved episode, play it again, and report the first difference.
 
-A file of episodes may come from anyone, and a spec names classes to import and their settings.
-``rebuild`` therefore builds only what is on a list of harmless classes and settings; anything else
+A file of episodes may come from an untrusted source, and its specs name classes to import and their
+settings. ``rebuild`` therefore accepts only a list of harmless classes and settings; anything else
 needs ``--trust``.
 """
 
@@ -44,7 +44,7 @@ _WRAPPERS = frozenset(
 
 
 def refusal(spec: EnvSpec) -> str:
-    """Return what in ``spec`` is not known to be harmless, or nothing."""
+    """Return the part of ``spec`` that is not known to be harmless, or ""."""
     if why := _environment(spec.id, spec.entry_point, spec.kwargs):
         return why
     if spec.vector_entry_point not in (None, gym.registry[spec.id].vector_entry_point):
@@ -75,7 +75,7 @@ def _environment(env_id: Any, entry_point: Any, kwargs: Mapping[str, Any]) -> st
 
 
 def risky_env(env_id: str, kwargs: Mapping[str, Any]) -> str:
-    """Return why an id with these settings is not known to be harmless, or nothing."""
+    """Return why an id with these settings is not known to be harmless, or ""."""
     return _environment(env_id, _registered(env_id), kwargs)
 
 
@@ -91,7 +91,7 @@ def _as_text(kwargs: Mapping[str, Any]) -> str:
 
 
 def risky_setting(kwargs: Mapping[str, Any]) -> str:
-    """Return the first setting that is not known to be harmless, or nothing."""
+    """Return the first setting that is not known to be harmless, or ""."""
     for name, value in kwargs.items():
         judge = _SPECIAL.get(name, _plain)
         if not judge(value):
@@ -105,7 +105,7 @@ def _settings(kwargs: Mapping[str, Any], where: str) -> str:
 
 
 def _plain(value: Any, depth: int = 0) -> bool:
-    """Return whether ``value`` is a number, some words, or a few of these."""
+    """Return whether ``value`` is a number, a short text, or a short collection of these."""
     if value is None or isinstance(value, bool):
         return True
     if isinstance(value, int):
@@ -124,7 +124,6 @@ def _plain(value: Any, depth: int = 0) -> bool:
 
 
 def _tools(value: Any) -> bool:
-    """Return whether ``value`` names built-in tools, and gives none of them a setting."""
     listed = value if isinstance(value, list) else [value]
     return all(name in ("finish", "calculator", "python") for name in listed)
 
@@ -156,8 +155,8 @@ def rebuild(episode: Trajectory, *, trust: bool = False) -> gym.Env[str, str]:
 
     Args:
         episode: A record with a spec.
-        trust: Whether to run whatever code the spec names. Otherwise it must be a registered
-            environment, under wrappers and with tools that are known to be harmless.
+        trust: Whether to run any code that the spec names. Otherwise it must be a registered
+            environment with wrappers and tools that are known to be harmless.
     """
     if episode.env_spec is None:
         raise RecordError("the record has no spec of its environment")
@@ -175,7 +174,7 @@ def rebuild(episode: Trajectory, *, trust: bool = False) -> gym.Env[str, str]:
 
 
 def replay(env: gym.Env[str, str], episode: Trajectory) -> str:
-    """Play the actions of ``episode`` in ``env``; return the first difference, or nothing.
+    """Play the actions of ``episode`` in ``env``; return the first difference, or "".
 
     >>> import llm_gym
     >>> from llm_gym.episodes import play_episode
@@ -219,7 +218,7 @@ def _play(env: gym.Env[str, str], episode: Trajectory) -> str:
 
 
 def _played(episode: Trajectory) -> list[str]:
-    """Return the actions that the environment answered: one that it failed at was the last."""
+    """Return the actions that the environment answered, without a last one that it failed at."""
     failed = bool(episode.infos) and "error" in episode.infos[-1]
     ended = failed and episode.stop_reason == StopReason.ERROR
     return episode.actions[:-1] if ended else episode.actions
@@ -243,7 +242,7 @@ def _at(column: list[Any], turn: int) -> Any:
 
 
 def _cut(episode: Trajectory, turn: int) -> Any:
-    """Return whether the environment truncated the episode; None if the player may have."""
+    """Return whether the environment truncated the episode; None if the player may have done so."""
     last = turn == len(episode.actions) - 1
     outside = episode.stop_reason not in TERMINAL and episode.stop_reason != StopReason.PLAYING
     return None if last and outside else _at(episode.truncated, turn)

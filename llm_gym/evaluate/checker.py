@@ -1,9 +1,8 @@
-"""``check_text_env``: every rule of the contract that an environment breaks.
+"""``check_text_env``: reports every rule of the contract that an environment breaks.
 
-Gymnasium's own checker is the first of the checks. The others are what a text environment owes
-its users beyond the API: it can be won, it cannot be crashed or peeked at, and an episode can be
-repeated, forked and believed. A check that needs something the environment does not offer (an
-oracle, say) is skipped and says so.
+Gymnasium's own checker runs first. The other checks go beyond the API: the game can be won, no text
+crashes it, no observation leaks a secret, and episodes can be repeated and forked. A check that
+needs a feature that the environment lacks (such as an oracle) is reported as skipped.
 """
 
 import contextlib
@@ -53,7 +52,7 @@ HOSTILE = {
 
 
 class Check(NamedTuple):
-    """The result of one check; ``passed`` is None where it does not apply."""
+    """The result of one check; ``passed`` is None if the check does not apply."""
 
     name: str
     passed: bool | None
@@ -164,7 +163,7 @@ def _legal_actions(env: gym.Env[str, str]) -> None:
 
 
 def _advice(game: TextEnv) -> list[str]:
-    """Return what the players of a game would play that fit on a line, as a pattern's do."""
+    """Return the moves of oracle and solver that fit on one line, as patterns require."""
     found = []
     for player in (game.oracle_action, game.solver_action):
         with contextlib.suppress(NotImplementedError):

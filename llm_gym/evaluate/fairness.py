@@ -1,7 +1,7 @@
 """Checks that a game is fair: rewards cannot be farmed and no secret leaks.
 
-What they look for passes every test of the API: a refused move that changes the game, a potential
-that pays more than the game, one instance behind all seeds, and a solver that has seen the secret.
+Tests of the API cannot find these faults: a refused move that changes the game, a shaping potential
+that pays more than the game, one instance for all seeds, a solver that has seen the secret.
 """
 
 import inspect
@@ -20,7 +20,7 @@ from llm_gym.envs.questions.dataset import DatasetEnv
 
 
 class DoesNotApply(Exception):
-    """A check needs something that the environment does not offer."""
+    """A check needs a feature that the environment does not have."""
 
 
 def need(held: bool, sentence: str) -> None:
@@ -30,14 +30,14 @@ def need(held: bool, sentence: str) -> None:
 
 
 def game_of(env: gym.Env[Any, Any]) -> TextEnv:
-    """Return ``env`` as the ``TextEnv`` that it is, for checks that need one."""
+    """Return ``env`` as a ``TextEnv``, for checks that need one."""
     if not isinstance(env, TextEnv):
         raise DoesNotApply("needs a TextEnv")
     return env
 
 
 def player_of(env: gym.Env[Any, Any]) -> TextEnv:
-    """Return ``env`` for checks that only ask it for players and for the name of an instance.
+    """Return ``env`` for checks that only need its players and instance ids.
 
     A bridge to another suite has these (``offers_players``) without being a ``TextEnv``.
     """
@@ -45,7 +45,7 @@ def player_of(env: gym.Env[Any, Any]) -> TextEnv:
 
 
 def play_on(env: gym.Env[str, str], act: Callable[[], str], turns: int) -> Iterator[Any]:
-    """Yield what each step gives until the episode is over, or ``turns`` are played."""
+    """Yield the result of each step until the episode is over or ``turns`` are played."""
     for _ in range(turns):
         step = env.step(act())
         yield step
@@ -61,7 +61,7 @@ _ANSWER = 100  # actions of the oracle that are compared
 
 
 def refusals_change_nothing(env: gym.Env[str, str]) -> None:
-    """A move that is refused leaves the game, and what comes next, as it was."""
+    """A refused move changes neither the state of the game nor what follows."""
     game = game_of(env)
     for seed in range(4):
         env.reset(seed=seed)
@@ -81,7 +81,7 @@ def _refuse(env: gym.Env[str, str], game: TextEnv) -> None:
 
 
 def _own_state(game: TextEnv) -> dict[str, bytes]:
-    """Return what belongs to the game rather than to the base, in a form that can be compared."""
+    """Return the game's own state, without that of ``TextEnv``, in a comparable form."""
     own = {
         name: value for name, value in game._base_state().items() if not name.startswith("_base_")
     }
@@ -99,7 +99,7 @@ def _changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
 
 
 def potential_in_range(env: gym.Env[str, str]) -> None:
-    """The potential stays in [0, 1], and what shaping gives it takes back."""
+    """The potential stays in [0, 1], and the shaping terms of an episode add up to 0."""
     game = game_of(env)
     if type(game).potential is Game.potential:
         raise DoesNotApply("needs a potential")
@@ -126,7 +126,7 @@ def _play_shaped(
 
 
 def _stubborn(game: TextEnv, turn: int) -> str:
-    """Play one move again and again: into walls, dead ends and refusals."""
+    """Repeat one move again and again: into walls, dead ends and refusals."""
     return game.action_space.examples[0]  # type: ignore[attr-defined,no-any-return]
 
 
@@ -140,7 +140,7 @@ def _oracle_then_random(game: TextEnv, turn: int) -> str:
 
 
 def several_instances(env: gym.Env[str, str]) -> None:
-    """Seeds lead to different instances: two at least, a hundred where there are splits."""
+    """Seeds give different instances: at least two, or a hundred if the game has splits."""
     game = player_of(env)
     if isinstance(game, DatasetEnv):
         raise DoesNotApply("as many as its rows")
@@ -158,7 +158,7 @@ def several_instances(env: gym.Env[str, str]) -> None:
 
 
 def splits_share_nothing(env: gym.Env[str, str], draws: int = _SEEDS) -> None:
-    """Episodes with an equal first observation and an equal answer are in one split."""
+    """Episodes with the same first observation and the same answer are in the same split."""
     game = player_of(env)
     if not game.has_splits:
         return
@@ -181,7 +181,7 @@ def splits_share_nothing(env: gym.Env[str, str], draws: int = _SEEDS) -> None:
 
 
 def _answer(env: gym.Env[str, str], seed: int) -> tuple[str, ...]:
-    """Return what the oracle plays, or its last action where that wins by itself."""
+    """Return the oracle's actions, or only the last one if it wins by itself."""
     game, actions = player_of(env), list[str]()
 
     def act() -> str:
@@ -195,7 +195,7 @@ def _answer(env: gym.Env[str, str], seed: int) -> tuple[str, ...]:
 
 
 def giving_up_does_not_pay(env: gym.Env[str, str]) -> None:
-    """Whoever writes nothing that can be read is paid no more than a random player."""
+    """A player with only unusable replies earns no more than a random player."""
     game = player_of(env)
     given_up, chance = (
         sum(_total(env, act, seed) for seed in range(_GAMES)) / _GAMES
@@ -214,7 +214,7 @@ def _total(env: gym.Env[str, str], act: Callable[[], str], seed: int) -> float:
 
 
 def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
-    """The solver plays the same wherever it is asked: it has seen nothing but the texts."""
+    """The solver gives the same move in any environment, so it depends only on the transcript."""
     game = game_of(env)
     if type(game).solve is Game.solve:
         raise DoesNotApply("needs a solver")

@@ -11,7 +11,7 @@ from llm_gym.evaluate.scores import normalised, wilson
 from llm_gym.reading.formats import drop_thinking
 
 _MANY = 0.05
-"""Share of cut or empty replies above which there is a word about them."""
+"""Share of truncated or empty replies above which ``notes`` mentions them."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Evaluation:
 
     @property
     def unsaid(self) -> int:
-        """Episodes that ended by their rules without saying whether they were won."""
+        """Terminated episodes without ``success`` in ``info``."""
         over = [e for e in self.episodes if e.stop_reason == StopReason.FINISHED and e.infos]
         return sum(flag(episode.infos[-1], "success") is None for episode in over)
 
@@ -40,7 +40,7 @@ class Evaluation:
 
     @property
     def normalised(self) -> float | None:
-        """Success on the scale where a random player has 0 and the solver 1."""
+        """Success rate, scaled so that the random player has 0 and the solver 1."""
         return None if self.env_id is None else normalised(self.env_id, self.success)
 
     @property
@@ -53,24 +53,24 @@ class Evaluation:
 
     @property
     def invalid(self) -> float:
-        """Share of replies that could not be used, where the environment says so."""
+        """Share of unusable replies, if the environment reports it."""
         flags = [flag(info, "valid_action") for e in self.episodes for info in e.infos]
         return flags.count(False) / max(len(flags), 1)
 
     @property
     def cut(self) -> float:
-        """Share of replies that the limit of tokens cut, where it is known."""
+        """Share of replies that the token limit truncated, if known."""
         ends = [end for e in self.episodes for end in (e.extra or {}).get("finish", ())]
         return ends.count("length") / max(len(ends), 1)
 
     @property
     def empty(self) -> float:
-        """Share of replies that say nothing, or nothing but a thought."""
+        """Share of replies that are empty or contain only reasoning."""
         said = [bool(drop_thinking(text).strip()) for e in self.episodes for text in e.actions]
         return said.count(False) / max(len(said), 1)
 
     def mishaps(self) -> list[str]:
-        """Return what kept episodes from being played to their ends, a sentence each."""
+        """Return why episodes did not end normally, one sentence for each reason."""
         found = Counter(episode.stop_reason for episode in self.episodes)
         said = []
         if cut := found[StopReason.CONTEXT]:
@@ -87,7 +87,7 @@ class Evaluation:
         return said
 
     def notes(self) -> list[str]:
-        """Return what one should know before believing the figures, a sentence each."""
+        """Return warnings about the figures, one sentence each."""
         said = self.mishaps()
         if self.unsaid:
             said.append(

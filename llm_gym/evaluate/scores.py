@@ -1,8 +1,8 @@
 """What a player scores: success rates with intervals, measured or published.
 
-``scores.json`` beside it holds what ``benchmarks/envs/suite_scores.py`` measured for every id, and
-what the game is, so that ``llm-gym list`` builds no environment and normalised scores need no
-playing.
+``scores.json`` holds the scores that ``benchmarks/envs/suite_scores.py`` measured for every id, and
+a description of each game. So ``llm-gym list`` builds no environment, and normalised scores need no
+play.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PLAYERS: dict[str, Callable[[TextEnv], str]] = {
 
 
 LEAST_SCALE = 0.3
-"""Success between the random player and the solver below which nothing is normalised."""
+"""Minimum difference in success between solver and random player for a normalised score."""
 
 
 class Score(NamedTuple):
-    """A success rate with its 95 % interval, and the turns that episodes took."""
+    """A success rate with its 95 % interval, and the length of the episodes in turns."""
 
     success: float
     low: float
@@ -90,15 +90,15 @@ def published() -> dict[str, dict[str, Score]]:
 
 
 def games() -> dict[str, tuple[str, int]]:
-    """Return what each game of the suite is, in one line, and its turns: id → both."""
+    """Return the one-line description and the turns of each game: id → both."""
     return {env_id: (about, turns) for env_id, (about, turns) in _file()["games"].items()}
 
 
 def normalised(env_id: str, success: float) -> float | None:
-    """Return ``success`` on the scale where a random player has 0 and the solver 1.
+    """Return ``success`` scaled so that the random player has 0 and the solver 1.
 
-    None where nothing is published for ``env_id`` or the two differ by less than 30 points: in a
-    game of luck such a scale shows little else.
+    None if no scores are published for ``env_id``, or if solver and random player differ by less
+    than 30 points, because the result would then be mostly noise.
     """
     row = published().get(env_id, {})
     if not {"random", "solver"} <= row.keys():

@@ -1,1 +1,1 @@
-"""What a model wrote: a move of a game (markup, answer, moves) or calls of tools (parsers)."""
+"""Reads a model's reply: a move of a game (markup, answer, moves) or tool calls (parsers)."""

@@ -1,4 +1,4 @@
-"""Calls of tools: what one is, calls in JSON within other text, and what a parser of them is.
+"""Tool calls: their definition, calls as JSON inside other text, and the parser interface.
 
 Python's decoder reads the JSON; ``NaN`` and numbers that overflow are refused, and the number of
 attempts is bounded, because a failed one may cost the whole text. ``read_call`` knows the names
@@ -30,7 +30,7 @@ _TOOL_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
 
 
 class BrokenCall(ValueError):
-    """A model meant to call a tool, and why the call cannot be read."""
+    """A model tried to call a tool, but the call cannot be read; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class ToolCall:
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     text: str | None = None
-    """Input without a parameter's name, as ReAct allows; it is for the only parameter."""
+    """Input without a parameter name, as in ReAct; it goes to the only parameter."""
 
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """What a model is told about a tool.
+    """The description of a tool for a model.
 
     Args:
         name: 1 to 64 letters, digits, ``_``, ``-`` or ``.``, beginning with a letter or ``_``.
@@ -84,7 +84,7 @@ class ToolDefinition:
         return tuple(self.parameters.get("required", ()))
 
     def schema(self) -> dict[str, Any]:
-        """Return what the ``tools=`` of a chat template takes."""
+        """Return the definition for the ``tools=`` argument of a chat template."""
         return {"type": "function", "function": self._told()}
 
     def _told(self) -> dict[str, Any]:
@@ -293,7 +293,7 @@ MAX_CHARS = 1_000_000
 
 
 class Parsed(NamedTuple):
-    """What a reply says: calls, an answer or a problem.
+    """The content of a reply: calls, an answer or a problem.
 
     One of the three is set, with one exception: a bare ReAct action (``Action: north``) is both,
     a call if there is a tool of that name and otherwise a move.
@@ -301,7 +301,7 @@ class Parsed(NamedTuple):
 
     calls: tuple[ToolCall, ...] = ()
     answer: str | None = None
-    """The part of a reply without calls that is meant for the environment or the user."""
+    """The part of a reply without calls that is for the environment or the user."""
     thought: str = ""
     problem: str = ""
     """Why the reply cannot be used, in words for the model."""
@@ -311,7 +311,7 @@ class ActionParser(ABC):
     """Reads the calls in a model's reply, and writes them."""
 
     name: str
-    """What ``get_parser`` calls it."""
+    """Name for ``get_parser``."""
     how: str = ""
     """The right form of a call, for a model that wrote a broken one."""
 
@@ -327,8 +327,8 @@ class ActionParser(ABC):
     def render(self, calls: Sequence[ToolCall], thought: str = "") -> str:
         """Return a reply with ``calls``, which ``parse`` reads back exactly.
 
-        Raises ``ConfigError`` for what the format cannot say, such as a thought that reads as a
-        call.
+        Raises ``ConfigError`` for text that the format cannot express, such as a thought that would
+        be read as a call.
         """
         text = self.write(tuple(calls), thought)
         return self._read_back(text, Parsed(tuple(calls), None, thought))

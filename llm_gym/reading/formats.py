@@ -134,13 +134,13 @@ class ActionFormat(NamedTuple):
     """Regex of the prefix where it is not literal."""
     escape: Callable[[str], str] = str
     mark: str = ""
-    """What every action in this format has, and once; empty where it has nothing of the kind."""
+    """Text that every action in this format contains exactly once; empty if there is none."""
 
     def render(self, move: str) -> str:
         return f"{self.prefix}{self.escape(move)}{self.suffix}"
 
     def tell(self, move: str, what: str = "move") -> str:
-        r"""Return how to answer, with ``move`` as the example of what the rules call ``what``.
+        r"""Return how to answer, with ``move`` as the example; ``what`` is the rules' name for it.
 
         >>> from llm_gym.core.settings import get_format
         >>> get_format("tag").tell("7", "guess")
@@ -149,7 +149,7 @@ class ActionFormat(NamedTuple):
         return self.how.format(self.render(move), what=what)
 
     def pattern(self, moves: Iterable[str] | str) -> str:
-        """Return a regex of the actions for ``moves``: a list, or a regex of its own."""
+        """Return a regex of the actions for ``moves``: a list of moves, or a regex."""
         if not isinstance(moves, str):
             moves = "|".join(re.escape(self.escape(move)) for move in moves)
         prefix = self.prefix_pattern or re.escape(self.prefix)

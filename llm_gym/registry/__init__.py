@@ -1,1 +1,1 @@
-"""What can be made, by name: the suite's rows, bridges, and classes of the user's."""
+"""Environments by name: those of the suite, the bridges, and the user's own classes."""

@@ -1,7 +1,7 @@
-"""Finds an environment by its name; errors say what was probably meant.
+"""Finds an environment by its name; errors suggest the closest name.
 
-A class needs no registration: ``module:Name`` is an id. Its spec holds that name, so it can be
-written as JSON and sent to other processes like any other.
+A class needs no registration: ``module:Name`` is an id. Its spec holds this name, so the spec can
+be written as JSON and sent to other processes.
 """
 
 import importlib.util
@@ -58,7 +58,7 @@ def _not_there(module: ModuleType | None, name: str) -> str:
 
 
 def cannot_build(name: str, error: BaseException) -> ConfigError:
-    """Return the sentence for an environment that cannot be built.
+    """Return the error message for an environment that cannot be built.
 
     >>> cannot_build("Maze-v0", ImportError("No module named 'maze'"))
     ConfigError("cannot build Maze-v0: No module named 'maze'")
@@ -73,7 +73,7 @@ def cannot_build(name: str, error: BaseException) -> ConfigError:
 
 
 def wrong_setting(error: BaseException) -> str:
-    """Return the name of an unexpected argument from Python's message, or nothing.
+    """Return the name of an unexpected argument from Python's message, or "".
 
     >>> wrong_setting(TypeError("Maze.__init__() got an unexpected keyword argument 'size'"))
     'size'
@@ -83,7 +83,7 @@ def wrong_setting(error: BaseException) -> str:
 
 
 def owner(spec: EnvSpec) -> str:
-    """Return whose environment it is: the package of its class.
+    """Return the package that the environment's class belongs to.
 
     >>> owner(gym.spec("CartPole-v1"))
     'gymnasium'
@@ -99,7 +99,7 @@ _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def meant_id(name: str) -> str:
     """Return the id that a name without namespace or version probably means.
 
-    Of other namespaces than the one that is named only the very same name is meant.
+    In another namespace than the given one, only an identical name counts.
 
     >>> meant_id("textgame"), meant_id("llm_gym/TextGaem-v0"), meant_id("llm_gym/Nope-v0")
     ('llm_gym/TextGame-v0', 'llm_gym/TextGame-v0', '')
@@ -129,7 +129,7 @@ _HOMES = (
 
 
 def home_of(name: str) -> str:
-    """Return the module that registers ids like ``name``, if it is known and not imported yet.
+    """Return the module that registers ids such as ``name``, if it is known and not yet imported.
 
     >>> home_of("ALE/Pong-v5"), home_of("Maze-v0")
     ('ale_py', '')
@@ -139,7 +139,7 @@ def home_of(name: str) -> str:
 
 
 def no_setting(name: str, wrong: str) -> str:
-    """Return a sentence about a setting that an environment does not have."""
+    """Return the error message for a setting that an environment does not have."""
     known = sorted(settings_of(name))
     if meant := closest(wrong, known):
         return f"it has no setting {wrong!r}; did you mean {meant!r}?"
@@ -148,7 +148,7 @@ def no_setting(name: str, wrong: str) -> str:
 
 
 def settings_of(env_id: str) -> set[str]:
-    """Return the names of what ``gym.make`` takes for ``env_id``; none where nobody can say.
+    """Return the settings that ``gym.make`` takes for ``env_id``; empty if unknown.
 
     >>> {"rooms", "shaping"} <= settings_of("llm_gym/TextGame-v0")
     True
@@ -170,7 +170,7 @@ def settings_of(env_id: str) -> set[str]:
 
 
 def class_spec(module: ModuleType, name: str) -> EnvSpec | None:
-    """Return a spec of the class or function ``name`` of ``module``; None where it has neither.
+    """Return a spec of the class or function ``name`` in ``module``; None if there is neither.
 
     >>> from llm_gym.envs.micro import echo
     >>> class_spec(echo, "EchoEnv").id
@@ -198,13 +198,13 @@ def adapted(*, adapts: str, **settings: Any) -> gym.Env[Any, Any]:
 
 
 def creator(spec: EnvSpec) -> Any:
-    """Return what builds the environment, and says by its arguments which settings it takes."""
+    """Return the callable that builds the environment; its signature lists the settings."""
     entry = spec.kwargs["adapts"] if spec.entry_point == _ADAPTED else spec.entry_point
     return load_env_creator(entry) if isinstance(entry, str) else entry
 
 
 def names_in(module: ModuleType) -> list[str]:
-    """Return the classes of environments that ``module`` has, and the ids of those in it."""
+    """Return the environment classes of ``module``, and the ids registered for them."""
     classes = [
         name
         for name, each in vars(module).items()

@@ -1,4 +1,4 @@
-"""``env_source``: anything that names an environment, as a source that can be built many times."""
+"""``env_source``: turns anything that names an environment into a spec or a factory."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -16,9 +16,9 @@ EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnviron
 
 
 def env_source(env: EnvSource) -> str | EnvSpec | Callable[..., Any]:
-    """Return something that many environments can be built from.
+    """Return a spec or a factory, from which many environments can be built.
 
-    An environment that was handed over as an object is rebuilt from its spec, or else copied.
+    An environment object is rebuilt from its spec, or copied if it has none.
 
     >>> env_source("CartPole-v1"), env_source(gym.make("CartPole-v1")).id
     ('CartPole-v1', 'CartPole-v1')
@@ -50,7 +50,7 @@ def env_source(env: EnvSource) -> str | EnvSpec | Callable[..., Any]:
 def build_env(
     source: EnvSpec | Callable[..., Any], settings: Mapping[str, Any]
 ) -> gym.Env[Any, Any]:
-    """Return a new environment from a spec or a factory; one in an older shape is adapted."""
+    """Return a new environment from a spec or a factory; a ``BaseEnvironment`` is adapted."""
     if isinstance(source, EnvSpec):
         try:
             return gym.make(source, **settings)

@@ -1,4 +1,4 @@
-"""The environments of the suite, a family each with its levels, and the bridges to other suites.
+"""The environments of the suite with their levels, and the bridges to other suites.
 
 Entry points are strings, so importing this module loads no environment. The level comes before
 the version in an id. A change that can move a score makes a new version; the old row stays
@@ -20,13 +20,13 @@ class EnvRow(NamedTuple):
     entry_point: str
     kwargs: dict[str, Any] = {}
     needs: str = ""
-    """What must be there before it can be made, such as a package or an argument."""
+    """What the environment requires, such as a package or an argument."""
 
 
 def _family(
     home: str, usual: dict[str, Any] | None = None, **levels: dict[str, Any]
 ) -> tuple[EnvRow, ...]:
-    """Return the rows of an environment: with its ``usual`` settings, and those of each level."""
+    """Return the rows of an environment: one with its ``usual`` settings, one for each level."""
     name = home.partition(":")[2].removesuffix("Env")
     return tuple(
         EnvRow(f"llm_gym/{name}{level}-v0", f"llm_gym.envs.{home}", settings)
@@ -216,11 +216,11 @@ class BridgeRow(NamedTuple):
     id: str
     entry_point: str
     package: str
-    """The module that must be there."""
+    """Module that must be installed."""
     extra: str
-    """The extra of llm-gym that brings it."""
+    """Extra of llm-gym that installs the package."""
     example: str
-    """A setting that the suite's environments are chosen by, as ``--set`` takes it."""
+    """Example of the setting that chooses an environment, as ``--set`` takes it."""
 
 
 BRIDGES = tuple(
@@ -245,7 +245,7 @@ BRIDGES = tuple(
 
 
 def installed(row: BridgeRow) -> bool:
-    """Return whether the suite of a bridge is there; it is not imported."""
+    """Return whether the package of a bridge is installed, without importing it."""
     try:
         return find_spec(row.package) is not None
     except ImportError:  # of the package that a module should be in
@@ -253,7 +253,7 @@ def installed(row: BridgeRow) -> bool:
 
 
 def install_line(package: str) -> str:
-    """Return the command that brings the suite that is imported as ``package``."""
+    """Return the command that installs ``package``."""
     row = next(row for row in BRIDGES if row.package == package)
     return install_command(row.extra)
 
@@ -271,7 +271,8 @@ DOORS: tuple[EnvRow, ...] = (
 )
 
 NEEDS = {row.id: row.needs for row in DOORS if row.needs}
-"""What an id needs beyond itself; one that has an entry here is listed, and never swept over."""
+"""Requirements of an id. Ids with an entry are listed, but left out of runs over the whole
+suite."""
 
 
 def register_envs() -> None:

@@ -1,7 +1,7 @@
 """User code: modules and environments that may raise anything.
 
-A program that calls ``gym.make`` is given the exception as it is. On the command line a person
-named the code, and is answered in one sentence: what was raised, and in which line of whose file.
+A program that calls ``gym.make`` gets the original exception. On the command line, the error is one
+sentence: what was raised, and in which file and line.
 """
 
 import importlib
@@ -18,13 +18,13 @@ from llm_gym.core.errors import ConfigError, LLMGymError, error_words
 
 _AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
 CREATOR = " was raised from the environment creator"
-"""Gymnasium's words, after those of whoever wrote the environment."""
+"""Text that Gymnasium appends to the message of the environment's author."""
 _log = logging.getLogger(__name__)
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
 def import_user_module(module: str) -> ModuleType:
-    """Import ``module``; whatever is wrong with it is one ``ConfigError``.
+    """Import ``module``; any problem becomes a ``ConfigError``.
 
     >>> import_user_module("not_there")
     Traceback (most recent call last):
@@ -59,7 +59,7 @@ def import_user_module(module: str) -> ModuleType:
 
 
 def import_object(name: str) -> Any:
-    """Return what ``module:name`` names; whatever is wrong with it is one ``ConfigError``.
+    """Return the object ``module:name``; any problem becomes a ``ConfigError``.
 
     >>> import_object("math:floor")(2.5)
     2
@@ -73,7 +73,7 @@ def import_object(name: str) -> Any:
 
 @contextmanager
 def explain_failures(name: str) -> Iterator[None]:
-    """Put into one sentence whatever the environment ``name`` raises inside."""
+    """Turn any exception of the environment ``name`` in this context into one sentence."""
     try:
         yield
     except (LLMGymError, BrokenPipeError):  # the second is whoever read what is printed
@@ -84,7 +84,7 @@ def explain_failures(name: str) -> Iterator[None]:
 
 
 def close_user_env(env: Any) -> None:
-    """Close an environment. One that raises at it takes nothing back: that is said, and no more."""
+    """Close an environment; if that raises, only log the error."""
     try:
         env.close()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - other people's code
@@ -92,7 +92,7 @@ def close_user_env(env: Any) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what was raised and where, in the words of whoever wrote it.
+    """Return type, message, file and line of an exception.
 
     >>> try:
     ...     int("many")
@@ -115,7 +115,7 @@ class _Frame(NamedTuple):
 
 
 def _place(error: BaseException) -> _Frame | None:
-    """Return the line that its author would look at: their own, and not of what it called."""
+    """Return the last line in the author's own code, not in a library that it called."""
     frames = [
         _Frame(
             str(frame.f_globals.get("__name__", "")).partition(".")[0],
@@ -131,6 +131,5 @@ def _place(error: BaseException) -> _Frame | None:
 
 
 def _short(file: str) -> str:
-    """Return a path as a person here would write it."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

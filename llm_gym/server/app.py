@@ -1,7 +1,7 @@
 """The HTTP application: access control, the row protocol, and OpenEnv's addresses.
 
 ``/v1/...`` is the row protocol; ``/ws``, ``/schema``, ``/metadata`` and ``/health`` are OpenEnv's,
-and ``/health`` also counts what has happened. This module is the one door to starlette.
+and ``/health`` also returns counters. Only this module imports starlette.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class _Guarded:
 
 
 def _secret(header: bytes) -> bytes:
-    """Return the secret of an ``Authorization`` header: a bearer's, or the password of a URL.
+    """Return the secret of an ``Authorization`` header: a bearer token or a basic password.
 
     >>> _secret(b"Bearer abc"), _secret(b"Basic " + base64.b64encode(b"me:abc")), _secret(b"abc")
     (b'abc', b'abc', b'')
@@ -210,7 +210,7 @@ async def _run_rows(body: bytes, runner: SessionRunner, player: str) -> str:
 
 
 def read_jobs(body: bytes, limits: ServerLimits) -> list[Job]:
-    """Return the rows of a request; ``ConfigError`` says what is wrong with it."""
+    """Return the rows of a request; raises ``ConfigError`` if it is malformed."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -242,7 +242,7 @@ def _problem(row: Any) -> str:
 
 
 def describe(env: gym.Env[str, str], env_id: str, sessions: Sessions) -> dict[str, Any]:
-    """Return what a player has to know of ``env`` before the first episode."""
+    """Return what a client must know about ``env`` before the first episode."""
     has = {name for name in protocol.PLAYERS if env.has_wrapper_attr(f"{name}_action")}
     return {
         "protocol": protocol.PROTOCOL,

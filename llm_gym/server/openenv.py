@@ -1,9 +1,9 @@
 """OpenEnv's protocol (openenv 0.10): a WebSocket is a session.
 
 Its clients send ``{"type": "reset" | "step" | "state" | "close", "data": {...}}`` to ``/ws`` and
-get ``observation``, ``state`` or ``error`` back. An action is ``{"message": text}``; an
-observation has the text as ``message``, and what OpenEnv has no field for:
-``terminated``, ``truncated`` and ``info``.
+get ``observation``, ``state`` or ``error`` back. An action is ``{"message": text}``; an observation
+has the text as ``message``, and ``terminated``, ``truncated`` and ``info``, for which OpenEnv has
+no fields.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class WebSocketSession:
             self._sessions.end(self._name, "disconnected")
 
     async def _answer(self, text: str) -> str | None:
-        """Return the answer to one message; None where it closes the session."""
+        """Return the answer to one message; None if it closes the session."""
         assert self._session is not None, "begun"
         self._sessions.counts["requests"] += 1
         self._session.used_at = self._loop.time()

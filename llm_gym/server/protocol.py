@@ -1,11 +1,11 @@
-"""What goes between ``llm-gym serve`` and ``llm_gym/Remote-v0``: rows of JSON.
+"""The protocol between ``llm-gym serve`` and ``llm_gym/Remote-v0``: rows of JSON.
 
-A request holds any number of rows ``[session, number, operation, argument]`` and its answer as
-many. ``session`` is a random name that the client has chosen, and the server has seen it before or
-begins one. ``number`` counts the operations of a session from 1 on: a row that is sent again,
-because an answer was lost on the way, is not played again but answered again. An answer is a list,
-whose form depends on the operation, or an object with ``error`` (one of ``ERRORS``) and
-``message``. Infos and numbers are written as ``llm_gym.episodes.encoding`` does.
+A request holds any number of rows ``[session, number, operation, argument]``; the response has one
+answer for each row. ``session`` is a random name that the client chooses; an unknown name begins a
+new session. ``number`` counts the operations of a session from 1. If an answer was lost, the client
+sends the row again, and the server repeats the answer without playing the operation again. An
+answer is a list, whose form depends on the operation, or an object with ``error`` (one of
+``ERRORS``) and ``message``. ``llm_gym.episodes.encoding`` writes infos and numbers.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ STEP = "step"
 CALL = "call"
 """Argument one of ``CALLS``, answer ``[value]``."""
 CLOSE = "close"
-"""Answer ``[]``, also where there is no such session."""
+"""Answer ``[]``, even if there is no such session."""
 OPERATIONS = (RESET, STEP, CALL, CLOSE)
 
 PLAYERS = ("oracle", "solver", "random")
@@ -35,13 +35,13 @@ CALLS = {f"{player}_action": player for player in PLAYERS} | {
     "legal_actions": "random",
     "action_pattern": "random",
 }
-"""What may be asked of an environment, and the player that a server must allow for it."""
+"""Methods that a client may call, each with the player that the server must allow."""
 
 LOST, BUSY, ORDER, FULL = "lost", "busy", "order", "full"
 REFUSED, FAILED, TIMEOUT = "refused", "failed", "timeout"
 ERRORS = (LOST, BUSY, ORDER, FULL, REFUSED, FAILED, TIMEOUT)
-"""There is no such session, it is still playing, its number is not the next, there are too many;
-the environment refuses what it is given, raises, or takes too long. After the first four the
+"""In this order: no such session, session still busy, number not the next one, too many sessions;
+the environment refuses its input, raises, or takes too long. After one of the first four, the
 operation has not taken place and its number is free."""
 NOT_PLAYED = frozenset({LOST, BUSY, ORDER, FULL})
 
@@ -49,12 +49,12 @@ _REASONS: Mapping[str, StopReason] = {str(reason): reason for reason in StopReas
 
 
 def error(kind: str, message: str) -> dict[str, str]:
-    """Return the answer of a row that went wrong."""
+    """Return the answer of a row that failed."""
     return {"error": kind, "message": message[:2000]}
 
 
 def unpack_info(info: Any) -> dict[str, Any]:
-    """Return the info that ``encode`` was given, up to what JSON can tell apart.
+    """Return the info that ``encode`` was given, as far as JSON preserves types.
 
     >>> unpack_info({"stop_reason": "won"})
     {'stop_reason': <StopReason.WON: 'won'>}
@@ -84,7 +84,7 @@ def text(value: Any) -> str:
 
 
 def texts(value: Any) -> str | list[str] | None:
-    """Return ``value``, which must be what a call may answer: a text, several, or None."""
+    """Return ``value``, which must be a valid answer of a call: a text, several, or None."""
     if isinstance(value, list | tuple):
         return [text(one) for one in value]
     return value if value is None else text(value)

@@ -1,4 +1,4 @@
-"""``llm_gym/Remote-v0``: one environment of a server, asked again where an answer is missing."""
+"""``llm_gym/Remote-v0``: an environment on a server; lost requests are repeated."""
 
 import json
 import os
@@ -23,17 +23,18 @@ from llm_gym.server import protocol
 
 
 class RemoteEnv(gym.Env[str, str]):
-    """Play the environment that ``llm-gym serve`` offers at ``url``.
+    """The environment that ``llm-gym serve`` runs at ``url``.
 
-    Episodes are those of the same environment here, to the bit. A connection that breaks is made
-    again and no step is played twice. An episode that the server has lost, because it was restarted
-    or the session was idle for too long, fails; the next reset goes on.
+    Episodes are identical to those of the same environment in this process. After a broken
+    connection the client reconnects, and no step is played twice. If the server has lost the
+    episode (it was restarted, or the session was idle for too long), the step fails; the next reset
+    begins a new session.
 
     Args:
-        url: Where the server is, such as ``http://127.0.0.1:8765``.
-        token_env: The environment variable that holds the server's token, if it wants one.
-        timeout: Seconds until an answer must be there.
-        tries: Requests for an answer before giving up.
+        url: URL of the server, such as ``http://127.0.0.1:8765``.
+        token_env: The environment variable that holds the server's token, if it needs one.
+        timeout: Maximum seconds to wait for an answer.
+        tries: Maximum number of requests for one answer.
         render_mode: ``ansi`` or ``human``.
     """
 
@@ -107,7 +108,7 @@ class RemoteEnv(gym.Env[str, str]):
 
     def instance_id(self) -> str:
         if self._instance is None:
-            raise NotImplementedError("the environment there does not name its instances")
+            raise NotImplementedError("the served environment has no instance ids")
         return self._instance
 
     def oracle_action(self) -> str:
@@ -161,16 +162,16 @@ class RemoteEnv(gym.Env[str, str]):
 
 @contextmanager
 def _must_make_sense() -> Iterator[None]:
-    """Say in one sentence what is wrong with an answer of a server."""
+    """Turn any error in reading a server's answer into one sentence."""
     try:
         yield
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise RemoteError(f"the server's answer makes no sense: {error!s:.200}") from error
+        raise RemoteError(f"the server's answer is invalid: {error!s:.200}") from error
 
 
 @_must_make_sense()
 def unpack_step(answer: list[Any]) -> tuple[str, float, bool, bool, dict[str, Any]]:
-    """Return what a step gave, checked to be that."""
+    """Return the checked result of a step."""
     observation, reward, terminated, truncated, info = answer
     if type(terminated) is not bool or type(truncated) is not bool:
         raise TypeError("terminated and truncated must be true or false")
@@ -180,7 +181,7 @@ def unpack_step(answer: list[Any]) -> tuple[str, float, bool, bool, dict[str, An
 
 @_must_make_sense()
 def unpack_reset(answer: list[Any]) -> Beginning:
-    """Return how an episode begins, checked to be that."""
+    """Return the checked start of an episode."""
     observation, info, instance, prompt = answer
     name = None if instance is None else protocol.text(instance)
     unpacked = protocol.unpack_info(info)
@@ -189,7 +190,7 @@ def unpack_reset(answer: list[Any]) -> Beginning:
 
 @_must_make_sense()
 def unpack_call(name: str, answer: list[Any]) -> Any:
-    """Return what a call of ``name`` gave, checked to be of its kind."""
+    """Return the result of calling ``name``, with its type checked."""
     (value,) = answer
     if name == protocol.VALUE:
         return protocol.unpack_number(value)
@@ -204,7 +205,7 @@ _MAX_TEXT = 1 << 20
 
 
 class About(NamedTuple):
-    """What a server says about its environment."""
+    """A server's description of its environment."""
 
     observation_space: AnyText
     action_space: AnyText
@@ -213,7 +214,7 @@ class About(NamedTuple):
 
 
 class Connection:
-    """A session at a server of environments; arguments as of ``RemoteEnv``."""
+    """A session on an environment server; the arguments are those of ``RemoteEnv``."""
 
     def __init__(
         self,
@@ -237,9 +238,9 @@ class Connection:
             raise
 
     def play(self, operation: str, argument: Any) -> Any:
-        """Do one operation and return its answer as in ``protocol``, an error included.
+        """Run one operation and return its answer, or error, in the form of ``protocol``.
 
-        A reset begins a session that the server has lost anew.
+        If the server has lost the session, a reset begins a new one.
         """
         try:
             answer = self._run(operation, argument)
@@ -255,11 +256,10 @@ class Connection:
         return answer
 
     def _leave(self) -> None:
-        """Go on in a new session, which the next reset begins."""
         self._name, self.number = secrets.token_urlsafe(16), 0
 
     def _run(self, operation: str, argument: Any) -> Any:
-        """Return the answer; it is asked for again on failure, and yet played once."""
+        """Return the answer; on failure, repeat the request, which is still played only once."""
         body = {"rows": [(self._name, self.number + 1, operation, argument)]}
         told = self._try(lambda: self._http.post(protocol.ROWS, body, self._timeout))
         answers = told.get("rows") if isinstance(told, dict) else None

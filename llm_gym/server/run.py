@@ -1,4 +1,4 @@
-"""The only module that imports uvicorn: serves until it is stopped, and closes everything."""
+"""Runs the server until it is stopped, then closes everything. Only this module imports uvicorn."""
 
 import asyncio
 import errno
@@ -23,19 +23,19 @@ _LIGHT, _HEAVY = "llm_gym.envs.", ("llm_gym.envs.tool_use.", "llm_gym.envs.quest
 
 
 class EnvServer:
-    """Serves one environment, here (``run``) or beside what this process does (``with``).
+    """Serves one environment, in the foreground (``run``) or in the background (``with``).
 
     Args:
         make: Builds an environment; called for every session.
-        env_id: What it is called.
-        host: The address to listen on: loopback, unless there is a token.
-        port: 0 takes a free one.
-        token: What every request must know.
-        limits: How much one player may use.
-        players: Those of oracle, solver and random that may be asked for advice.
-        threads: Threads that play; 0 plays in the event loop. By default the suite's own games
-            without tools are played in the loop and everything else in threads.
-        tls: Paths of a certificate and its key.
+        env_id: Name of the environment.
+        host: The address to listen on; any other than loopback needs a token.
+        port: The port; 0 takes a free one.
+        token: Secret that every request must carry.
+        limits: Limits on sessions, requests and time.
+        players: Built-in players (oracle, solver, random) that clients may ask for a move.
+        threads: Threads that step environments; 0 steps them in the event loop. By default the
+            suite's games without tools run in the loop and everything else in threads.
+        tls: Paths of a TLS certificate and its key.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class EnvServer:
 
 
 def is_light(env: gym.Env[Any, Any]) -> bool:
-    """Return whether a step takes microseconds, as the tests of the suite make sure.
+    """Return whether a step takes microseconds, as in the suite's games without tools.
 
     >>> import llm_gym
     >>> is_light(gym.make("llm_gym/Echo-v0")), is_light(gym.make("llm_gym/MathPython-v0"))
@@ -164,7 +164,7 @@ def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any
 
 
 def _bounded(protocol: Any, limits: ServerLimits) -> Any:
-    """Return uvicorn's protocol with limits of connections and of time for headers."""
+    """Return uvicorn's HTTP protocol with limits on connections and on the time for headers."""
 
     class Bounded(protocol):  # type: ignore[misc]
         _deadline: asyncio.TimerHandle | None = None
@@ -201,7 +201,7 @@ def _bounded(protocol: Any, limits: ServerLimits) -> Any:
 
 
 def _bounded_websocket(protocol: Any, limits: ServerLimits) -> Any:
-    """Return uvicorn's protocol with limits of what it answers by itself, and of fragments."""
+    """Return uvicorn's WebSocket protocol with limits on automatic answers and on fragments."""
 
     class Bounded(protocol):  # type: ignore[misc]
         def data_received(self, data: bytes) -> None:
@@ -216,7 +216,7 @@ def _bounded_websocket(protocol: Any, limits: ServerLimits) -> Any:
 
 @contextmanager
 def _signals_end_nothing_else() -> Any:
-    """Have the signals that end the server not end the process as well: it has more to close."""
+    """Keep the signals that end the server from ending the process before it has closed all."""
     ours = (signal.SIGTERM, signal.SIGINT)
     before = {one: signal.signal(one, lambda *_: None) for one in ours}
     try:

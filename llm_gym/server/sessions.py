@@ -1,10 +1,10 @@
 """The environments of a server, and how their operations are run.
 
 ``Sessions.accept`` and ``settle`` run in the event loop; ``play`` may run in a thread, because it
-touches its session alone. Times are arguments. A step of a light game takes microseconds, less
-than a hand-over to a thread, so ``SessionRunner`` plays such games in the event loop. Everything
-else is played in threads with a time limit. A thread that hangs is replaced and its session is
-lost; the other sessions go on.
+touches only its own session. Times are arguments. A step of a light game takes microseconds, less
+than a switch to a thread, so ``SessionRunner`` plays such games in the event loop. All others run
+in threads with a time limit. A thread that hangs is replaced and its session is lost; the other
+sessions go on.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ def _limit(default: Any, meaning: str) -> Any:
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What a server allows; beyond it a request is refused, or a session ended.
+    """Limits of a server; beyond them a request is refused or a session ended.
 
     >>> ServerLimits(sessions=0)
     Traceback (most recent call last):
     llm_gym.core.errors.ConfigError: sessions must be above 0, got 0
     """
 
-    sessions: int = _limit(4096, "episodes at the same time")
+    sessions: int = _limit(4096, "sessions at the same time")
     connections: int = _limit(4096, "connections at the same time")
     body_bytes: int = _limit(16 << 20, "bytes of a request, or of a WebSocket message")
     rows: int = _limit(4096, "rows of a request")
-    episode_turns: int = _limit(10_000, "steps until an episode is truncated")
-    idle_s: float = _limit(600.0, "seconds without a request until a session is ended")
-    step_s: float = _limit(60.0, "seconds that a step may take, where it is played in a thread")
-    request_s: float = _limit(30.0, "seconds until a request must have arrived as a whole")
+    episode_turns: int = _limit(10_000, "steps after which an episode is truncated")
+    idle_s: float = _limit(600.0, "seconds without a request after which a session ends")
+    step_s: float = _limit(60.0, "maximum seconds of a step in a thread")
+    request_s: float = _limit(30.0, "maximum seconds to receive a request")
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -57,7 +57,7 @@ class ServerLimits:
 
 
 Job = tuple[str, int, str, Any]
-"""Session, number, operation, argument: a row of ``protocol``."""
+"""A row of ``protocol``: session, number, operation, argument."""
 Answer = list[Any] | dict[str, str]
 OPTIONS = frozenset({"split", "difficulty"})
 """Options of ``reset`` that a request may give."""
@@ -66,11 +66,11 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
 @dataclass(slots=True, eq=False)
 class EnvSession:
-    """One environment, and where its player has got to."""
+    """One environment and the progress of its client."""
 
     used_at: float
     player: str = ""
-    """The address that plays it."""
+    """Address of the client."""
     env: gym.Env[str, str] | None = None
     number: int = 0
     answer: Answer = field(default_factory=list)
@@ -78,11 +78,11 @@ class EnvSession:
     busy: bool = False
     lost: bool = False
     on_end: Callable[[], object] | None = None
-    """Called when the session is ended because its player says nothing."""
+    """Called when the session ends because its client is silent."""
 
 
 class Sessions:
-    """All sessions of a server, which serves what ``make`` builds."""
+    """All sessions of a server; ``make`` builds their environments."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class Sessions:
     # --- in the event loop ---------------------------------------------------------------
 
     def open(self, name: str, now: float, player: str = "") -> EnvSession | None:
-        """Begin a session; None where there are too many.
+        """Begin a session; return None if there are too many.
 
-        No player keeps others out: whoever has the most loses the one that was idle the longest.
+        No client can block others: the client with the most sessions loses its longest idle one.
         """
         if len(self._table) >= self.limits.sessions and not self._make_room(player):
             return None
@@ -172,7 +172,7 @@ class Sessions:
             self.counts["steps"] += 1
 
     def end(self, name: str, reason: str) -> None:
-        """End a session; one that is at work is closed by ``settle``."""
+        """End a session; if it is busy, ``settle`` closes it."""
         session = self._table.pop(name, None)
         if session is None:
             return
@@ -265,7 +265,7 @@ _MOST_LEFT_BEHIND = 64
 
 
 class ReplaceableThreads:
-    """Threads that may be left behind; as daemons, they never hold up an exit."""
+    """Threads that can be abandoned; they are daemons, so they never delay an exit."""
 
     def __init__(self, count: int) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
@@ -294,7 +294,7 @@ class ReplaceableThreads:
 
 
 class SessionRunner:
-    """Plays jobs: in the event loop where ``in_loop`` allows it, else in threads."""
+    """Plays jobs: in the event loop if ``in_loop`` allows it, otherwise in threads."""
 
     def __init__(self, sessions: Sessions, *, in_loop: bool, threads: int) -> None:
         self.sessions, self._in_loop = sessions, in_loop
@@ -312,7 +312,7 @@ class SessionRunner:
         return answer
 
     async def run(self, jobs: Sequence[Job], player: str = "") -> list[Answer]:
-        """Play jobs one after another; between two of them, others get their turn."""
+        """Play jobs in order; between two jobs, other requests get their turn."""
         answers: list[Answer] = []
         for job in jobs:
             if answers:

@@ -1,4 +1,4 @@
-"""Tools that a model may call: definitions, a registry that runs them, and some built in."""
+"""Tools that a model may call: definitions, a registry that runs them, and built-in tools."""
 
 from llm_gym.tools.calling import FinishTool, ToolResult
 from llm_gym.tools.definition import FunctionTool, Tool, ToolDefinition, ToolError, tool

@@ -1,4 +1,4 @@
-"""From a model's reply to the results of its calls: what the wrapper and the manager share."""
+"""Runs the tool calls in a model's reply, for ``ToolUse`` and ``MultiTurnManager``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from llm_gym.tools.definition import Tool, text_definition
 from llm_gym.tools.registry import ToolRegistry
 
 MAX_DEPTH = 32
-"""Lists and objects inside each other that the arguments of a call may have."""
+"""Maximum nesting depth of a call's arguments."""
 MAX_VALUES = 10_000
-"""Values that the arguments of a call may have in all."""
+"""Maximum number of values in a call's arguments."""
 NO_CALLS_LEFT = "You have no tool calls left; answer without one."
 
 
@@ -21,18 +21,18 @@ class ToolResult:
     """A tool call and its result."""
 
     name: str
-    """Empty where the reply could not be read."""
+    """Empty if the reply could not be read."""
     arguments: dict[str, Any]
     success: bool
     result: str
-    """What the model is told: the result, or what went wrong."""
+    """Text for the model: the result, or what went wrong."""
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))  # not ``asdict``, which copies arguments of any depth by recursion
 
 
 class Ran(NamedTuple):
-    """What came of a reply's calls."""
+    """The results of a reply's calls."""
 
     results: list[ToolResult]
     spent: int
@@ -42,10 +42,10 @@ class Ran(NamedTuple):
 
 
 def is_call(parsed: Parsed, registry: ToolRegistry) -> bool:
-    """Return whether a reply is for the tools rather than for the environment.
+    """Return whether a reply calls tools; otherwise it goes to the environment.
 
-    A problem is: the model meant to call and is told why it could not. A bare action that names
-    no tool is a move.
+    A reply with a broken call counts as a call: the model is told what is wrong with it. A bare
+    action that names no tool is a move.
     """
     if parsed.calls and parsed.answer is not None:
         return all(call.name in registry for call in parsed.calls)
@@ -56,10 +56,10 @@ def run_calls(registry: ToolRegistry, parsed: Parsed, allowed: int | None = None
     """Run the calls of a reply in order, up to and including a final one.
 
     Args:
-        registry: Runs them.
+        registry: Runs the calls.
         parsed: A reply for which ``is_call`` holds.
-        allowed: Calls that are left, or None. The first one beyond is answered with a refusal.
-            A reply that cannot be read counts as one, a final call as none.
+        allowed: Calls that are left; None for no limit. The first call beyond it is refused. A
+            reply that cannot be read counts as one call, a final call does not count.
     """
     if parsed.problem:
         if allowed is not None and allowed <= 0:
@@ -82,14 +82,14 @@ def run_calls(registry: ToolRegistry, parsed: Parsed, allowed: int | None = None
 
 
 def feedback(parser: ActionParser, results: Sequence[ToolResult]) -> str:
-    """Return what the model reads next: every result, in the parser's own form."""
+    """Return the next text for the model: every result, in the parser's form."""
     return "\n".join(
         parser.render_result(ToolCall(one.name, one.arguments), one.result) for one in results
     )
 
 
 def _excess(arguments: dict[str, Any]) -> str:
-    """Return why ``arguments`` are more than anybody could handle, or nothing."""
+    """Return why ``arguments`` are too large or too deep, or ""."""
     waiting: list[tuple[Any, int]] = [(arguments, 1)]
     values = 0
     while waiting:
@@ -114,9 +114,9 @@ def _run(registry: ToolRegistry, call: ToolCall) -> ToolResult:
 
 
 def _bind(registry: ToolRegistry, call: ToolCall) -> tuple[dict[str, Any], str]:
-    """Return the arguments of ``call``, or why there are none.
+    """Return the arguments of ``call``, or why they cannot be used.
 
-    Input that came without names goes to the only parameter, or the only one that is required.
+    Input without a name goes to the only parameter, or to the only required one.
     """
     if call.text is None or call.name not in registry:
         return call.arguments, ""

@@ -1,4 +1,4 @@
-"""What a tool is: a definition that a model reads, and a function that runs.
+"""``Tool``: a definition for the model, and a method that runs the tool.
 
 Subclass ``Tool``, or write a typed function with a Google docstring and put ``@tool`` on it.
 """
@@ -18,11 +18,11 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.reading.calls import ToolDefinition as ToolDefinition
 
 TIMEOUT = 10.0
-"""Seconds a call may take unless its tool says otherwise."""
+"""Default time limit of a call in seconds."""
 
 
 class ToolError(Exception):
-    """Raised by a tool to answer the model with its message, word for word."""
+    """Raised by a tool; the model gets its message word for word."""
 
 
 def text_definition(name: str, description: str, parameter: str, meaning: str) -> ToolDefinition:
@@ -42,8 +42,9 @@ class Tool(ABC):
     definition: ToolDefinition
     """What the model is told about the tool."""
     timeout: float | None = TIMEOUT
-    """Seconds a call may take. It then runs in a thread, which is left behind when time is up.
-    None for a tool that keeps its own time (or never waits): it runs in the caller's thread."""
+    """Time limit of a call in seconds. The call runs in a thread, which is abandoned after this
+    time. None for a tool that limits its own time or never waits: it runs in the caller's
+    thread."""
     final: bool = False
     """Whether a call ends the use of tools; its result is then the answer."""
 
@@ -51,16 +52,16 @@ class Tool(ABC):
     def execute(self, /, **params: Any) -> object:
         """Run the tool; ``params`` fit the definition.
 
-        The result becomes text: a string as it is, anything else as JSON where it can. An exception
-        becomes text, too; of a ``ToolError`` the message alone.
+        The result becomes text: a string stays unchanged, other values become JSON if possible. An
+        exception becomes text, too; for a ``ToolError`` this is only its message.
         """
 
     def reset(self) -> None:
-        """Forget what earlier calls left behind. Called when an episode begins."""
+        """Forget the state of earlier calls. Called when an episode begins."""
         return
 
     def close(self) -> None:
-        """Free what the tool holds. Called once, at the end."""
+        """Free the tool's resources. Called once, at the end."""
         return
 
     @property

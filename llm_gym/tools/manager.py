@@ -1,7 +1,7 @@
-"""``MultiTurnManager``: a conversation with tools, turn by turn, without Gymnasium's loop.
+"""``MultiTurnManager``: a conversation with tools, turn by turn, without Gymnasium's API.
 
-``ToolUse`` is the same as a wrapper, for when something else drives the environment.
-``EnvironmentStepTool`` is the environment as a tool, for models that do everything by calling.
+``ToolUse`` does the same as a wrapper, if other code steps the environment. ``EnvironmentStepTool``
+turns the environment into a tool, for models that act only by tool calls.
 """
 
 from collections import Counter
@@ -34,9 +34,9 @@ class EnvironmentStepTool(Tool):
     """Plays a move in an environment; the result is the observation.
 
     Args:
-        env: The environment, which its owner resets.
+        env: The environment; the caller resets it.
         name: Name of the tool.
-        description: What the model is told.
+        description: Description for the model.
 
     >>> import llm_gym
     >>> env = gym.make("llm_gym/GuessTheNumber-v0")
@@ -60,7 +60,7 @@ class EnvironmentStepTool(Tool):
         self.bind(env)
 
     def bind(self, env: gym.Env[str, str] | BaseEnvironment) -> None:
-        """Play in ``env`` from now on, in an episode that is under way."""
+        """Play in ``env`` from now on; its episode must have begun."""
         self.env = begun(env)
         self.last_step: Step | None = None
         """What the last move led to."""
@@ -76,7 +76,7 @@ class EnvironmentStepTool(Tool):
 
 
 def begun(env: gym.Env[str, str] | BaseEnvironment) -> gym.Env[str, str]:
-    """Return ``env`` as a ``gymnasium.Env`` that takes steps, if its owner has reset it."""
+    """Return ``env``, which the caller has reset, as a ``gymnasium.Env``."""
     adapted = as_gym(env)
     if isinstance(env, BaseEnvironment) and isinstance(adapted, LegacyEnv):
         adapted._stop = StopReason.PLAYING  # its reset happened before it was adapted
@@ -90,28 +90,28 @@ def play(env: gym.Env[str, str], action: str) -> Step:
 
 
 MOVE = "environment_step"
-"""Name under which a reply that was played as a move is listed."""
+"""Name in the history of a reply that was played as a move."""
 
 
 @dataclass
 class ToolTurn:
-    """One reply of the model, and what it led to."""
+    """One reply of the model, and its result."""
 
     number: int
-    """From 0 on."""
+    """Counts from 0."""
     observation: str
-    """What the model had read."""
+    """What the model read."""
     output: str
-    """What it wrote."""
+    """What the model wrote."""
     thought: str = ""
     answer: str | None = None
-    """What it wrote for the environment or the user, where it called no tool."""
+    """Text for the environment or the user, if the reply called no tool."""
     tool_calls: list[ToolResult] = field(default_factory=list)
     tool_call: ToolResult | None = None
-    """The only call; several are joined into one, with all their results. None for an answer
-    that there was no environment to play in."""
+    """The call; several calls are joined into one with all results. None for an answer without an
+    environment to play it in."""
     step: Step | None = None
-    """What the environment returned, where the turn played a move."""
+    """Result of ``env.step``, if the turn played a move."""
     done: bool = False
     """Whether the episode is over."""
 
@@ -123,16 +123,17 @@ class ToolTurn:
 class MultiTurnManager:
     """Runs the tools that replies call, plays moves, and keeps the history.
 
-    A reply with a call runs it. One without is an answer: it is played in ``env`` where there is
-    one, and otherwise ends the episode, as does a final tool such as ``finish``.
+    If a reply has calls, the tools run. A reply without a call is an answer: it is played in
+    ``env`` or, without ``env``, ends the episode. A final tool such as ``finish`` also gives an
+    answer.
 
     Args:
         registry: The tools.
-        parser: Reads the replies; a parser or its name.
-        env: Moves are played here, in an episode that is under way. An ``EnvironmentStepTool``
-            in the registry plays in it too.
+        parser: The parser that reads the replies, or its name.
+        env: The environment for moves; its episode must have begun. An ``EnvironmentStepTool`` in
+            the registry plays in it, too.
         max_turns: Replies after which the episode is over.
-        max_calls: Calls per episode; later ones are refused in words.
+        max_calls: Calls per episode; later calls are refused with a message.
 
     >>> from llm_gym.tools import tool
     >>> @tool
@@ -171,8 +172,8 @@ class MultiTurnManager:
         """Begin an episode.
 
         Args:
-            env: Where to play it; None for the environment that the manager was made with. It is
-                not reset: that is for its owner to do.
+            env: The environment to play in; None for the one given to the constructor. The caller
+                must have reset it.
         """
         self.history, self._spent = [], 0
         self.registry.reset()

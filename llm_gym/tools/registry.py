@@ -1,8 +1,8 @@
-"""``ToolRegistry``: the tools of an episode, and the one place where they are run.
+"""``ToolRegistry``: holds the tools of an episode and runs them.
 
-Whatever a call does (an unknown name, arguments that do not fit, an exception, no end), the
-answer is text for the model. Only ``KeyboardInterrupt`` and its like get through. ``as_registry``
-builds a registry from names, so that an environment with tools has a JSON spec.
+Every failed call (unknown name, wrong arguments, exception, timeout) becomes text for the model.
+Only ``KeyboardInterrupt`` and similar exceptions are raised. ``as_registry`` builds a registry from
+names, so that the spec of an environment with tools can be written as JSON.
 """
 
 import json
@@ -18,12 +18,12 @@ from llm_gym.tools.definition import FunctionTool, Tool, ToolDefinition, ToolErr
 from llm_gym.tools.schema import fit
 
 MAX_RESULT_CHARS = 4000
-"""Longest result that a model is shown, unless the registry is told otherwise."""
+"""Default maximum length of a result."""
 
 
 @dataclass
 class ToolCounts:
-    """How often a tool was called, and how often that failed."""
+    """How often a tool was called, and how often it failed."""
 
     calls: int = 0
     errors: int = 0
@@ -35,8 +35,8 @@ class ToolRegistry:
     """Tools by name.
 
     Args:
-        tools: Tools, or functions to make tools of.
-        max_result_chars: Longest result; the middle of a longer one is cut out.
+        tools: Tools, or functions that become tools.
+        max_result_chars: Maximum length of a result; the middle of a longer one is cut out.
 
     >>> registry = ToolRegistry()
     >>> @registry.register
@@ -66,7 +66,7 @@ class ToolRegistry:
             self.register(one)
 
     def register(self, tool: Tool | Callable[..., object]) -> Tool:
-        """Add a tool, or a function as one; return the tool. Also a decorator."""
+        """Add a tool or a function and return the tool. Also usable as a decorator."""
         if not isinstance(tool, Tool):
             if isinstance(tool, type) or not callable(tool):
                 raise ConfigError(
@@ -82,7 +82,7 @@ class ToolRegistry:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What the model is told about each tool."""
+        """The definition of each tool, for the model."""
         return [tool.definition for tool in self.tools.values()]
 
     def schemas(self) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ class ToolRegistry:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return ``text``, or its beginning and its end where it is longer than ``limit``.
+    """Return ``text``; if it is longer than ``limit``, only its beginning and end.
 
     >>> shorten("0123456789" * 20, 40)
     '0123456 [187 characters left out] 456789'
@@ -144,7 +144,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def as_text(result: object) -> str:
-    """Return what a tool returned as text: JSON, unless it is a string or JSON has no word.
+    """Return a tool's result as text: a string unchanged, other values as JSON or ``str``.
 
     >>> as_text("as it is"), as_text({"n": 1}), as_text(None)
     ('as it is', '{"n": 1}', 'null')
@@ -158,7 +158,7 @@ def as_text(result: object) -> str:
 
 
 def _run(tool: Tool, params: dict[str, Any]) -> tuple[bool, str | None]:
-    """Return whether the tool succeeded and its text; no text if it ran out of time."""
+    """Return whether the tool succeeded, and its text; None after a timeout."""
     if tool.timeout is None:
         return _attempt(tool, params)
     # A thread for each call: one that hangs keeps its own thread busy and nobody else's.
@@ -187,7 +187,7 @@ BUILT_IN = {
     "search": "llm_gym.tools.builtin.search:SearchTool",
     "sql": "llm_gym.tools.builtin.sql:SqlTool",
 }
-"""Where each built-in tool lives; imported when asked for."""
+"""Import path of each built-in tool; imported on first use."""
 
 ToolSource = Tool | Callable[..., object] | str | Mapping[str, Any]
 
@@ -221,11 +221,11 @@ def get_tool(name: str, **settings: Any) -> Any:
 
 
 def as_registry(tools: ToolRegistry | ToolSource | Iterable[ToolSource]) -> ToolRegistry:
-    """Return a registry of ``tools``; one that is given is returned as it is.
+    """Return a registry of ``tools``; a registry is returned unchanged.
 
     A tool is a ``Tool``, a function, a name for ``get_tool``, or a mapping with the name as
-    ``"tool"`` and settings beside it. A mapping with ``"mcp"``, the command or the URL of an MCP
-    server, stands for all tools of that server.
+    ``"tool"`` and with settings. A mapping with ``"mcp"``, the command or the URL of an MCP server,
+    adds all tools of that server.
 
     >>> list(as_registry(["finish"]).tools)
     ['finish']

@@ -1,11 +1,11 @@
-"""The part of JSON Schema that tools use: does a value fit, and if not, what is wrong with it?
+"""Checks values against the part of JSON Schema that tools use.
 
-``fit`` answers a model, so it converts what is unambiguous (``"5"`` or ``5.0`` where a whole number
-belongs) and says the rest in one sentence. It reads the keywords that ``@tool`` writes and the
-common ones of other tools; an unknown or malformed keyword restricts nothing.
+``fit`` checks a model's arguments, so it converts unambiguous values (``"5"`` or ``5.0`` to an
+integer) and reports other problems in one sentence. It supports the keywords that ``@tool`` writes
+and the common ones of other tools; an unknown or malformed keyword is ignored.
 
-This is not the package jsonschema, because every call of a tool passes here and the core has no
-such dependency, and because jsonschema neither converts nor bounds its work.
+The package jsonschema is not used: it would be another dependency of the core, it does not convert
+values, and its running time is not limited.
 """
 
 import json
@@ -31,7 +31,7 @@ _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
 
 
 class Fit(NamedTuple):
-    """A value as its schema wants it, or the first problem with it."""
+    """A value converted to its schema, or the first problem with it."""
 
     value: Any
     problem: str = ""
@@ -42,7 +42,7 @@ class _MisfitError(Exception):
 
 
 def fit(value: Any, schema: Mapping[str, Any], name: str = "the value") -> Fit:
-    """Return ``value`` as ``schema`` wants it, or what is wrong with it.
+    """Return ``value`` converted to ``schema``, or what is wrong with it.
 
     >>> fit({"n": "5"}, {"type": "object", "properties": {"n": {"type": "integer"}}})
     Fit(value={'n': 5}, problem='')

@@ -1,4 +1,4 @@
-"""Many text environments as one, in this process or in others.
+"""Vector environments: many text environments as one, in this process or in worker processes.
 
 ``make_vec`` builds a ``TextVectorEnv``: start reading there. ``rows`` runs jobs on environments and
 stacks their infos; ``worker_pool`` runs the same jobs in worker processes.

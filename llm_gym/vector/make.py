@@ -1,7 +1,7 @@
 """``make_vec``: many text environments as one vector environment.
 
-The environments come from a registered id, an ``EnvSpec``, a factory or an environment. What is
-returned, and how to use it, is told in ``text_vector_env``.
+The environments come from a registered id, an ``EnvSpec``, a factory or an environment.
+``text_vector_env`` explains the vector environment that ``make_vec`` returns.
 """
 
 import copy
@@ -35,17 +35,17 @@ def make_vec(
     """Return ``n`` text environments as one vector environment.
 
     Args:
-        id: A registered id (``module:id`` imports the module first), an ``EnvSpec``, an
-            environment class or another factory, an environment, which is rebuilt from its spec
-            or copied, or a list with one of these for each row. A ``BaseEnvironment`` is adapted.
-        n: Number of environments: by default as many as the list has, or 1.
+        id: A registered id (``module:id`` imports the module first), an ``EnvSpec``, an environment
+            class or another factory, an environment (rebuilt from its spec or copied), or a list
+            with one of these for each row. A ``BaseEnvironment`` is adapted.
+        n: Number of environments; by default the length of the list, or 1.
         autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
         workers: Processes to spread the environments over. 0 keeps them in this one, which is
             best unless a step takes much longer than sending its text to another process.
         timeout: Seconds that one environment may take in its worker; None waits for ever.
         wrappers: Applied to each environment, the first one innermost.
-        **kwargs: Given to ``gym.make`` or to the factory. An argument of an environment that has
-            the name of one above (say, ``timeout``) needs a factory.
+        **kwargs: Passed to ``gym.make`` or to the factory. If an environment has an argument with
+            one of the names above (such as ``timeout``), use a factory.
 
     >>> envs = make_vec("llm_gym/GuessTheNumber-v0", 2, low=1, high=3)
     >>> observations, infos = envs.reset(seed=0)
@@ -79,7 +79,7 @@ def make_vec(
 
 
 def _source(source: Any) -> EnvSpec | Callable[..., TextualEnv]:
-    """Return a factory as it is, and an id as a spec that means the same in every process."""
+    """Return a factory unchanged; turn an id into a spec that means the same in every process."""
     source = env_source(source)
     if isinstance(source, str):
         # Gymnasium refuses an unknown id in its own words, as its ``make_vec`` does.

@@ -1,9 +1,9 @@
 """Runs jobs on the rows of a vector environment, and stacks what they return.
 
-A job names a row, an operation and its argument. ``run_jobs`` serves the rows of this process and
-those of every worker process. A row that raises leaves the others alone: their results travel
-inside the error. ``stack_infos`` builds Gymnasium's vector layout of infos in one pass, which is
-faster than ``VectorEnv._add_info``; values that do not fit together are kept as objects.
+A job names a row, an operation and its argument. ``run_jobs`` runs the jobs, in this process and in
+every worker process. If a row raises, the other rows go on, and the error carries their results.
+``stack_infos`` builds Gymnasium's vector layout of infos in one pass, which is faster than
+``VectorEnv._add_info``; values that do not fit together are kept as objects.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ _NAMED_ROWS = 3
 
 
 class RowsError(WorkerError):
-    """Some rows of a vector environment failed; the others did what was asked of them.
+    """Some rows of a vector environment failed; the other rows did their jobs.
 
-    ``rows`` says what each failed row did; such a row needs a reset before its next step.
-    ``results`` holds what the other rows returned. When a row of this process raised, its
-    exception is the ``__cause__``; one from a worker process comes as a note.
+    ``rows`` maps each failed row to its failure; such a row needs a reset before its next step.
+    ``results`` holds what the other rows returned. The exception of a row in this process is the
+    ``__cause__``; the exception of a row in a worker process is added as a note.
     """
 
     rows: Mapping[int, str] = {}
@@ -38,7 +38,7 @@ class RowsError(WorkerError):
 
 
 class Failure(NamedTuple):
-    """What went wrong in a row, as words that follow the name of the row."""
+    """What went wrong in a row: the rest of a sentence that begins with the row's name."""
 
     what: str
     lost: bool = False
@@ -68,7 +68,7 @@ class LocalRows:
 
 
 def build(row: int, factory: Factory) -> TextualEnv:
-    """Return the environment of ``row``, checked to be one."""
+    """Build the environment of ``row`` and check that it is one."""
     env = factory()
     if not isinstance(env, gym.Env):
         raise ConfigError(f"the factory of row {row} must return a gymnasium.Env, got {env!r}")
@@ -101,7 +101,7 @@ def run_jobs(
 
 
 def _checked(answer: Any) -> Any:
-    """Return what ``step`` gave, if it is what Gymnasium asks for; the row fails if not."""
+    """Return the result of ``step`` if it has Gymnasium's form; otherwise the row fails."""
     if not isinstance(answer, tuple) or len(answer) != 5:
         raise TypeError(f"step must return 5 values, got {answer!r:.100}")
     _, reward, terminated, truncated, info = answer
@@ -115,7 +115,7 @@ def _checked(answer: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether ``value`` is one number: no text, and no array of them."""
+    """Return whether ``value`` is a single number: not text, not an array of several."""
     is_text = isinstance(value, str | bytes)
     return not is_text and hasattr(value, "__float__") and not getattr(value, "ndim", 0)
 
@@ -171,7 +171,7 @@ _OPERATIONS: Mapping[str, Callable[[TextualEnv, Any], Any]] = {
 
 
 def rows_error(failures: Mapping[int, Failure], results: Mapping[int, Any]) -> RowsError:
-    """Return the error that tells what happened in each failed row."""
+    """Return the error that lists the failure of each failed row."""
     same: dict[str, list[int]] = {}
     for row, failure in sorted(failures.items()):
         same.setdefault(failure.what, []).append(row)

@@ -1,8 +1,8 @@
-"""``TextVectorEnv``: a true ``gymnasium.vector.VectorEnv`` with lists of strings in and out.
+"""``TextVectorEnv``: a ``gymnasium.vector.VectorEnv`` that takes and returns lists of strings.
 
-``step`` moves every row, with Gymnasium's autoreset. ``step_rows`` and ``reset_rows`` move only
-the rows they are given: a language model answers some rows sooner than others. Jobs run in this
-process (``rows``) or in others (``worker_pool``); nothing here depends on which.
+``step`` moves every row, with Gymnasium's autoreset. ``step_rows`` and ``reset_rows`` move only the
+rows they are given, because a language model answers some rows sooner than others. Jobs run in this
+process (``rows``) or in worker processes (``worker_pool``); this module works with both.
 """
 
 import operator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def parse_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    """Return the mode that ``mode`` is or names.
+    """Return ``mode`` as an ``AutoresetMode``.
 
     >>> parse_autoreset_mode("SameStep")
     <AutoresetMode.SAME_STEP: 'SameStep'>
@@ -58,7 +58,7 @@ def spread_seeds(n: int, seed: int | Sequence[int | None] | None) -> Sequence[in
 
 
 def check_size(n: object, workers: object) -> None:
-    """Raise unless ``n`` is a whole number or None, and ``workers`` a whole number."""
+    """Raise unless ``n`` is an integer or None, and ``workers`` an integer."""
     if n is not None and (isinstance(n, bool) or not isinstance(n, SupportsIndex)):
         raise ConfigError(f"n must be a whole number, got {n!r:.100}")
     if isinstance(workers, bool) or not isinstance(workers, int):
@@ -103,7 +103,7 @@ def check_action(row: int, action: object) -> None:
 def batch_text(each: Sequence[Space[Any]]) -> tuple[Space[Any], Space[Any]]:
     """Return the space of one row and the space of all rows.
 
-    Games of different lengths may stand side by side: the space of one row is then the widest.
+    If the rows have text spaces of different lengths, the space of one row is the longest.
     """
     for row, space in enumerate(each):
         if not isinstance(space, Space):
@@ -132,13 +132,13 @@ _STEP_AND_RESET = "step, reset when over"
 
 
 class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
-    """Text environments side by side; ``make_vec`` builds it.
+    """A vector environment of text environments; ``make_vec`` builds it.
 
-    A row that raises, hangs or dies raises ``RowsError``, which carries what the other rows
-    returned; they go on as if nothing had happened, and a reset brings the failed one back.
+    If a row raises, hangs or dies, ``RowsError`` is raised with the results of the other rows.
+    These rows are not affected. A reset repairs the failed row.
 
     Args:
-        factories: One for each row.
+        factories: One function for each row that builds its environment.
         autoreset_mode: What ``step`` does after the end of an episode, as in Gymnasium.
         workers: Processes to spread the rows over; 0 keeps them in this one.
         timeout: Seconds that one row may take in its worker; None waits for ever.
@@ -198,8 +198,8 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         """Begin a new episode in every row, or where ``options["reset_mask"]`` says so.
 
         Args:
-            seed: Row ``i`` gets ``seed + i``, or the seed at its place in a list.
-            options: Given to every environment, without the mask.
+            seed: Row ``i`` gets ``seed + i``, or ``seed[i]`` if it is a list.
+            options: Passed to every environment, without the mask.
         """
         seeds = spread_seeds(self.num_envs, seed)
         rows: Sequence[int] = range(self.num_envs)
@@ -248,8 +248,8 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
     def step_rows(self, actions: Mapping[int, str]) -> dict[int, StepResult]:
         """Play one action in each row of ``actions``; the other rows do not move.
 
-        A row that is over stays over until it is reset, whatever ``autoreset_mode`` says: by
-        ``reset_rows``, by ``reset``, or by the next ``step`` where the mode is NEXT_STEP.
+        ``autoreset_mode`` has no effect here: a row whose episode is over waits for ``reset_rows``,
+        ``reset``, or, with NEXT_STEP, the next ``step``.
         """
         for row, action in actions.items():
             self._check_row(row)
@@ -266,13 +266,13 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
     ) -> dict[int, tuple[str, row_jobs.Info]]:
         """Begin a new episode in each row of ``seeds``; the other rows do not move.
 
-        This also revives rows that raised, and starts a worker that hung or died again.
+        This also repairs rows that raised, and restarts a worker that hung or died.
         """
         starts = {row: (seed, options) for row, seed in seeds.items()}
         return self._reset_rows("reset", starts, lambda answer: (answer[0], answer[-1]))
 
     def begin_rows(self, starts: Mapping[int, Start]) -> dict[int, Beginning]:
-        """Begin episodes, each with seed and options; return all that their records begin with."""
+        """Begin episodes, each with its seed and options; return the start of each record."""
         return self._reset_rows("begin", starts, lambda answer: answer[-1])
 
     def _reset_rows(
@@ -296,13 +296,13 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     @property
     def envs(self) -> list[row_jobs.TextualEnv]:
-        """The environments, where they live in this process."""
+        """The environments, if they run in this process."""
         if isinstance(self._rows, row_jobs.LocalRows):
             return self._rows.envs
         raise AttributeError("the environments are in workers: use call, get_attr and set_attr")
 
     def describe_envs(self) -> list[dict[str, Any]]:
-        """Return what the record of an episode says about the environment of each row."""
+        """Return id and spec of each row's environment, as an episode record stores them."""
         return self._run([(row, "about", None) for row in range(self.num_envs)])
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -314,7 +314,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         return self.call(name)
 
     def set_attr(self, name: str, values: Any) -> None:
-        """Set ``env.name`` of each row, one value each from a list or tuple, or all alike."""
+        """Set ``env.name`` in each row: to its own value from a list or tuple, or to one value."""
         if not isinstance(values, list | tuple):
             values = [values] * self.num_envs
         if len(values) != self.num_envs:
@@ -327,7 +327,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The seed of each row, also where none was given."""
+        """The seed of each row, even if none was given."""
         return self.get_attr("np_random_seed")
 
     # --- inside --------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Environments in worker processes, for those that are slow to step.
+"""Environments in worker processes, for environments with a slow ``step``.
 
 Row ``i`` lives in worker ``i % workers``. A call sends every worker one message with all of its
 jobs and waits for one answer from each, so workers run at the same time. A worker that dies or
-hangs is ended and takes its rows with it; the next reset of one of them starts it again. Read
+hangs is ended, and all of its rows fail; the next reset of such a row restarts it. Read
 ``WorkerPool.run`` first; ``serve`` is the loop of a worker process.
 """
 
@@ -39,7 +39,7 @@ CLOSE_SECONDS = 5.0
 
 
 def dumps(message: object) -> bytes:
-    """Return a pickle of ``message``, whatever it takes."""
+    """Return a pickle of ``message``; fall back to cloudpickle for local functions."""
     try:
         return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -50,7 +50,8 @@ def dumps(message: object) -> bytes:
 def serve(pipe: Connection, lifeline: Connection, position: Any, factories: bytes) -> None:
     """Build environments, then do the jobs of each message until the pipe is closed.
 
-    ``position`` is shared with the parent: the job at work, so that it can name a row that hangs.
+    ``position`` is shared memory: the index of the running job, by which the parent names a hung
+    row.
     """
     end_with(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and decides
@@ -110,11 +111,11 @@ def _pack(answers: dict[int, Any], failures: dict[int, Failure]) -> bytes:
 
 
 def end_with(lifeline: Connection) -> None:
-    """Have the kernel kill this process when the other end of ``lifeline`` is gone.
+    """Let the kernel kill this process when the process at the other end of ``lifeline`` dies.
 
-    Nothing is ever written to it, so it becomes readable only when its holder has died. The kernel
-    does the killing, so that it works in the middle of C code that holds the interpreter's lock.
-    ``PR_SET_PDEATHSIG`` would do so too, but also when only the thread ends that started us.
+    Nothing is ever written to the pipe, so it becomes readable only when that process has died. The
+    kernel sends the signal, so it also ends C code that holds the interpreter lock.
+    ``PR_SET_PDEATHSIG`` would also fire when only the thread that started this process ends.
     """
     try:
         import fcntl
@@ -141,7 +142,7 @@ def _outlive() -> None:
 
 
 START_SECONDS = 60.0
-"""Least time that a worker gets to start and to build its environments."""
+"""Minimum time that a worker gets to start and to build its environments."""
 _LOOK_SECONDS = 1.0
 _NOT_BEGUN = -1
 
@@ -150,7 +151,7 @@ _spawn = multiprocessing.get_context("spawn")
 
 
 class WorkerProcess:
-    """This side of one process: its rows, its pipe, and the jobs it still owes an answer."""
+    """The parent's handle of one worker process: its rows, its pipe and its unanswered jobs."""
 
     def __init__(self, factories: dict[int, Factory]) -> None:
         self.rows = tuple(factories)
@@ -176,7 +177,7 @@ class WorkerProcess:
             self.process.start()
 
     def send(self, jobs: Sequence[Job], message: bytes) -> None:
-        """Ask for ``jobs``, of which ``message`` is the pickle."""
+        """Send ``message``, the pickle of ``jobs``, to the worker."""
         self._expect(jobs)
         with contextlib.suppress(OSError):
             self.pipe.send_bytes(message)
@@ -306,7 +307,7 @@ def _receive(
 def _read(
     worker: WorkerProcess, answers: dict[int, Any], failures: dict[int, Failure]
 ) -> str | None:
-    """Take in the answer of ``worker``; return how it died if there is none."""
+    """Receive the answer of ``worker``; if there is none, return how the worker died."""
     try:
         message = worker.pipe.recv_bytes()
     except (EOFError, OSError):
@@ -341,7 +342,7 @@ def _obituary(worker: WorkerProcess) -> str:
 
 
 def _close(workers: Sequence[WorkerProcess]) -> None:
-    """Let every process close its environments and end; end those that do not."""
+    """Let every process close its environments and end; kill processes that do not end."""
     leaving = [worker for worker in workers if worker.alive]
     try:
         for worker in leaving:

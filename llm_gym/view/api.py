@@ -1,4 +1,4 @@
-"""The questions that the page asks, and their answers as JSON values.
+"""The requests of the page, and their answers as JSON values.
 
 ``play_on`` continues a recorded episode with other moves.
 """
@@ -26,8 +26,8 @@ MAX_TEXT = 20_000
 def play_on(episode: Trajectory, turn: int, moves: Sequence[str]) -> dict[str, Any]:
     """Play the first ``turn`` actions of ``episode`` and then ``moves``; return what follows.
 
-    Nothing is kept between two calls: each begins again, so that any turn can be gone back to. Only
-    environments that ``rebuild`` knows to be harmless are built.
+    No state is kept between two calls, so the user can go back to any turn. Only environments that
+    ``rebuild`` knows to be harmless are built.
     """
     if not 0 <= turn <= episode.num_turns:
         raise RecordError(f"turn must be from 0 to {episode.num_turns}, got {turn}")
@@ -73,7 +73,7 @@ Query = Mapping[str, str]
 
 
 class Api:
-    """Answers about ``sources``; one question at a time, since reading moves their state."""
+    """Answers requests about ``sources``, one at a time, because reading changes their state."""
 
     def __init__(self, sources: Sequence[ViewSource]) -> None:
         self.sources = sources

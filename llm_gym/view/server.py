@@ -1,9 +1,9 @@
-"""The local server: on loopback, for one page, behind a secret in its address.
+"""The local server of the viewer: on loopback, with a secret in its URL.
 
-Text of models and records of strangers are what it serves, so: nothing but the files of the page
-and answers about the sources that were named; the address contains a secret, which other users of
-the machine do not know; ``Host`` and ``Origin`` must be its own, so that no page elsewhere can ask
-through the browser (DNS rebinding included); and the page may load nothing from anywhere else.
+It serves untrusted text, so access is limited. It serves only the files of the page and answers
+about the given sources. The URL contains a secret, which other users of the machine do not know.
+``Host`` and ``Origin`` must be its own, so that no other page can send requests through the browser
+(DNS rebinding included). The page loads nothing from elsewhere.
 """
 
 import json

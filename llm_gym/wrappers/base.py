@@ -1,4 +1,4 @@
-"""``TextWrapper``: checks the settings of a wrapper, and keeps them in its spec as given."""
+"""``TextWrapper``: checks the settings of a wrapper and records them in the spec."""
 
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ class TextWrapper(TypedSettings, gym.Wrapper[Any, str, Any, Any], RecordConstruc
     """Base class of the wrappers."""
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Check the settings and note them; they may be large, so they are not copied."""
+        """Check the settings and record them without a copy, because they may be large."""
         made = super().__new__(cls, *args, **settings)
         given = {**named_settings(cls, args), **settings}
         given = {name: plain(value) for name, value in given.items() if name != "env"}

@@ -1,4 +1,4 @@
-"""``FormatReward``: a penalty for replies in another format than requested."""
+"""``FormatReward``: a penalty for replies that are not in the requested format."""
 
 import math
 import re
@@ -16,7 +16,7 @@ _ASK = "Think first, between <think> and </think>, then give your reply."
 
 
 def thinks_first(text: str) -> bool:
-    r"""Return whether ``text`` is one closed ``<think>`` block and then something else.
+    r"""Return whether ``text`` is one closed ``<think>`` block followed by a reply.
 
     A reply may begin inside the block, because some chat templates open the tag in the prompt.
 
@@ -31,15 +31,16 @@ def thinks_first(text: str) -> bool:
 class FormatReward(TextWrapper):
     """Subtract a penalty for every reply that is not in the requested format.
 
-    A bonus for each good reply could be farmed by playing on; a price for each bad one cannot:
-    the best a player gets from it is 0. It is listed in ``info["reward_terms"]`` as ``format``.
+    It is a penalty, because a bonus would reward longer episodes; the best total of a penalty is 0.
+    ``info["reward_terms"]`` lists it as ``format``.
 
     Args:
         env: Text environment to wrap.
         format: ``think`` (one closed ``<think>`` block, then a reply), or a regular expression
             that the whole reply must match; its dot matches line breaks.
-        penalty: Taken for every other reply, above 0.
-        ask: Put before the first observation; None for a sentence that fits ``think``, or nothing.
+        penalty: Subtracted from the reward for every other reply, above 0.
+        ask: Instruction before the first observation. None: a standard one for ``think``, none for
+            a regular expression.
 
     Example:
         >>> import llm_gym

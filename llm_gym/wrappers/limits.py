@@ -16,10 +16,10 @@ _NOTE_CHARS = 100  # what is added to an observation
 
 
 class EpisodeLimits(TextWrapper):
-    """Truncate an episode after some turns, and say so in ``info["stop_reason"]``.
+    """Truncate an episode after ``max_turns`` steps, with ``info["stop_reason"]`` ``max_steps``.
 
-    ``gymnasium.wrappers.TimeLimit`` does not say so. A step that ends the episode by itself is
-    passed on unchanged.
+    ``gymnasium.wrappers.TimeLimit`` gives no stop reason. A step that ends the episode by itself is
+    returned unchanged.
 
     Args:
         env: Text environment to wrap.
@@ -53,14 +53,13 @@ class EpisodeLimits(TextWrapper):
 
 
 class MaxInvalid(TextWrapper):
-    """End the episode after some unusable replies; the player is told so at the beginning.
+    """Terminate an episode after ``max_invalid`` unusable replies; the first observation says so.
 
-    It is a rule that the player knows, so the episode is terminated (``invalid``) and not cut. The
-    turns that are left cost what playing on badly would (``quitting_cost`` of the environment).
+    The player knows this rule, so the episode is terminated (``invalid``) and not truncated. The
+    turns that are left cost what bad play would cost (``quitting_cost`` of the environment).
 
     Args:
-        env: Text environment to wrap; its ``info`` says whether an action was usable in
-            ``valid_action``.
+        env: Text environment to wrap; its ``info`` must contain ``valid_action``.
         max_invalid: Unusable replies that end the episode.
         in_a_row: Whether a usable reply resets the count.
 
@@ -120,17 +119,17 @@ def about_tokens(text: str) -> int:
 
 
 class TokenBudget(TextWrapper):
-    """Limit what the player writes in an episode, and say how much is left of it.
+    """Limit the tokens that the player writes in an episode; observations show how many are left.
 
-    The step that uses up the budget is played and truncates the episode (``tokens``). Only
+    The step that uses up the budget is still played and truncates the episode (``tokens``). Only
     actions count.
 
     Args:
         env: Text environment to wrap.
         max_tokens: Tokens of all actions of an episode together.
         count_tokens: Returns the number of tokens in a text; the default is a rough count that
-            needs no tokenizer. It is not JSON, so an environment wrapped with it has no JSON
-            spec.
+            needs no tokenizer. With a function of your own, the environment's spec cannot be
+            written as JSON.
 
     Example:
         >>> import llm_gym

@@ -13,17 +13,17 @@ from llm_gym.wrappers.base import TextWrapper
 
 
 class RecordEpisodes(TextWrapper):
-    """Append every episode to a file of records as it ends; ``llm-gym replay`` reads it.
+    """Append every episode to a file when it ends; ``llm-gym replay`` reads the file.
 
-    One that ``reset`` or ``close`` cuts short is not written.
+    An episode that ``reset`` or ``close`` interrupts is not written.
 
-    An episode that is reset without a seed is given one, drawn from the environment's own
-    randomness, so that every record can be played again.
+    If ``reset`` gets no seed, the wrapper draws one from the environment's generator, so that every
+    record can be replayed.
 
     Args:
         env: Text environment to wrap.
         path: A ``.jsonl`` or ``.jsonl.gz`` file. Give every environment a file of its own.
-        policy: Name of the player, for the records.
+        policy: Name of the player, stored in the records.
 
     Example:
         >>> import llm_gym, tempfile

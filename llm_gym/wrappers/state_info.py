@@ -1,4 +1,4 @@
-"""``StateInfo``: adds the state to ``info``, for estimators that compare turns in one state."""
+"""``StateInfo``: adds the state to ``info``, for advantage estimators that compare equal states."""
 
 from typing import Any, SupportsFloat
 
@@ -9,10 +9,10 @@ from llm_gym.wrappers.base import TextWrapper
 
 
 class StateInfo(TextWrapper):
-    """Add ``state_key`` and ``potential`` of the present state to ``info``.
+    """Add ``state_key`` and ``potential`` of the current state to ``info``.
 
-    ``state_key`` is what the environment's ``state_key()`` returns, else the number of the turn and
-    the observation. ``potential`` is missing where the game has none, and after the end.
+    ``state_key`` is the result of the environment's ``state_key()``, or else turn number and
+    observation. ``potential`` is missing if the game has none, and after the episode's end.
 
     Args:
         env: Text environment to wrap.

@@ -21,25 +21,24 @@ _MARKS_CHARS = 100  # what a parser puts around a result
 class ToolUse(TextWrapper):
     r"""Let the player of a text environment call tools between its moves.
 
-    A reply that calls tools is a step of its own: the observation is their result, the
-    environment does not move, and its turns are not used up. A reply without a call goes to the
-    environment. ``finish`` plays its answer as the move. A call that cannot be read or fails is
-    answered in words and counts like any other; one over the budget, or a ``finish`` that fails,
-    is handed to the environment as an empty reply, which costs what an unusable reply costs
-    there, so that calling for ever comes to an end.
+    A reply that calls tools is a step of its own: the observation is the result of the tools, and
+    the environment is not stepped, so the call uses none of its turns. A reply without a call goes
+    to the environment. The tool ``finish`` plays its answer as the move. If a call cannot be read
+    or fails, the observation says why, and the call counts. A call over the budget, or a ``finish``
+    that fails, reaches the environment as an empty reply and costs as much as an unusable reply.
 
     Every ``info`` gains ``tool_calls`` (a list with ``name``, ``arguments``, ``success`` and
-    ``result``) and ``tool_calls_left``; costs are listed in ``reward_terms``.
+    ``result``) and ``tool_calls_left``; ``reward_terms`` lists the costs.
 
     Args:
         env: Text environment to wrap.
-        tools: A registry, or tools: objects, functions, or, for an environment with a JSON spec,
-            names and settings as ``as_registry`` takes them.
-        parser: Reads the calls; a parser or its name.
+        tools: A registry, or a list of tools: objects, functions, or names with settings as
+            ``as_registry`` takes them. Only names keep the environment's spec writable as JSON.
+        parser: The parser that reads the calls, or its name.
         max_calls: Calls per episode; None for no limit.
-        call_cost: Taken from the reward for every call.
-        describe: Whether to say in the rules which tools there are and how to call them. Turn it
-            off where the chat template is given ``tool_schemas``.
+        call_cost: Subtracted from the reward for every call.
+        describe: Whether the rules list the tools and how to call them. Turn it off if the chat
+            template gets ``tool_schemas``.
 
     Example:
         >>> import gymnasium as gym
@@ -86,7 +85,7 @@ class ToolUse(TextWrapper):
 
     @property
     def system_prompt(self) -> str:
-        """The environment's own, and the tools where it has one."""
+        """The environment's system prompt, if it has one, followed by the tools."""
         inner = find_system_prompt(self.env)
         return _joined(inner, self._text) if inner else ""
 
@@ -158,7 +157,7 @@ class ToolUse(TextWrapper):
 
 
 def _listed(tools: Any) -> Any:
-    """Return ``tools`` as the spec keeps them: what can be read only once becomes a list."""
+    """Return ``tools`` as the spec stores them: an iterator becomes a list."""
     single = isinstance(tools, str | dict) or callable(tools) or not isinstance(tools, Iterable)
     return tools if single else list(tools)
 

@@ -15,16 +15,16 @@ MAX_CHARS = 32_768
 
 
 class TranscriptObservation(TextWrapper):
-    r"""Show the first observation and the turns since, actions included.
+    r"""Show the first observation and the later turns, with their actions.
 
-    The first observation holds the rules and always stays. Of the turns, those that fit are
-    shown, the latest first to be kept; a line says how many are left out.
+    The first observation holds the rules and is always shown. If not all turns fit, the oldest
+    turns are left out, and a line says how many.
 
     Args:
         env: Text environment to wrap.
-        max_turns: Most turns to show.
-        max_chars: Longest transcript. The first and the last observation are shown whole even if
-            they are longer.
+        max_turns: Maximum number of turns to show.
+        max_chars: Maximum length of the transcript. The first and the last observation are shown in
+            full even if they exceed it.
 
     Example:
         >>> import llm_gym
@@ -78,16 +78,16 @@ Messages = tuple[dict[str, str], ...]
 class ChatObservation(TextWrapper):
     """Show the episode so far as chat messages.
 
-    An observation is a tuple of ``{"role": ..., "content": ...}``: the system prompt where the
-    environment has one, then observations (``user``) and actions (``assistant``) in turn.
+    An observation is a tuple of ``{"role": ..., "content": ...}``: the system prompt if there is
+    one, then alternating observations (``user``) and actions (``assistant``).
 
     Args:
         env: Text environment to wrap.
         system_prompt: Put before the environment's system prompt.
-        max_turns: Turns to keep beside the system prompt and the first observation.
+        max_turns: Turns to keep in addition to the system prompt and the first observation.
         render: Makes a string of the messages, such as ``lambda messages:
             tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)``.
-            It is not JSON, so an environment wrapped with it has no JSON spec.
+            With it, the environment's spec cannot be written as JSON.
 
     Example:
         >>> import llm_gym

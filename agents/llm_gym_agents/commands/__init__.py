@@ -1,1 +1,1 @@
-"""What the trainer adds to the ``llm-gym`` command, through its entry points."""
+"""The trainer's commands of ``llm-gym``, registered as entry points."""

@@ -1,7 +1,7 @@
-"""``llm-gym eval --credit``: how near each estimator comes to the true advantage of a turn.
+"""``llm-gym eval --credit``: compares advantage estimators with the true advantage of a turn.
 
-The truth is played: K branches from every state of some episodes, with the same policy. Estimators
-get the same episodes and no part in these branches. Read ``_judge`` first.
+The true advantage is measured: the same policy plays K branches (extra episodes) from every state
+of some episodes. The estimators see the episodes, but not these branches. Read ``_judge`` first.
 
 Shapes: N judged turns, K turns of all episodes, T sampled tokens.
 """
@@ -45,9 +45,9 @@ from llm_gym_agents.trainer.build import load_lm
 from llm_gym_agents.trainer.run_folder import FINAL, WARM_START
 
 TURNS, GROUP = 64, 8
-"""Turns that are judged, and episodes of a start where the run says nothing."""
+"""Default number of judged turns, and of episodes per start if the run has no groups."""
 POTENTIAL = 1e9
-"""A shrinkage that leaves nothing but the prior."""
+"""A shrinkage so large that only the prior is left."""
 JUDGED: Mapping[str, tuple[str, dict[str, Any]]] = {
     "gae": ("gae", {}),
     "gae_turn": ("gae_turn", {}),
@@ -62,33 +62,33 @@ JUDGED: Mapping[str, tuple[str, dict[str, Any]]] = {
     "vine, branches=1": ("vine", {"branches": 1}),
     "state_td, branches=1": ("state_td", {"branches": 1}),
 }
-"""What is judged: name → estimator and its settings."""
+"""The judged estimators: name → estimator and its settings."""
 
 Critic = Callable[[RolloutData], Scores]
 
 
 @dataclass(kw_only=True)
 class CreditReport:
-    """What was found in one environment. A list of three is a value and its 95 % interval."""
+    """The result for one environment. A list of three is a value and its 95 % interval."""
 
     env_id: str | None
     episodes: int
     success: float
     turns: int
-    """Turns that were judged."""
+    """Number of judged turns."""
     branches: int
     """Branches from each state."""
     tokens: int
-    """Sampled for the truth."""
+    """Tokens sampled to measure the true advantages."""
     spread: float
     """Standard deviation of the true advantages."""
     ceiling: float
-    """The correlation that a perfect estimate would have: the truth has noise."""
+    """Correlation of a perfect estimate; it is below 1 because the measured truth has noise."""
     critic: list[float | None] | None
-    """Variance of the true values that the critic explains; None without one."""
+    """Share of the variance of the true values that the critic explains; None without a critic."""
     critic_ceiling: float
     estimators: dict[str, dict[str, Any]]
-    """Correlation, sign agreement, bias and sampled tokens of each."""
+    """Correlation, sign agreement, bias and sampled tokens of each estimator."""
     seconds: float
 
 
@@ -110,23 +110,23 @@ def credit(
 ) -> tuple[CreditReport, list[Trajectory]]:
     """Let ``policy`` play groups of episodes and judge every estimator on their turns.
 
-    Returns the report, and the judged episodes with the true advantage of each turn beside what the
-    run's own estimator gives it (``grpo`` where its critic is not known).
+    Returns the report, and the judged episodes with two advantages for each turn: the true one and
+    that of the run's own estimator (``grpo`` if its critic is not available).
 
     Args:
-        env: What is played; same seed and same actions must give the same episode.
-        policy: Plays episodes and branches. It must sample: a greedy one has no branches.
-        training: Its group size, ``gamma`` and ``gae_lambda`` are used.
-        episodes: In groups of ``training.group_size``, or of 8 where that is 1.
-        branches: From each state.
-        turns: How many are judged at least: those of whole episodes, drawn from all starts.
+        env: The environment; the same seed and the same actions must give the same episode.
+        policy: Plays episodes and branches. It must sample: greedy branches would all be equal.
+        training: Gives the group size, ``gamma`` and ``gae_lambda``.
+        episodes: Number of episodes, in groups of ``training.group_size`` (8 if that is 1).
+        branches: Branches from each state.
+        turns: Minimum number of judged turns; whole episodes are drawn from all starts.
         num_envs: Environments that run in parallel.
-        seed: Of the first start, and of what is drawn.
+        seed: Seed of the first start, and of the draw.
         split: Play instances of this split only.
         workers: Worker processes for slow environments.
-        max_turns: Truncate episodes after so many replies.
+        max_turns: Replies after which an episode is truncated.
         env_kwargs: Settings of the environment.
-        critic: Scores the tokens of episodes; None judges no estimator that needs one.
+        critic: Scores the tokens of episodes; None leaves out estimators that need a critic.
     """
     if policy.sampling.temperature == 0:
         raise ConfigError("--credit needs a policy that samples; pass --temperature 1")
@@ -212,7 +212,7 @@ def _judge(
 
 
 def _drawn(rollout: Rollout, turns: int, seed: int) -> set[int]:
-    """Return episodes with ``turns`` turns or more: one of each start, then another one, ..."""
+    """Return episodes with at least ``turns`` turns: one of each start, then a second one, ..."""
     order = np.random.default_rng(seed).permutation(len(rollout.episodes)).tolist()
     seen = Counter[Any]()
     rounds = {}
@@ -230,7 +230,7 @@ def _drawn(rollout: Rollout, turns: int, seed: int) -> set[int]:
 def _with_columns(
     rollout: Rollout, drawn: set[int], columns: Mapping[str, Floats]
 ) -> list[Trajectory]:
-    """Return the drawn episodes; their tokens have the numbers of their turns."""
+    """Return the drawn episodes, with the turn number of each token."""
     first, found = 0, list[Trajectory]()
     for at, (episode, turns) in enumerate(zip(rollout.episodes, rollout.turns, strict=True)):
         if at in drawn:
@@ -252,7 +252,7 @@ def _truth(
     places: Sequence[Place],
     gamma: float,
 ) -> tuple[Truth, Truth]:
-    """Return the value before each turn of ``places`` and its advantage, by branches."""
+    """Return value and advantage of each turn in ``places``, measured by branches."""
     value = Truth.of([returns[place] for place in places])
     done = [
         [
@@ -267,7 +267,7 @@ def _truth(
 def _estimates(
     rollout: Rollout, branches: Sequence[Branch], training: TrainingConfig, critic: Critic | None
 ) -> tuple[dict[str, Floats], Floats | None]:
-    """Return what each estimator gives every turn, and the critic's value before it."""
+    """Return the advantage of every turn by each estimator, and the critic's value before it."""
     data = assemble(rollout)
     scores = Scores(None, None, None, None) if critic is None else critic(data)
     states = state_tensors(rollout, branches, training.gamma)
@@ -295,7 +295,7 @@ def _estimates(
 def load_critic(
     path: str, model: ModelConfig, training: TrainingConfig, temperature: float
 ) -> Critic | None:
-    """Return the critic that was trained with the model at ``path``; None where there is none."""
+    """Return the critic that was trained with the model at ``path``; None if there is none."""
     place = _checkpoint_of(Path(path))
     if place is None or not get_advantage(training.adv_estimator).needs_critic:
         return None
@@ -316,7 +316,7 @@ def load_critic(
 
 
 def _checkpoint_of(model: Path) -> Path | None:
-    """Return the checkpoint whose model this is: around it, or with the same weights."""
+    """Return the checkpoint of this model: its parent folder, or one with equal weights."""
     if (model.parent / VALUES).is_file():
         return model.parent
     if model.name != FINAL:
@@ -334,7 +334,7 @@ def _checkpoint_of(model: Path) -> Path | None:
 
 
 def credit_table(report: CreditReport) -> str:
-    """Return the report for people."""
+    """Return the report as a readable table."""
 
     def cell(found: Sequence[float | None]) -> str:
         value, low, high = (float("nan") if each is None else each for each in found)

@@ -1,4 +1,4 @@
-"""``llm-gym eval`` of a model that is loaded here; ``llm_gym.cli.evaluate`` has its options."""
+"""``llm-gym eval`` of a local model; ``llm_gym.cli.evaluate`` defines the options."""
 
 import argparse
 import json
@@ -91,7 +91,7 @@ def _judge_credit(
     model: str,
     options: argparse.Namespace,
 ) -> int:
-    """Judge environments; those trained on have the rewards of training, which a critic knows."""
+    """Judge environments; those of the run use the training rewards, which its critic predicts."""
     from llm_gym_agents.commands.credit import credit, credit_table
 
     reports, judged = [], list[Trajectory]()

@@ -103,11 +103,11 @@ def _write(rows: list[Row], path: Path) -> str:
 def _parser() -> Parser:
     parser = Parser(
         prog="llm-gym export",
-        description="Write what other trainers read: the beginnings of episodes, episodes of "
-        "a built-in player as chat messages, rows of verl, tool definitions, or a package for "
-        "verifiers or OpenEnv. records RUN writes the recorded episodes of a run as a data set; "
-        "hub RUN NAME puts the model of a run, or such a data set, on the Hugging Face hub. A warm "
-        "start reads episodes too: --warm-start.player FILE.jsonl.",
+        description="Write data for other trainers: first prompts, episodes of a built-in player "
+        "as chat messages, rows for verl, tool definitions, or a package for verifiers or OpenEnv. "
+        "records RUN writes the recorded episodes of a run as a data set; hub RUN NAME uploads the "
+        "model of a run, or such a data set, to the Hugging Face hub. A warm start can read the "
+        "episodes: --warm-start.player FILE.jsonl.",
         epilog="TRL and SkyRL-Gym take objects instead: llm_gym_agents.export.trl and .skyrl "
         "(docs/other_libraries.md)",
     )
@@ -115,14 +115,14 @@ def _parser() -> Parser:
     parser.add_argument("env", help="an id such as llm_gym/TextGame-v0; records, hub: a run")
     parser.add_argument("name", nargs="?", help="hub: the repository, OWNER/NAME")
     parser.add_argument("--out", help="a .jsonl or .parquet file; for packages a folder")
-    parser.add_argument("--episodes", type=whole(1), default=1000, help="how many (1000)")
+    parser.add_argument("--episodes", type=whole(1), default=1000, help="number of episodes (1000)")
     parser.add_argument("--seed", type=whole(0), default=0, help="seed of the first episode (0)")
     parser.add_argument(
         "--split",
         choices=(*SPLITS, "all"),
-        help="which instances (episodes: train where there are splits; else all)",
+        help="split (default for episodes: train if there are splits; else all)",
     )
-    parser.add_argument("--player", choices=PLAYERS, default="solver", help="who plays (solver)")
-    parser.add_argument("--only-won", action="store_true", help="leave out episodes that were lost")
+    parser.add_argument("--player", choices=PLAYERS, default="solver", help="player (solver)")
+    parser.add_argument("--only-won", action="store_true", help="write only won episodes")
     add_settings(parser)
     return parser

@@ -1,7 +1,7 @@
-"""``find_model``: a model by its own folder, or by the folder of the run that trained it.
+"""``find_model``: finds a model by its own folder or by the folder of its training run.
 
-``eval`` and ``play --model`` take unset options from the run's config: a model plays badly if it is
-prompted in another way than in training.
+``eval`` and ``play --model`` take unset options from the run's config, because a model plays badly
+if its prompts differ from those in training.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ REWARDED = ("rules", "penalty", "shaping", "shaping_gamma", "max_invalid")
 def find_model(
     place: str, env: str | None = None, modules: Sequence[str] = ()
 ) -> tuple[str, ConfigStore]:
-    """Return the model in ``place``, the folder of a run or of a model, and the config of its run.
+    """Return the model in ``place`` (folder of a run or of a model) and the config of its run.
 
-    The model of a run is its final one, else the best checkpoint, else the newest.
+    The model of a run is the final one, or else the best checkpoint, or else the newest one.
     """
     folder = Path(place)
     if not _is_run(folder):
@@ -48,7 +48,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> ConfigStore:
-    """Return the config of the run around ``model``, or the defaults if it may not be used."""
+    """Return the config of the run that contains ``model``; the defaults if it is not trusted."""
     around = model.absolute().parents[:3]  # RUN/final, RUN/checkpoints/NAME/model
     folder = next(filter(_is_run, around), None)
     if folder is None or not model.is_dir():  # a name of the hub lies nowhere
@@ -66,7 +66,6 @@ def _config_around(model: Path, env: str | None, modules: Sequence[str]) -> Conf
 
 
 def _chosen_by_folder(settings: EnvConfig, env: str | None, modules: Sequence[str]) -> str:
-    """Return what code the folder's environment settings would run, or nothing."""
     if env not in (None, *settings.env_ids):
         return ""  # nothing of the folder's environment is used
     used = ConfigStore()  # its model and engine settings are not used, only its weights
@@ -86,7 +85,7 @@ def as_trained(inference: InferenceConfig) -> dict[str, Any]:
 
 
 def played_with(environment: EnvConfig, env: str | None) -> dict[str, Any]:
-    """Return the settings that ``env`` was trained with, without rewards; none for another env."""
+    """Return the training settings of ``env`` without rewards; empty for any other ``env``."""
     if env is None or env not in environment.env_ids:
         return {}
     kwargs = environment.kwargs_of(env)

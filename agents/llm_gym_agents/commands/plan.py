@@ -1,4 +1,4 @@
-"""``llm-gym train`` before and after a run: what is trained, its settings, and what to print.
+"""``llm-gym train`` before and after a run: target, settings and printed plan.
 
 Nothing here needs torch, unless the settings name a model. A wrong flag imports no environment.
 """
@@ -39,7 +39,7 @@ from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
 def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
     """Return a recipe for a part of the suite, and which settings it sets.
 
-    The part is every environment with a solver and one of ``parts`` in its id.
+    It contains every environment that has a solver and one of ``parts`` in its id.
     """
     ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     mix = {env_id: 1.0 for env_id in ids if "solver" in published().get(env_id, {})}
@@ -52,7 +52,7 @@ def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
 
 
 def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | None]:
-    """Return the recipe, and which settings it sets; None if it sets all that it needs."""
+    """Return the recipe and the settings that it sets; None if it needs no defaults."""
     found = find_recipe(target)
     if found is not None:
         return found, None
@@ -82,7 +82,7 @@ def flags(argv: Sequence[str]) -> set[str]:
 
 
 def shrink(config: ConfigStore) -> None:
-    """Make a run as small as possible: everything happens once."""
+    """Make a run as small as possible: every part runs once."""
     config.training.num_epochs = config.training.num_iters_per_epoch = 1
     config.training.batch_size = config.training.group_size * 2
     config.training.mini_batch_size = config.training.batch_size
@@ -155,7 +155,7 @@ def _value(choice: Choice) -> str:
 
 
 def list_recipes() -> None:
-    """Print the recipes, and what else can be trained."""
+    """Print the recipes and the other possible targets."""
     say(
         "llm-gym train WHAT, where WHAT is\n\n"
         "an environment, with defaults that suit it:\n"
@@ -211,7 +211,7 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
 
 
 def _time(config: ConfigStore, seen: TaskProfile) -> str:
-    """Return an estimate of the time; only the speed of the embedded model is known beforehand."""
+    """Return an estimate of the time; it is known only for the embedded model."""
     if seen.model != "embedded":
         return "known after the first iteration; the display shows it then"
     training, taught = config.training, config.warm_start
@@ -230,16 +230,16 @@ def _time(config: ConfigStore, seen: TaskProfile) -> str:
 
 _EPISODES = 20
 _SOLVED = 300
-"""Turns after which a solver's episode is truncated."""
+"""Turn limit for a solver's episode."""
 _PAID_EVERY_TURN = 0.9
-"""Share of turns with a positive reward above which longer episodes are better ones."""
+"""Share of turns with a positive reward above which longer episodes count as better."""
 _BY_SPREAD = {"norm_by_std", "whiten"}
-"""Settings of estimators that divide by a spread."""
+"""Settings by which estimators divide by a standard deviation."""
 _MARK = re.compile(r"[^\W\d]+|\d|[^\w\s]")
 
 
 def profile_task(config: ConfigStore) -> TaskProfile:
-    """Return the profile of what ``config`` trains on what."""
+    """Return the profile of the model and the environments in ``config``."""
     from llm_gym_agents.algo import get_advantage  # lies behind torch
 
     estimator = get_advantage(config.training.adv_estimator)
@@ -257,7 +257,7 @@ def profile_task(config: ConfigStore) -> TaskProfile:
 
 
 def _of_model(config: ConfigStore) -> dict[str, Any]:
-    """Return what a given model says of itself; nothing where it cannot be read."""
+    """Return profile fields from a given model's config; empty if it cannot be read."""
     from llm_gym_agents.model.load import ModelShape, load_config, load_tokenizer
     from llm_gym_agents.text.chat import ChatFormat
 
@@ -297,7 +297,7 @@ def _of_task(config: ConfigStore) -> TaskProfile:
 
 
 def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskProfile:
-    """Return one profile of several environments: their widest needs and their mean lengths."""
+    """Return one profile for several environments: their largest needs and mean lengths."""
     each, kinds = list(found.values()), {one.env for one in found.values()}
     turns = [one.turns for one in each]
     share = {env_id: weight / sum(mix.values()) for env_id, weight in mix.items()}
@@ -347,9 +347,9 @@ def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Ta
 
 
 def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
-    """Return how long moves and episodes of a random player are, as ``TaskProfile`` calls them.
+    """Return the lengths of a random player's moves and episodes, as ``TaskProfile`` fields.
 
-    The moves of a solver count too: they may be longer.
+    The solver's moves count, too, because they may be longer.
     """
     moves, rewards, won = set[str](), list[float](), list[bool]()
     words = episodes = 0
@@ -389,7 +389,7 @@ def _play(
     won: list[bool],
     turns: int = MAX_TURNS_PLAYED,
 ) -> Iterator[tuple[str, str]]:
-    """Yield observation and move of each turn before it is taken; note what it paid and won."""
+    """Yield observation and move before each turn; record its reward and success."""
     observation, _ = env.reset(seed=seed)
     for _ in range(turns):
         move = act()
@@ -405,7 +405,7 @@ def _play(
 
 
 def resume_command(config: ConfigStore) -> str:
-    """Return the command that resumes a run, with ``--trust`` if it will ask for it."""
+    """Return the command that resumes a run, with ``--trust`` if it is needed."""
     trust = " --trust" if untrusted(config) else ""
     return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
 

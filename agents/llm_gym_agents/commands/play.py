@@ -1,4 +1,4 @@
-"""``llm-gym play --model``: see a model play, move by move."""
+"""``llm-gym play --model``: watch a model play, move by move."""
 
 from contextlib import closing
 from pathlib import Path

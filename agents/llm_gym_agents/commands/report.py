@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 _COMPARED = 3
-"""Held-out episodes that are shown as they were played before and after."""
+"""Number of held-out episodes that are shown before and after training."""
 _PLAYERS = ("random", "solver")
 _ENDS, _LONGEST = 10, 500
-"""Turns of an episode shown from its beginning and its end, and characters of a text."""
+"""Turns shown from each end of an episode, and maximum characters of a text."""
 
 
 def say(console: Console, text: str) -> None:
-    """Print text, also from models, without cutting long lines."""
+    """Print any text, including a model's, without cutting long lines."""
     console.print(shown(text, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -60,14 +60,14 @@ class RunReport:
         say(self.console, text)
 
     def advise(self, sentence: str) -> None:
-        """Say what the run itself shows to be wrong with it."""
+        """Print the symptoms that the run's metrics show."""
         self._advice.append(sentence)
         self.say(f"advice: {sentence}")
         if self._strict:
             raise ConfigError(f"the run cannot learn: {sentence}")
 
     def evaluate_before(self) -> Evaluation:
-        """Return how the model played before its first iteration; a resumed run knows it."""
+        """Return the evaluation before the first iteration; a resumed run has saved it."""
         trainer = self._trainer
         records = trainer.folder / "episodes/before.jsonl"
         if trainer.checkpoints.latest() is None or not records.exists():
@@ -78,7 +78,7 @@ class RunReport:
         return before
 
     def evaluate_after(self) -> Evaluation:
-        """Say why the run ended, and return how the model plays now."""
+        """Print why the run ended, and return the evaluation of the final model."""
         trainer, done = self._trainer, len(self._trainer.metrics_history)
         if done < trainer.schedule.iterations and trainer.early_stop.ended is not None:
             self.say(f"enough after iteration {done}: {trainer.early_stop.ended}")
@@ -91,7 +91,7 @@ class RunReport:
     # --- how it ended --------------------------------------------------------------------
 
     def on_sigterm(self, before: Evaluation) -> None:
-        """Say how to go on, and how far the run has come."""
+        """Print how to resume, and the progress of the run."""
         self.say(f"told to stop; {self._go_on()}")
         records = sorted((self._trainer.folder / "episodes").glob("eval-*.jsonl"))
         self._say_verdict(before, self._recorded(records[-1]) if records else None)
@@ -100,7 +100,7 @@ class RunReport:
         return Evaluation(self._trainer.sampler.env_id, list(read_episodes(records)), 0, 0.0)
 
     def interrupted(self) -> None:
-        """Say how to go on, or that there is nothing to go on from yet."""
+        """Print how to resume, or that there is no checkpoint yet."""
         if self._is_resumable():
             self.say(f"stopped; {self._go_on()}")
         else:
@@ -111,14 +111,14 @@ class RunReport:
         return self._trainer.checkpoints.latest() is not None or warm_start.exists()
 
     def stopped(self, why: str) -> LLMGymError:
-        """Return what to say when a run cannot go on, and what is left of it."""
+        """Return the message for a run that failed, and what it has saved."""
         kept = "nothing was trained yet"
         if self._is_resumable():
             kept = f"what is there is whole; {self._go_on()}"
         return LLMGymError(f"the run in {self._trainer.folder} stopped: {why}; {kept}")
 
     def finished(self, before: Evaluation, after: Evaluation, title: str) -> None:
-        """Show what changed, draw the curve, and say what one would do next."""
+        """Print the results, draw the curve, and suggest the next commands."""
         trainer = self._trainer
         self._compare(before, after)
         picture = draw_curve(
@@ -140,7 +140,6 @@ class RunReport:
         self.say(next_commands(trainer.config, trainer.folder))
 
     def _say_each(self, before: Evaluation, after: Evaluation) -> None:
-        """Show how each environment of a mix was played, beside random play and the solver."""
         was, now = by_env(before.episodes), by_env(after.episodes)
         if len(now) < 2:
             return
@@ -159,7 +158,6 @@ class RunReport:
         return f"go on with: {resume_command(self._trainer.config)}"
 
     def _say_verdict(self, before: Evaluation, after: Evaluation | None) -> None:
-        """Say again what was advised, and how far the run has come."""
         # What came and went is said once, with its last number.
         said = list({re.sub(r"[\d.]+", "", each): each for each in self._advice}.values())
         if after is not None:
@@ -170,7 +168,6 @@ class RunReport:
             self.say(f"advice: {sentence}")
 
     def _compare(self, before: Evaluation, after: Evaluation) -> None:
-        """Show the same held-out episodes as they were played before and after."""
         then = {episode.seed: episode for episode in before.episodes}
         both = [(then[episode.seed], episode) for episode in after.episodes if episode.seed in then]
         for first, second in both[:_COMPARED]:
@@ -182,7 +179,7 @@ class RunReport:
 
 
 def transcript(episode: Trajectory) -> str:
-    """Return an episode to look at: of a long one its beginning and its end."""
+    """Return an episode as text; a long one is cut in the middle."""
     turns = [
         f"  {_line(state)}\n    > {_line(action)}"
         for state, action in zip(episode.states, episode.actions, strict=False)

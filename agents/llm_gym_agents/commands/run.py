@@ -48,7 +48,7 @@ def run(
     hurry: bool = False,
     strict: bool = False,
 ) -> int:
-    """Train and report. With ``hurry`` the tokenizer of a small new model has read little."""
+    """Train and report. With ``hurry`` a new small model's tokenizer is built from fewer texts."""
     console = Console(quiet=not is_main(config.parallel))
     _check_folder(config, console)
     _introduce(recipe, config, choices, console)
@@ -100,7 +100,7 @@ def warm_start_only(config: ConfigStore) -> int:
     """Train a model by imitation only, and save it in the output folder."""
     out = Path(config.checkpoint.output_dir)
     if out.exists() and any(out.iterdir()):
-        raise ConfigError(f"--out must be a new folder, got {out}, which holds something")
+        raise ConfigError(f"--out must be a new or empty folder, got {out}, which has files")
     with tempfile.TemporaryDirectory(prefix="llm-gym-") as folder:
         config.checkpoint.output_dir = folder
         trainer = PPOTrainer(config)
@@ -175,7 +175,7 @@ def _check_folder(config: ConfigStore, console: Console) -> None:
         return
     if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
         raise ConfigError(
-            f"{folder} holds a run already; go on with it by '{resume_command(config)}', or "
+            f"{folder} already holds a run; resume it with '{resume_command(config)}', or "
             "choose another folder with --checkpoint.output-dir"
         )
     console.print(f"note: the run in {folder} ended before its first checkpoint; starting again")
@@ -233,14 +233,14 @@ class TrainingProgress(Progress):
         )
 
     def begin(self, total: int, done: int = 0) -> None:
-        """Show a run of ``total`` iterations, of which ``done`` were done before."""
+        """Show a run of ``total`` iterations, of which ``done`` are already done."""
         self.add_task("", total=total, completed=done)
         self.start()
 
     def show(self, row: Mapping[str, float]) -> None:
         """Show the metrics of a finished iteration.
 
-        On a terminal an evaluation stays in view until the next one.
+        On a terminal, the last evaluation stays visible until the next one.
         """
         task = self.tasks[-1]
         self.update(task.id, completed=int(row.get(metrics.ITERATION, task.completed + 1)))

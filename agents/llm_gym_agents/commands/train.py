@@ -1,6 +1,6 @@
 """``llm-gym train`` and ``llm-gym resume``.
 
-Help, a wrong flag, an unknown id and a missing folder are answered before torch is imported.
+Help texts and errors about flags, ids and folders come before torch is imported.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
     ", --training.batch-size, --training.adv-estimator (gae, grpo, ...), --training.seed, "
     "--model.lora-rank, --inference.backend, --inference.max-tokens, --environment.env-kwargs, "
-    "--warm-start.player, --checkpoint.tracker. llm-gym train ENV --help-settings lists all "
-    "of them, and docs/settings.md."
+    "--warm-start.player, --checkpoint.tracker. llm-gym train ENV --help-settings and "
+    "docs/settings.md list all settings."
 )
 
 
 def main(argv: list[str]) -> int:
-    """Train by recipe, by environment or by config file."""
+    """Train with a recipe, an environment or a config file."""
     # With --suite there is no target, and the value of a setting must not be read as one.
     options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
     if options.target is None and options.suite is None and not options.help_settings:
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
 def _read_settings(
     options: argparse.Namespace, rest: list[str]
 ) -> tuple[Recipe, ConfigStore, set[str] | None]:
-    """Return the recipe, its settings, and which of them the user set; None for all."""
+    """Return the recipe, its settings, and the names that the user set; None for all."""
     if options.target is not None:
         _check_target(options.target)
 
@@ -118,7 +118,6 @@ def _read_settings(
 
 @contextmanager
 def _followed(folder: Path) -> Iterator[None]:
-    """Serve a page that follows the run in ``folder``."""
     from rich.console import Console
 
     from llm_gym.view.live_server import serve_live
@@ -137,7 +136,7 @@ def resume(argv: list[str]) -> int:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="allow everything that the config names: code, models, files, servers, large numbers",
+        help="accept everything in the config: code, models, files, servers, large numbers",
     )
     options = parser.parse_args(argv)
     folder = Path(options.run)
@@ -196,10 +195,10 @@ def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) 
 
 
 def _check_run_needs(config: ConfigStore) -> None:
-    """Raise if a file or a package is missing that a run would ask for only in its middle."""
+    """Raise now if a file or a package is missing that the run would need only later."""
     player, tracker = config.warm_start.player, config.checkpoint.tracker
     if config.warm_start.is_file and not Path(player).is_file():
-        raise ConfigError(f"warm_start.player must be a file that is there, got {player!r}")
+        raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
     if tracker is not None:
         require_package(tracker.partition("/")[0], "checkpoint.tracker")
 
@@ -231,16 +230,16 @@ def _parser(*, has_target: bool = True) -> Parser:
         "--suite",
         nargs="*",
         metavar="PART",
-        help="train on all games with PART in their id at once (--suite easy), or on all games",
+        help="train one model on all games with PART in their id (--suite easy), or on all games",
     )
-    parser.add_argument("--model", help="a model folder or hub name (default: a tiny one is made)")
+    parser.add_argument("--model", help="a model folder or hub name (default: a new tiny model)")
     parser.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/NAME)")
     parser.add_argument("--config", help="a YAML or JSON file with more settings")
     add_imports(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and do nothing")
-    parser.add_argument("--smoke", action="store_true", help="run everything once, very small")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and exit")
+    parser.add_argument("--smoke", action="store_true", help="run every part once, very small")
     parser.add_argument(
-        "--strict", action="store_true", help="stop a run that cannot learn, not only advise"
+        "--strict", action="store_true", help="stop a run that cannot learn instead of only warning"
     )
     parser.add_argument("--view", action="store_true", help="open a page that follows the run")
     parser.add_argument(

@@ -18,10 +18,9 @@ _HINT = "llm-gym train ENV --help-settings lists every setting"
 
 
 def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> ConfigStore:
-    """Return ``default`` with what ``argv`` changes; ``default`` itself stays as it is.
+    """Return a copy of ``default`` with the changes in ``argv``.
 
-    A setting that does not exist, or a value that it does not take, is one ``ConfigError``, and
-    ``--help`` ends the program with a page.
+    An unknown setting or a wrong value raises ``ConfigError``; ``--help`` prints a page and exits.
     """
     _check_names(argv)
     default = ConfigStore() if default is None else default
@@ -47,7 +46,7 @@ def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> Confi
 
 
 def _check_names(argv: Sequence[str]) -> None:
-    """Refuse a flag that no setting has, before tyro is imported."""
+    """Refuse a flag that is not a setting, before tyro is imported."""
     known = {
         f"--{name}.{each}".replace("_", "-"): field.annotation
         for name, cls in SECTIONS.items()
@@ -68,7 +67,7 @@ def _check_names(argv: Sequence[str]) -> None:
 
 
 def _sentence(box: str) -> str:
-    r"""Return what tyro says in a box of several lines as one sentence.
+    r"""Return tyro's error box as one sentence.
 
     >>> _sentence("╭─ X ─╮\n│ Error parsing model: it must │\n│ be small │\n│ ── │")[:16]
     'it must be small'
@@ -85,7 +84,7 @@ def _sentence(box: str) -> str:
 
 
 def _registry() -> Any:
-    """How tyro reads a dictionary: ``rooms=8 style=terse``."""
+    """Let tyro read a dictionary as ``rooms=8 style=terse``."""
     from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
     registry = ConstructorRegistry()

@@ -1,7 +1,7 @@
 """Defaults by task: a table that maps a ``TaskProfile`` to settings that work for it.
 
-``RULES`` is the table. A rule sets what the user did not set. The first rule that applies wins, and
-``train`` prints it with its reason. ``docs/settings.md`` shows them.
+``RULES`` is the table. A rule applies only to a setting that the user did not set. The first
+matching rule wins, and ``train`` prints it with its reason. ``docs/settings.md`` lists all rules.
 """
 
 import copy
@@ -18,21 +18,21 @@ ENV_KWARGS = "environment.env_kwargs"
 MOST_TURNS = 100
 """Turn limit of an environment that has none."""
 DECISIONS = 1600
-"""Turns of a batch, about."""
+"""Approximate number of turns in a batch."""
 OFTEN = 0.6
-"""Share of episodes won at random, from which the embedded model imitates the reflex player."""
+"""Success of the random player from which the embedded model imitates the reflex player."""
 SECONDS = 180
-"""CPU seconds of a run of the embedded model, about, after its warm start."""
+"""Approximate CPU seconds of a run of the embedded model, without its warm start."""
 DEEPER = 1.5
-"""Times the cost of an iteration with three layers instead of two."""
+"""Cost of an iteration with three layers, relative to two layers."""
 ITERATIONS, EVALUATED = 5, 100
 """Iterations of an epoch, and episodes of the evaluation after it."""
 SHORT = 10
-"""Turns of a short episode, at most."""
+"""Maximum turns of an episode that counts as short."""
 MEASURED_WEIGHTS = 135_000_000
-"""Of the model that rates were measured on. Published rates of larger ones fall with their size."""
+"""Weights of the model that the learning rates were measured on. Larger models get lower rates."""
 SHARED = 5
-"""Environments of a mix that share the warm start of one."""
+"""Environments of a mix that share one environment's warm start."""
 CHOSEN = "chosen by you"
 DEFAULT = "by default"
 
@@ -57,7 +57,7 @@ class Rule(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What a setting became, who set it, and why."""
+    """The value of a setting, who set it, and why."""
 
     setting: str
     value: Any
@@ -109,7 +109,7 @@ def _roomy(profile: TaskProfile) -> int:
 
 
 def _scaled(words: str, rate: float, power: float, most: float) -> Callable[[TaskProfile], float]:
-    """Return what gives ``rate``, which was measured at 135M weights, for a model of any size."""
+    """Return a function that scales ``rate``, measured at 135M weights, to a model's size."""
 
     def scaled(profile: TaskProfile) -> float:
         size = (profile.weights or MEASURED_WEIGHTS) / MEASURED_WEIGHTS
@@ -134,7 +134,7 @@ def _penalty(profile: TaskProfile) -> float:
 
 
 def _episodes(profile: TaskProfile, turns: int, least: int, most: int) -> int:
-    """Return a power of 2: so many turns, or 8 episodes of each environment of a mix."""
+    """Return a power of 2: enough episodes for so many turns, or 8 per environment of a mix."""
     wanted = min(most, max(least, turns / max(profile.episode_turns, 1.0)))
     # The largest power of 2 below 16 times something is the smallest from 8 times it on.
     wanted = max(wanted, 16 * len(profile.members) - 1)
@@ -284,11 +284,11 @@ RULES: tuple[Rule, ...] = (
 def apply_defaults(
     config: ConfigStore, profile: TaskProfile, chosen: Collection[str] = ()
 ) -> list[Choice]:
-    """Set in ``config`` what the user did not set; return what every setting of the table became.
+    """Set the defaults that the user did not set; return the value of every setting in the table.
 
     Args:
         config: Changed in place.
-        profile: What is trained on what.
+        profile: Facts about model, environment and estimator.
         chosen: Settings that the user set, such as ``training.gamma``, or
             ``environment.env_kwargs.shaping``.
     """
@@ -322,7 +322,7 @@ def apply_defaults(
 def _own_kwargs(
     config: ConfigStore, env_id: str, profile: TaskProfile, chosen: Collection[str]
 ) -> dict[str, Any]:
-    """Return the settings of one environment of a mix, as if it were trained alone."""
+    """Return the default settings of one environment of a mix, as if it were trained alone."""
     alone = copy.deepcopy(config)
     alone.environment.env_kwargs = own = config.environment.kwargs_of(env_id)
     alone.environment.mix, alone.environment.env_id = {}, env_id
@@ -345,7 +345,7 @@ def _fit(config: ConfigStore, made: dict[str, Choice], chosen: Collection[str]) 
 
 
 def get_setting(config: ConfigStore, name: str) -> Any:
-    """Return a setting by its full name, or what a dictionary among them has under a third part."""
+    """Return a setting by its full name; a third part is a key of a dictionary setting."""
     section, setting, *key = name.split(".")
     value = getattr(getattr(config, section), setting)
     return value.get(key[0]) if key else value

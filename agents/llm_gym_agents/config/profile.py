@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 MAX_TURNS_PLAYED = 100
-"""Turns after which a random episode is truncated."""
+"""Turn limit of a random episode."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProfile:
-    """What the rules of ``defaults`` read."""
+    """The facts that the rules of ``defaults`` depend on."""
 
     model: Literal["embedded", "full", "lora"]
     """The built-in small model, a given model, or LoRA adapters on a given model."""
@@ -40,45 +40,46 @@ class TaskProfile:
     episode_words: float = 32.0
     """Words, digits and punctuation marks in such an episode."""
     worst_reward: float = 0.0
-    """The lowest reward of a turn that was seen, 0 at most."""
+    """Lowest reward of a turn in these episodes, at most 0."""
     random_wins: float = 0.0
     """Share of random episodes that were won."""
     solver_turns: int = 0
-    """Turns of the longest episode that a solver won; 0 if there is none."""
+    """Turns of the longest episode that the solver won; 0 without a solver."""
     taught: bool = False
     """Whether there is a solver that a warm start may imitate."""
     groups: bool = False
-    """Whether the estimator compares episodes of one start by what each earned in all."""
+    """Whether the estimator compares the returns of episodes with the same start."""
     by_turn: bool = False
-    """Whether it can compare their turns instead (``credit``)."""
+    """Whether the estimator can compare single turns instead (``credit``)."""
     by_spread: bool = True
-    """Whether it divides by how far they, or its advantages, differ."""
+    """Whether the estimator divides by the standard deviation of returns or advantages."""
     members: Mapping[str, TaskProfile] = field(default_factory=dict)
-    """The environments of a mix, by id; none for a single one."""
+    """Profiles of the environments of a mix, by id; empty for a single environment."""
 
 
 # --- what a run of the embedded model costs on one core -------------------------------------------
 # Fitted to the runs of ``benchmarks/results/train_all.json``, with two passes over a batch.
 
 EPISODE_S, TURN_S, WORD_S = 7e-4, 2.5e-4, 5e-5
-"""CPU seconds of an episode that is played and learned from, of a turn of it, of a word read."""
+"""CPU seconds (play and update) per episode, per turn and per word."""
 WARM_START_BATCH = 96
-"""Moves of an optimizer step of a warm start."""
+"""Moves per optimizer step of a warm start."""
 WARM_START_TOKENS = 6144
-"""Ids that the embedded model reads in such a step, at most: long texts must not take the run."""
+"""Maximum ids per step for the embedded model, so that long texts do not take too much time."""
 PLAYED = 0.4
-"""Share of that for what is only played, as in an evaluation."""
+"""Share of this time for an episode that is only played, as in an evaluation."""
 
 
 def iteration_seconds(profile: TaskProfile, batch: int, evaluated: float) -> float:
     """Return the CPU seconds of an iteration.
 
-    A trained player plays longer than a random one: a quarter is added where the game allows it.
+    A trained player's episodes are longer than a random player's, so a quarter is added if the game
+    allows it.
 
     Args:
-        profile: What is trained on what.
-        batch: Episodes of it.
-        evaluated: Held-out episodes, on average, that are played after it.
+        profile: Facts about model, environment and estimator.
+        batch: Episodes of the iteration.
+        evaluated: Held-out episodes per iteration, on average.
     """
     turns = profile.episode_turns
     longer = max(1.0, min(profile.turns or turns, MAX_TURNS_PLAYED, 1.25 * turns) / turns)

@@ -1,8 +1,8 @@
-"""Which settings go together: contradictions, and settings without an effect.
+"""Checks across settings: contradictions, and settings without an effect.
 
 ``ConfigStore.check`` raises the first contradiction before a run. A changed setting without an
-effect only gives a note: a recipe that sets a discount should still run with an estimator that has
-none. The registries of ``algo`` say what each estimator and loss needs, also your own.
+effect only gives a note, so a recipe that sets a discount still runs with an estimator that has
+none. The registries of ``algo`` say what each estimator and loss needs, including your own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _WIDEST_GSPO_CLIP = 0.01
 Unused = tuple[tuple[str, ...], str]
 """Settings without an effect, and the setting that is the cause."""
 ESTIMATOR_SETTINGS = {"gamma": "gamma", "gae_lambda": "lam"}
-"""Settings of the section that an estimator may take, and its own names of them."""
+"""Settings of ``training`` that an estimator may take, and the names of its arguments."""
 _CRITIC_SETTINGS = (
     "model.critic",
     "training.value_coef",
@@ -29,7 +29,7 @@ _CRITIC_SETTINGS = (
 
 
 def first_problem(config: Settings) -> str | None:
-    """Return what must change before ``config`` can be trained with, or None."""
+    """Return the first contradiction in ``config``, or None."""
     rules = (_batches, _schedule, _own_settings, _losses, _play)
     return next(chain.from_iterable(rule(config) for rule in rules), None)
 
@@ -77,7 +77,7 @@ def _schedule(config: Settings) -> Iterator[str]:
 
 
 def _own_settings(config: Settings) -> Iterator[str]:
-    """Settings of estimator and loss must be theirs, and not those that the section has."""
+    """Check that estimator and loss have these settings, and that ``training`` has not."""
     training = config.training
     given = training.estimator_settings
     for twin in (ours for ours, its in ESTIMATOR_SETTINGS.items() if its in given):
@@ -145,7 +145,7 @@ def _play(config: Settings) -> Iterator[str]:
 
 
 def unused_settings(config: Settings, differ: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each setting of ``differ``, those not at default, without an effect."""
+    """Return a sentence for each changed setting (in ``differ``) that has no effect."""
     changed = {
         f"{section}.{name}": value
         for section, settings in differ.items()

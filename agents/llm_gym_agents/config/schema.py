@@ -1,7 +1,7 @@
-"""Every setting of a run, by section: its type, its default, and what it does.
+"""Every setting of a run, by section: type, default and meaning.
 
-``docs/settings.md`` is generated from the types, defaults and docstrings here. ``rules`` says which
-settings contradict each other or have no effect, ``defaults`` which default a task gets; ``store``
+``docs/settings.md`` is generated from the types, defaults and docstrings here. ``rules`` checks for
+contradictions and settings without effect, ``defaults`` chooses defaults by task, and ``store``
 holds all sections.
 """
 
@@ -41,7 +41,7 @@ from llm_gym_agents.config.value_types import (
 )
 
 MAX_SHOWN = 200
-"""Characters of a wrong value that an error repeats."""
+"""Maximum characters of a wrong value in an error message."""
 
 
 class UnknownSettingError(ConfigError, AttributeError):
@@ -49,14 +49,14 @@ class UnknownSettingError(ConfigError, AttributeError):
 
 
 SECTIONS: dict[str, type[Section]] = {}
-"""By name, in the order of this file."""
+"""Sections by name, in the order of this file."""
 
 
 class Section(BaseModel):
     """Settings that belong together.
 
-    Numpy scalars and paths are accepted as plain values, and an int for a float. True and False
-    are no numbers, and text is never parsed as a number.
+    Numpy scalars, paths, and an int for a float are accepted. True and False are not numbers, and
+    text is never parsed as a number.
     """
 
     model_config = ConfigDict(
@@ -112,8 +112,7 @@ class ModelConfig(Section):
     section = "model"
 
     model_name: Text = "tiny"
-    """Hugging Face id or folder; tiny builds a small Llama and its tokenizer for the
-    environment."""
+    """Hugging Face id or folder; tiny builds a small Llama and a tokenizer for the environment."""
     tiny_layers: PositiveInt = 2
     """Layers of the tiny model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -124,12 +123,12 @@ class ModelConfig(Section):
     trust_remote_code: bool = False
     """Run code that comes with the model."""
     critic: Literal["shared", "detached", "separate"] = "shared"
-    """Value head on the policy's trunk (shared), the same without gradients into the trunk
-    (detached), or on its own trunk (separate)."""
+    """Where the value head is: on the policy's trunk (shared), on it without gradients into the
+    trunk (detached), or on a trunk of its own (separate)."""
     lora_rank: NonNegativeInt = 0
-    """Rank of LoRA adapters; only these are trained. 0 trains every weight."""
+    """Rank of LoRA adapters; only the adapters are trained. 0 trains all weights."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: slower, but less memory."""
+    """Recompute activations in the backward pass: slower, but needs less memory."""
 
     @property
     def is_embedded(self) -> bool:
@@ -143,36 +142,37 @@ class InferenceConfig(Section):
     section = "inference"
 
     backend: Backend = "transformers"
-    """Inference engine: transformers, vllm, sglang, or module:Class for one of your own."""
+    """Inference engine: transformers, vllm, sglang, or module:Class for your own."""
     engine: JSONDict = {}
     """Settings of the engine, such as gpu_memory_utilization or tensor_parallel_size for vllm."""
     num_envs: PositiveInt = 32
     """Episodes that each engine plays in parallel."""
     isolated_batch_size: PositiveInt | None = None
-    """Episodes that are batched together and never with others, so that results are bit-equal for
-    any number of actors; None batches all, or with actors an equal share."""
+    """Episodes per isolated batch. Batches are never mixed, so results are bit-equal for any number
+    of actors. None: one batch, or an equal share per actor."""
     max_tokens: PositiveInt = 256
     """Maximum tokens of a reply."""
     temperature: Annotated[float, Field(ge=1e-5)] = 1.0
     """Sampling temperature."""
     context: Literal["history", "verbatim", "observation"] = "history"
     """What the model reads: the episode in the chat template, which may drop earlier reasoning
-    (history), the episode with every reply verbatim, or only the current observation."""
+    (history); the episode with every reply as sampled (verbatim); or only the current
+    observation."""
     template_options: JSONDict = {}
     """Variables of the chat template, such as enable_thinking=false."""
     stop: list[Text] = []
     """Strings that end a reply, in addition to the model's end-of-turn tokens."""
     system_prompt: str | None = None
-    """System prompt instead of the environment's; "" for none."""
+    """Replaces the environment's system prompt; "" for none."""
     max_turns: PositiveInt | None = None
-    """Replies after which an episode ends; None leaves it to the environment."""
+    """Maximum replies of an episode; None for the environment's own limit."""
     bootstrap_at_turn_limit: bool = False
-    """Whether max_turns truncates an episode, so that the critic estimates the rest, instead of
-    terminating it."""
+    """Whether an episode at max_turns is truncated, so that the critic estimates the rest. By
+    default it is terminated."""
 
 
 class WarmStartConfig(Section):
-    """What a model imitates before the first iteration, so that some episodes get a reward."""
+    """Imitation before the first iteration, so that some episodes get a reward."""
 
     section = "warm_start"
 
@@ -181,7 +181,7 @@ class WarmStartConfig(Section):
     solver, or FILE.jsonl (conversations that llm-gym export episodes wrote). auto takes the solver
     if there is one, else random; docs/training.md says when a given model imitates."""
     turns: PositiveInt = 4000
-    """Moves collected for imitation."""
+    """Number of moves to imitate."""
     steps: PositiveInt = 200
     """Optimizer steps."""
     rounds: PositiveInt = 1
@@ -193,7 +193,7 @@ class WarmStartConfig(Section):
 
     @property
     def is_file(self) -> bool:
-        """Whether the moves of a file are imitated."""
+        """Whether the moves come from a file."""
         return self.player.endswith(".jsonl")
 
 
@@ -206,18 +206,18 @@ class TrainingConfig(Section):
     num_epochs: PositiveInt = 10
     """Epochs, each of num_iters_per_epoch iterations."""
     num_iters_per_epoch: PositiveInt = 10
-    """Iterations per epoch; each plays a batch and learns from it."""
+    """Iterations per epoch; an iteration plays a batch of episodes and learns from it."""
     batch_size: PositiveInt = 32
     """Episodes per iteration."""
     group_size: PositiveInt = 1
-    """Episodes of one seed, for estimators that compare them."""
+    """Episodes per seed, for estimators that compare them."""
     ppo_epochs: PositiveInt = 2
     """Passes over each batch."""
     mini_batch_size: PositiveInt = 8
     """Episodes per optimizer step."""
     micro_batch_tokens: PositiveInt = 16384
-    """Maximum tokens of a forward pass; a longer sequence (gspo: episode) gets its own. It limits
-    memory and does not change gradients."""
+    """Maximum tokens of a forward pass; a longer sequence (gspo: episode) gets its own pass. It
+    limits memory and does not change gradients."""
     seed: NonNegativeInt = 0
     """Seed of episodes, sampling and initial weights."""
 
@@ -241,14 +241,13 @@ class TrainingConfig(Section):
     """More settings of the policy loss, such as dual_clip=2 for ppo, or clip_ratio=[0.2,0.28] for a
     lower and an upper range."""
     clip_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Clip range of the policy ratio around 1; None for the published value of the loss (ppo:
-    0.2)."""
+    """Clip range of the policy ratio around 1; None for the loss's published value (ppo: 0.2)."""
     loss_agg: Aggregation | None = None
     """How token losses are averaged; None for the published choice of the policy loss."""
     importance_cap: PositiveFloat | None = 2.0
     """Maximum importance weight between trainer and sampler log-probs; None for no weights."""
     entropy_coef: NonNegativeFloat = 0.0
-    """Weight of the entropy bonus. It fades as the scores of episodes become equal."""
+    """Weight of the entropy bonus. It shrinks as the scores of the episodes become equal."""
     value_coef: NonNegativeFloat = 0.5
     """Weight of the critic's loss."""
     normalise_values: bool = False
@@ -260,27 +259,29 @@ class TrainingConfig(Section):
     mask_truncated_replies: bool = False
     """Leave episodes out of the loss if max_tokens truncated one of their replies."""
     max_learned_turns: PositiveInt | None = None
-    """Maximum turns that are learned from each episode, drawn at random and weighted so that the
-    expected gradient is that of all turns; None for all. Updates become cheaper and noisier."""
+    """Maximum turns per episode in the loss; None for all. Turns are drawn at random and weighted,
+    so that the expected gradient stays the same. Updates become cheaper and noisier."""
 
     # --- the distance to the model that training began with -------------------------------
     kl: Literal["none", "reward", "loss"] = "none"
-    """Where the KL to the initial model is a penalty: nowhere, in the rewards, or in the loss."""
+    """Where the penalty for the KL to the initial model goes: nowhere, in the rewards, or in the
+    loss."""
     kl_coef: PositiveFloat = 0.001
     """Weight of the KL penalty."""
     max_kl: PositiveFloat = 0.1
-    """Maximum KL between the policies before and after an update, a mean over at most 8 sampled
-    tokens of each reply. A larger update is scaled back, and the learning rate falls."""
+    """Maximum KL between the policies before and after an update (mean over at most 8 sampled
+    tokens of each reply). A larger update is scaled back, and the learning rate is lowered."""
 
     # --- the optimizer --------------------------------------------------------------------
     optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"
-    """torch's AdamW; or on a GPU bitsandbytes', with 8-bit state or with paged 32-bit state."""
+    """adamw is torch's; adamw_8bit (8-bit state) and adamw_paged (paged 32-bit state) are
+    bitsandbytes' and need a GPU."""
     learning_rate: PositiveFloat = 1e-5
     """Learning rate of AdamW."""
     value_learning_rate: PositiveFloat | None = None
     """Learning rate of the critic; None for learning_rate."""
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the learning rate falls to 0 over the run; constant keeps it."""
+    """How the learning rate falls to 0 over the run; constant does not change it."""
     warmup_iters: NonNegativeInt = 0
     """Iterations over which the learning rate rises from 0."""
     critic_warmup_iters: NonNegativeInt = 0
@@ -297,19 +298,19 @@ class TrainingConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """What is saved of a run."""
+    """What a run saves."""
 
     section = "checkpoint"
 
     output_dir: Text = "./checkpoints"
-    """Folder of the run: config, metrics, curve, episodes, checkpoints."""
+    """Folder of the run, for config, metrics, curve, episodes and checkpoints."""
     save_interval: NonNegativeInt = 1
-    """Epochs between two checkpoints; 0 for one at the end."""
+    """Epochs between two checkpoints; 0 saves only at the end."""
     keep_last_n: PositiveInt = 3
     """Newest checkpoints to keep; the best one is always kept."""
     end_with_best: bool = True
-    """Return to the best weights (the warm start counts) if held-out success falls below their
-    interval, and end the run with them. A third fall ends the run."""
+    """End the run with the best weights (those after the warm start count, too). If held-out
+    success falls below their interval, return to them; a third fall ends the run."""
     record_every: NonNegativeInt = 10
     """Iterations between two records of training episodes; 0 for none."""
     resume: bool = False
@@ -328,20 +329,21 @@ class EnvConfig(Section):
     mix: Mix = {}
     """Several environments instead of env_id, each with a weight: its share of the episodes."""
     mix_by: Literal["weight", "signal"] = "weight"
-    """signal is a curriculum: the further success is from 50 %, the lower is the weight of an
-    environment, down to a tenth."""
+    """weight uses the weights of mix. signal is a curriculum: the further an environment's success
+    is from 50 %, the lower its weight, down to a tenth."""
     env_kwargs: JSONDict = {}
-    """Settings of the environment; with mix, of all, and those under an id of that one."""
+    """Settings of the environment. With mix they apply to all environments; settings under an id
+    apply only to that one."""
     max_steps: PositiveInt = 10
-    """Steps after which an episode of a BaseEnvironment ends."""
+    """Maximum steps of an episode of a BaseEnvironment."""
     workers: NonNegativeInt = 0
     """Worker processes for slow environments; 0 steps them in the trainer's process."""
     timeout: PositiveFloat | None = None
-    """Seconds after which a step in a worker, and its episode, is given up; None for no limit."""
+    """Maximum seconds of a step in a worker; then its episode is dropped. None for no limit."""
     train_split: Split | None = "train"
-    """Instances to train on; None for all."""
+    """Split to train on; None for all instances."""
     eval_split: Split | None = "test"
-    """Instances to evaluate on; None for all."""
+    """Split to evaluate on; None for all instances."""
     eval_interval: NonNegativeInt = 10
     """Iterations between two evaluations; 0 for none."""
     eval_episodes: PositiveInt = 64
@@ -375,14 +377,14 @@ class EnvConfig(Section):
 
 
 class RayConfig(Section):
-    """Samplers on Ray actors, on one machine or many."""
+    """Sampling on Ray actors, on one machine or many."""
 
     section = "ray"
 
     use_ray: bool = False
     """Play episodes on Ray actors instead of in the trainer's process."""
     num_actors: PositiveInt = 1
-    """Number of actors, each with an engine, environments and one CPU core."""
+    """Number of actors; each has an engine, environments and one CPU core."""
     address: Text | None = None
     """Address of a running Ray cluster (auto or HOST:PORT); None starts one on this machine."""
     num_gpus_per_actor: NonNegativeFloat | None = None
@@ -390,17 +392,17 @@ class RayConfig(Section):
     staleness: NonNegativeInt = 0
     """Iterations that sampling may run ahead of learning; 0 is synchronous."""
     timeout: PositiveFloat | None = 1800.0
-    """Seconds after which an actor without episodes is replaced; at least twice the longest time so
-    far, doubled after each loss. None for no limit."""
+    """Seconds without a finished shard of episodes after which an actor is replaced; at least twice
+    the longest time so far, doubled after each loss. None for no limit."""
 
 
 class ParallelConfig(Section):
-    """The learner over several GPUs: one process for each, started by torchrun."""
+    """Training on several GPUs, with one process per GPU, started by torchrun."""
 
     section = "parallel"
 
     mode: Literal["none", "ddp", "fsdp"] = "none"
-    """ddp keeps all weights on each GPU and splits the batch; fsdp also shards weights, gradients
+    """ddp copies all weights to each GPU and splits the batch; fsdp also shards weights, gradients
     and optimizer state."""
 
 
@@ -423,7 +425,6 @@ class Settings(BaseModel):
 
 
 def _config_error(section: str, error: ValidationError) -> ConfigError:
-    """Return pydantic's first error as one sentence."""
     first = error.errors(include_url=False, include_context=False)[0]
     name, given = first["loc"][0], first["input"]
     must = first["msg"].replace("Input should be", "must be")

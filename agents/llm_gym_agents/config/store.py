@@ -55,7 +55,7 @@ class ConfigStore(Settings):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Return a config with the settings of ``data``; those it lacks have their defaults."""
+        """Return a config with the settings of ``data``; missing settings get their defaults."""
         config = cls()
         config.update(data)
         return config
@@ -145,7 +145,7 @@ def read_config(path: Path) -> Any:
 
 
 def named(data: dict[str, dict[str, Any]]) -> set[str]:
-    """Return the full names of the settings in ``data``, those in a dictionary one by one.
+    """Return the full names of the settings in ``data``, with one name per dictionary key.
 
     >>> sorted(named({"training": {"gamma": 1}, "environment": {"env_kwargs": {"rooms": 2}}}))
     ['environment.env_kwargs.rooms', 'training.gamma']
@@ -172,7 +172,7 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader with YAML 1.2's floats, which refuses a key that is there twice."""
+    """PyYAML's safe loader with YAML 1.2 floats; it refuses duplicate keys."""
 
     def compose_node(self, parent: yaml.Node, index: int) -> yaml.Node:
         if self.check_event(yaml.AliasEvent):

@@ -1,7 +1,7 @@
-"""``untrusted``: finds what may do harm in a config from somewhere else.
+"""``untrusted``: finds settings of a foreign config that may do harm.
 
-The module lists harmless settings, not dangerous ones. A setting that is not listed may only have
-its default, one of its named choices, or a number of a size that a laptop can work with.
+The module lists harmless settings, not dangerous ones. Any other setting must have its default, one
+of its named choices, or a number that a laptop can handle.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -59,12 +59,12 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
 
 
 def untrusted(config: ConfigStore, imported: Collection[str] = (), env: str | None = None) -> str:
-    """Return the first setting that is not known to be harmless, or nothing.
+    """Return the first setting that is not known to be harmless, or "".
 
     Args:
-        config: As it was found in a folder.
-        imported: Modules that the user has named on the command line.
-        env: The environment that the user has named, if any.
+        config: The config found in a folder.
+        imported: Modules that the user named on the command line.
+        env: The environment that the user named, if any.
     """
     if config.inference.backend != "transformers" and config.inference.engine:
         return "inference.engine has settings of a program that is started"

@@ -1,4 +1,4 @@
-"""Types of settings that pydantic does not have: names, devices, JSON, fractions."""
+"""Types of settings that pydantic lacks: names, devices, JSON, fractions."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def _tracker(value: str) -> str:
 
 
 def _json(value: Any) -> Any:
-    """Return a copy of a mapping, which must be the same after a way through a JSON file."""
+    """Return a copy of a mapping, which must survive writing and reading as JSON."""
     given = dict(value) if isinstance(value, Mapping) else value
     try:
         copied = json.loads(json.dumps(given, allow_nan=False))
@@ -70,10 +70,10 @@ PLAYERS = ("auto", "random", "reflex", "solver", "none")
 def _named(
     built_in: Sequence[str], own: str = "module:function", registry: str = ""
 ) -> Callable[[str], str]:
-    """Return a check that a value is one of some names, or ``own``: code of the user's.
+    """Return a check that a value is one of some names, or code of the user (``own``).
 
-    A registry of ``llm_gym_agents.algo`` may have more names. Whoever adds one has imported
-    ``algo``; until then only the built-in ones can be there.
+    A registry of ``llm_gym_agents.algo`` may have more names. Code that adds a name imports
+    ``algo``; before that import, only the built-in names exist.
     """
 
     def check(value: str) -> str:

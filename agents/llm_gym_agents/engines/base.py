@@ -1,9 +1,9 @@
 """``Engine``: the interface between a policy and an inference engine.
 
-Prompts are token ids, and so are replies: nothing here knows about text, chat or games. Requests
-are handed in whenever they are ready (``submit``) and replies taken out as each one finishes
-(``poll``), so nobody waits for the slowest; ``generate`` is the two together. A request carries
-its own seed, so what is sampled does not depend on what else is in the batch or in which order.
+Prompts and replies are token ids: nothing here knows about text, chat or games. ``submit`` accepts
+requests at any time, and ``poll`` returns each reply when it is finished, so no request waits for
+the slowest one; ``generate`` does both. Each request has its own seed, so its reply does not depend
+on the rest of the batch.
 """
 
 import os
@@ -22,7 +22,7 @@ from llm_gym.core.splits import stable_hash
 from llm_gym_agents.engines.weight_push import Bucket, WeightSum, weights_in
 
 MIN_TEMPERATURE = 1e-5
-"""Below it logits overflow; 0 itself is greedy."""
+"""Lowest temperature above 0: below it logits overflow. 0 is greedy."""
 
 
 class EngineError(LLMGymError, RuntimeError):
@@ -45,21 +45,21 @@ class FinishReason(StrEnum):
 class Sampling:
     """How to sample a reply.
 
-    Log-probs are always those of ``softmax(logits / temperature)`` over the whole vocabulary:
-    what a trainer can recompute. ``top_p`` chooses among its tokens and does not renormalise it. At
-    temperature 0 the most likely token is taken, and its log-prob is that of temperature 1.
+    Log-probs are always those of ``softmax(logits / temperature)`` over the whole vocabulary, which
+    a trainer can recompute; ``top_p`` does not renormalise them. At temperature 0 the most likely
+    token is taken, with its log-prob at temperature 1.
     """
 
     max_tokens: int = 256
     temperature: float = 1.0
     top_p: float = 1.0
     stop_ids: tuple[int, ...] = ()
-    """Besides the model's own end-of-text ids. The stopping id is part of the reply."""
+    """Added to the model's end-of-text ids. The stopping id is part of the reply."""
     stop_strings: tuple[str, ...] = ()
-    """Needs an engine that was given a tokenizer. The reply keeps the tokens of the string."""
+    """Needs an engine with a tokenizer. The reply keeps the tokens of the string."""
     pattern: str | None = None
-    """A regex that the whole reply must match, where the engine can hold a model to one. Its
-    log-probs are then those among the tokens that the pattern allows."""
+    """A regex that the whole reply must match, if the engine supports constrained decoding.
+    Log-probs are then relative to the allowed tokens."""
 
     def __post_init__(self) -> None:
         _need(self.max_tokens >= 1, f"max_tokens must be at least 1, got {self.max_tokens}")
@@ -82,7 +82,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
     key: object = None
-    """Comes back on the ``Completion``."""
+    """Copied to the ``Completion``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Completion:
 
 
 def request_seed(run: int, episode: int, turn: int, sample: int = 0) -> int:
-    """Return the seed of one reply: 63 bits that depend on its place in the run alone.
+    """Return the 63-bit seed of one reply; it depends only on its position in the run.
 
     >>> request_seed(0, 1, 2) == request_seed(0, 1, 2) != request_seed(0, 2, 1)
     True
@@ -110,15 +110,15 @@ class Engine(ABC):
     """A model that samples replies."""
 
     context_length: int
-    """Most tokens that a prompt and its reply may have together."""
+    """Maximum tokens of prompt and reply together."""
     end_ids: frozenset[int]
     """The ids that end a reply by themselves."""
     tokenizer: Any = None
     """For stop strings only."""
     version: int = 0
-    """Version of the weights, as told by ``update_weights``."""
+    """Version of the weights, set by ``update_weights``."""
     shares_model: bool = False
-    """Whether it samples with the trained model itself, so that nothing is pushed."""
+    """Whether the engine samples with the trained model itself, so that no weights are sent."""
     _closed = False
 
     def need_open(self) -> None:
@@ -148,23 +148,23 @@ class Engine(ABC):
     def score(
         self, sequences: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> list[list[float]]:
-        """Return the log-prob of every token of each sequence but the first, given those before."""
+        """Return the log-prob of every token but the first of each sequence, given its prefix."""
 
     @abstractmethod
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Replace the weights. Nothing may be running."""
 
     def load_bucket(self, bucket: Bucket | bytes) -> None:
-        """Take some of the new weights; ``finish_loading`` says that these were all.
+        """Receive some of the new weights; ``finish_loading`` ends the transfer.
 
-        In between, nothing can be sampled. An engine that can only take all at once holds copies:
-        the sender fills its memory again.
+        In between, nothing can be sampled. An engine that needs all weights at once must copy them,
+        because the sender reuses the memory.
         """
         new = [(name, weight.clone()) for name, weight in weights_in(bucket)]
         self._held = [*getattr(self, "_held", ()), *new]
 
     def finish_loading(self, version: int) -> None:
-        """Go on with the weights of all buckets, as ``version``; refuse if some are missing."""
+        """Use the weights of all buckets as ``version``; refuse if some are missing."""
         held, self._held = getattr(self, "_held", []), []
         self.update_weights(held, version)
 
@@ -177,26 +177,26 @@ class Engine(ABC):
             )
 
     def forget(self) -> None:
-        """Empty the prefix cache, where it could change the last bits of a reply."""
+        """Empty the prefix cache, if it could change the last bits of a reply."""
         return
 
     packed_weights: Mapping[str, Sequence[str]] = {
         "qkv_proj": ("q_proj", "k_proj", "v_proj"),
         "gate_up_proj": ("gate_proj", "up_proj"),
     }
-    """Layers that a serving engine keeps as one, and what they are made of, in order."""
+    """Fused layers of a serving engine, and their parts in order."""
 
     def weight_dtype(self, name: str) -> torch.dtype | None:
-        """Return the type that the weight ``name`` is kept in; None for whatever is pushed."""
+        """Return the dtype of the weight ``name``; None if the engine takes any."""
         return getattr(self, "dtype", None)
 
     def weight_sums(self) -> Mapping[str, WeightSum] | None:
-        """Return checksums of the weights in use; None where they cannot be read."""
+        """Return checksums of the weights in use; None if they cannot be read."""
         return None
 
     @abstractmethod
     def cancel(self) -> list[Completion]:
-        """Drop whatever is running, and return it as far as it got. Nothing runs afterwards."""
+        """Cancel all running requests, and return the partial replies."""
 
     @abstractmethod
     def close(self) -> None:

@@ -4,8 +4,8 @@
     output = engine.generate(["Hello, how are you?"], max_tokens=64, temperature=0.7)
     output.sequences, output.tokens
 
-A thin layer over ``llm_gym_agents.engines``. Prompts are tokenised as they are, without a chat
-template; ``multi_turn`` holds conversations.
+A thin layer over ``llm_gym_agents.engines``. Prompts are tokenised without a chat template;
+``multi_turn`` holds conversations.
 
 Shapes: B replies, S tokens of the longest.
 """
@@ -36,15 +36,15 @@ class InferenceOutput:
     tokens: npt.NDArray[np.int64]
     """Ids ``[B, S]``, padded on the right with the tokenizer's padding or end-of-text id."""
     log_probs: npt.NDArray[np.float32]
-    """Of each sampled token ``[B, S]``; 0 at padding."""
+    """Log-prob of each sampled token ``[B, S]``; 0 at padding."""
     lengths: npt.NDArray[np.int64]
-    """Tokens of each reply ``[B]``. A sampled end of text counts, whatever its id."""
+    """Tokens of each reply ``[B]``, including a sampled end-of-text token."""
     finish_reasons: list[str]
     """``stop`` or ``length``."""
 
 
 class BaseInferenceEngine:
-    """Text convenience over an engine."""
+    """Base class of the text engines."""
 
     def __init__(self, engine: Engine, tokenizer: PreTrainedTokenizerBase) -> None:
         self.engine, self.tokenizer = engine, tokenizer
@@ -65,15 +65,17 @@ class BaseInferenceEngine:
         """Return a reply to each prompt.
 
         Args:
-            prompts: Texts. A prompt that leaves no room for a reply is refused, never cut.
-            max_tokens: Most tokens of a reply.
+            prompts: Texts. A prompt that leaves no room for a reply raises an error; it is never
+                cut.
+            max_tokens: Maximum tokens of a reply.
             temperature: 0 takes the most likely token.
-            top_p: Sample among the likeliest tokens that together have this probability.
+            top_p: Nucleus sampling: sample among the most likely tokens with this total
+                probability.
             stop: Strings that end a reply and remain part of it.
             n: Replies to each prompt, one after another in the output.
             seed: The same seed gives the same replies, however the prompts are batched; None
                 draws one.
-            batch_size: Most replies that are handed to the engine at once; None for all.
+            batch_size: Maximum replies that the engine computes at once; None for all.
             progress: Whether to show a progress bar.
         """
         if isinstance(prompts, str):

@@ -1,4 +1,4 @@
-"""From a path and a few settings to an engine and its tokenizer."""
+"""Loads an engine and its tokenizer from a path and a few settings."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ def load_engine(
 
     Args:
         path: A model folder or a hub name.
-        backend: transformers, vllm or sglang; or ``module:Class``, a subclass of ``Engine`` that is
-            made with the path, ``tokenizer=`` and ``config``.
-        config: ``dtype``, ``max_model_len`` (most tokens of prompt and reply),
+        backend: transformers, vllm or sglang; or ``module:Class``, a subclass of ``Engine``, which
+            gets the path, ``tokenizer=`` and ``config``.
+        config: ``dtype``, ``max_model_len`` (maximum tokens of prompt and reply),
             ``tensor_parallel_size`` and ``trust_remote_code``; for transformers also ``device``,
             ``attn_implementation``, ``max_rows`` and ``prefix_cache``; for the others every
             argument of ``VLLMEngine`` or ``SGLangEngine``.
@@ -83,7 +83,6 @@ def check_settings(
 
 
 def _served(backend: str) -> Any:
-    """Return the class of an engine that is not ours, or in a program of its own."""
     if ":" in backend:
         found = import_object(backend)
         if not (isinstance(found, type) and issubclass(found, Engine)):

@@ -14,14 +14,14 @@ CHECKED = "engine/weights_checked"
 """Metric: weights whose checksums in the engine were compared with those pushed."""
 PUBLISH_SECONDS = "time/publish_s"
 PROBED_FIRST, PROBED_EVERY = 4, 8
-"""The first pushes are probed, then one in so many; all of them where checksums cannot be read."""
+"""The first pushes are probed, then every n-th push; every push if checksums cannot be read."""
 
 
 class WeightPublisher(ABC):
     """Keeps an engine, or many actors, on the trained weights."""
 
     version = 0
-    """Version of the weights that they have."""
+    """Version of the published weights."""
     _outdated = False
     _pushes = 0
 
@@ -47,7 +47,7 @@ class WeightPublisher(ABC):
         """Empty prefix caches, so that a resumed run computes the same bits."""
 
     def _probe_is_due(self, proven: bool) -> bool:
-        """Whether this push is probed, which takes longer than the push."""
+        """Whether to probe after this push; a probe takes longer than a push."""
         self._pushes += 1
         return self._pushes <= PROBED_FIRST or self._pushes % PROBED_EVERY == 0 or not proven
 

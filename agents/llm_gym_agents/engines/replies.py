@@ -1,4 +1,4 @@
-"""What every engine needs to serve a request: checks, end ids, stop strings, ``Row``."""
+"""Helpers of all engines: checks of requests, end ids, stop strings, ``Row``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ESCAPED_FOR_RE = " #&~\t\n\r\v\f"
 
 
 def check_prompt(prompt: Sequence[int], context_length: int, vocabulary: int) -> int:
-    """Return how many tokens of reply ``prompt`` leaves room for; refuse one that leaves none."""
+    """Return the maximum reply length after ``prompt``; refuse a prompt that leaves no room."""
     room = context_length - len(prompt)
     if room < 1 or not len(prompt):
         raise ConfigError(
@@ -34,9 +34,9 @@ def check_ids(ids: Sequence[int], vocabulary: int) -> None:
 
 
 def portable_pattern(pattern: str) -> str:
-    r"""Return ``pattern`` without the escapes that only ``re.escape`` makes.
+    r"""Return ``pattern`` without the unnecessary escapes of ``re.escape``.
 
-    Grammar compilers read them right, and print a warning about each.
+    Grammar compilers print a warning about each of them.
 
     >>> print(portable_pattern(re.escape("go to #1.")))
     go to #1\.
@@ -61,7 +61,7 @@ _MARGIN = 8
 
 
 class StopStrings:
-    """Looks for strings at the end of a growing reply."""
+    """Finds stop strings at the end of a growing reply."""
 
     def __init__(self, tokenizer: Any, strings: tuple[str, ...]) -> None:
         self._tokenizer, self._strings = tokenizer, strings
@@ -77,12 +77,12 @@ class StopStrings:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """A request, and what has been sampled for it."""
+    """A request and its reply so far."""
 
     request: Request
     prompt: list[int]
     limit: int
-    """Most ids that the reply may have."""
+    """Maximum ids of the reply."""
     ends: frozenset[int]
     strings: StopStrings | None
     version: int
@@ -92,7 +92,7 @@ class Row:
 
     @classmethod
     def of(cls, request: Request, engine: Engine, vocabulary: int) -> Row:
-        """Check a request to ``engine`` and return the beginning of its reply."""
+        """Check a request to ``engine`` and return its empty row."""
         sampling, strings = request.sampling, None
         room = check_prompt(request.prompt, engine.context_length, vocabulary)
         if sampling.stop_strings:
@@ -117,7 +117,7 @@ class Row:
 
     @property
     def cached(self) -> int:
-        """Tokens whose keys and values are known: all but the one sampled last."""
+        """Tokens in the KV cache: all but the last sampled one."""
         return len(self.prompt) + len(self.ids) - 1
 
     def completion(self) -> Completion:

@@ -28,7 +28,7 @@ def cast_and_sum(
     dtype_of: Callable[[str], torch.dtype | None],
     sums: PendingSums,
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield weights in the types that the engine keeps, and add each to ``sums``."""
+    """Yield weights cast to the engine's dtypes, and add each to ``sums``."""
     for name, tensor in named_tensors:
         cast = tensor.detach().to(dtype_of(name) or tensor.dtype)
         sums.add(name, cast)
@@ -37,7 +37,7 @@ def cast_and_sum(
 
 
 class WeightCheck:
-    """Compares what was pushed to one engine with what it holds."""
+    """Compares the weights sent to an engine with those that it holds."""
 
     def __init__(self, packed_weights: Mapping[str, Sequence[str]]) -> None:
         self._packed_weights = packed_weights
@@ -50,7 +50,7 @@ class WeightCheck:
     def push(
         self, engine: Engine, named_tensors: Iterable[tuple[str, Tensor]], version: int
     ) -> int:
-        """Give the engine weights and compare them; return how many were compared."""
+        """Send weights to the engine and compare them; return how many were compared."""
         sums = PendingSums()
         watched = cast_and_sum(named_tensors, engine.weight_dtype, sums)
         engine.update_weights(watched, version)
@@ -62,10 +62,10 @@ class WeightCheck:
         """Return how many weights were compared; raise ``StaleWeightsError`` if one differs.
 
         Args:
-            ours: Sums of what was pushed.
-            theirs: Checksums of the engine's weights; None where the engine has none, and nothing
-                is compared.
-            version: Of the weights, for the error.
+            ours: Checksums of the weights that were sent.
+            theirs: Checksums of the engine's weights; None if it has none: then nothing is
+                compared.
+            version: Version of the weights, for the error.
         """
         if theirs is None:
             return 0
@@ -125,18 +125,18 @@ class _Differs(Exception):
 
 PROMPTS, PROMPT_TOKENS, REPLY_TOKENS = 4, 8, 8
 FACTOR = 5.0
-"""Times the gap of the start that is still precision: sharper models have larger ones."""
+"""Allowed growth of the initial gap: sharper distributions have larger rounding gaps."""
 ROUNDING = 3.0
-"""Times the model's own rounding that is still precision, looked at before there is an alarm."""
+"""Allowed multiple of the model's own rounding error, checked before an error is raised."""
 
 
 class Allowance(NamedTuple):
     """Mean differences of a log-prob that precision may explain."""
 
     least: float
-    """Always allowed, however well the two agreed at the start."""
+    """Always allowed, even if both agreed better at the start."""
     most: float
-    """Never exceeded, however badly they did."""
+    """Never exceeded, even if both agreed worse at the start."""
 
 
 FINE = Allowance(1e-3, 2e-2)
@@ -144,21 +144,22 @@ FINE = Allowance(1e-3, 2e-2)
 COARSE = Allowance(5e-2, 2e-1)
 """In 16 bits, where a model and its engine differ by some 0.04."""
 HOPELESS = 0.5
-"""What is sampled at such a gap is another model's, whatever the reason."""
+"""At such a gap the engine samples from a different model, whatever the reason."""
 
 
 class Probe:
-    """Compares an engine with the model that it should be sampling from."""
+    """Compares an engine's log-probs with those of the trained model."""
 
     def __init__(self, lm: nn.Module) -> None:
         self._lm = CausalModel(lm)
         self._at_start: float | None = None
 
     def check(self, engine: Engine) -> float:
-        """Return the mean difference of log-probs; raise if it is more than precision.
+        """Return the mean difference of log-probs; raise if rounding cannot explain it.
 
-        How much that is, is measured: at the first check, with weights that were just proven, and
-        again by the model's own rounding if that does not explain it. Training made it larger.
+        The allowed difference is measured at the first check, with verified weights. If it is
+        exceeded, the model's own rounding error is measured again, because training can make it
+        larger.
         """
         gap = self.gap(engine)
         types = {getattr(engine, "dtype", self._lm.dtype), self._lm.dtype}
@@ -185,7 +186,7 @@ class Probe:
         return _apart(self._scores(sequences), theirs)
 
     def rounding(self, engine: Engine, dtype: torch.dtype) -> float:
-        """Return the same of the model and itself, computing in ``dtype``."""
+        """Return the mean difference between the model and itself computed in ``dtype``."""
         sequences, _ = self._sampled(engine)
         # Weights that are cast are not kept: a second model may not fit.
         with torch.autocast(self._lm.device.type, dtype, cache_enabled=False):

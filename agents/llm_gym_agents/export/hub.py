@@ -1,4 +1,4 @@
-"""What leaves a run: its model on a hub, and its recorded episodes as a data set."""
+"""Publish a run: its model on a hub, and its recorded episodes as a data set."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ data = load_dataset("PATH")
 def write_dataset(run: Path, out: Path) -> int:
     """Write the episodes that ``run`` recorded as a folder for ``load_dataset``; return how many.
 
-    A split for each kind of record: ``train``, ``eval``, ``before``, ``after``.
+    Each kind of record is a split: ``train``, ``eval``, ``before``, ``after``.
     """
     records = sorted(path for path in (run / "episodes").glob("*.jsonl") if path.is_file())
     if not records:
@@ -52,9 +52,9 @@ def write_dataset(run: Path, out: Path) -> int:
 
 
 def push(folder: Path, name: str) -> str:
-    """Put a run's model, or a folder of ``write_dataset``, on the hub; return its address.
+    """Upload a run's model, or a folder of ``write_dataset``, to the hub; return its URL.
 
-    The repository is private when it is new. ``HF_TOKEN`` and ``HF_ENDPOINT`` say who and where.
+    A new repository is private. ``HF_TOKEN`` and ``HF_ENDPOINT`` set account and hub.
     """
     hub = need("huggingface_hub", "huggingface_hub")
     is_data = (folder / "data").is_dir()

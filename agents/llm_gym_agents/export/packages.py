@@ -1,4 +1,4 @@
-"""Folders that other projects load an environment of ours from: verifiers 0.4, OpenEnv 0.10."""
+"""Write an environment as a package for verifiers 0.4 or OpenEnv 0.10."""
 
 import json
 import re
@@ -26,7 +26,6 @@ def write_openenv(folder: str | Path, env_id: str, **kwargs: Any) -> Path:
 
 
 def _name(env_id: str) -> str:
-    """Return ``text_game`` for ``llm_gym/TextGame-v0``."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", env_id.rpartition("/")[2]).lower()
     name = re.sub(r"\W", "_", name.rpartition("-v")[0] or name)
     if not name.isidentifier():

@@ -1,4 +1,4 @@
-"""SkyRL-Gym's ``BaseTextEnv`` around an environment of ours."""
+"""An llm_gym environment as SkyRL-Gym's ``BaseTextEnv``."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from llm_gym_agents.export.episodes import EpisodeChat, need
 def skyrl_env(env_id: str, **kwargs: Any) -> type:
     """Return a class for ``skyrl_gym.envs.register``; ``extras`` of a row hold its ``seed``.
 
-    SkyRL hands ``init`` the prompt of the row; what comes back is the beginning of the episode.
+    SkyRL passes the prompt of the row to ``init``, which returns the start of the episode.
     """
     base: Any = need("skyrl_gym.envs.base_text_env", "skyrl-gym").BaseTextEnv
 

@@ -1,4 +1,4 @@
-"""TRL's ``GRPOTrainer`` (1.16) on environments of ours, both ways that it has.
+"""TRL's ``GRPOTrainer`` (1.16) on llm_gym environments, in both of its ways.
 
 ``TRLGame`` plays whole episodes with plain replies: give ``rollout_func``, ``reward_func`` and
 ``dataset()`` to the trainer. ``environment_factory`` is for models that call tools: a move is a
@@ -18,10 +18,10 @@ from llm_gym_agents.text.chat import ChatFormat
 class TRLGame:
     """An environment for ``rollout_func``.
 
-    A prompt is the beginning of an episode; every completion of it is a whole episode of the same
-    seed, replies and observations in turn, with ``env_mask`` 1 where the model wrote. What the
-    model sampled is never tokenised again. An episode is cut after the turn that reaches TRL's
-    ``max_completion_length``, so it may be a reply and an observation longer than that.
+    A prompt is the start of an episode; every completion is a whole episode of the same seed, with
+    alternating replies and observations and ``env_mask`` 1 on the model's tokens. Sampled tokens
+    are never tokenised again. An episode is truncated after the turn that reaches TRL's
+    ``max_completion_length``, so it may exceed this by one reply and one observation.
     """
 
     def __init__(self, env_id: str, *, max_turns: int = 16, **kwargs: Any) -> None:
@@ -31,11 +31,11 @@ class TRLGame:
         self._format: ChatFormat | None = None
 
     def dataset(self, seeds: Iterable[int]) -> Any:
-        """Return the ``train_dataset``: how each of ``seeds`` begins."""
+        """Return the ``train_dataset``: the first prompt of each of ``seeds``."""
         return as_dataset(prompt_rows(self.env_id, seeds, **self._kwargs))
 
     def rollout_func(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Play an episode for each prompt, all of them a turn at a time."""
+        """Play an episode for each prompt, all episodes turn by turn."""
         if self._format is None:
             self._format = ChatFormat.from_tokenizer(trainer.processing_class)
         with ExitStack() as opened:
@@ -58,7 +58,7 @@ class TRLGame:
         }
 
     def reward_func(self, env_reward: Sequence[float], **_: Any) -> list[float]:
-        """Return what the episodes have earned: the reward function that the trainer needs."""
+        """Return the returns of the episodes, as the trainer's reward function."""
         return [float(reward) for reward in env_reward]
 
     def _play(self, rows: Sequence[TokenEpisode], trainer: Any) -> None:
@@ -82,8 +82,8 @@ class TRLGame:
 def environment_factory(env_id: str, **kwargs: Any) -> Callable[[], Any]:
     """Return the ``environment_factory`` of an environment: a class with one tool, ``play``.
 
-    Its rewards are its own (``get_reward``), so no ``reward_funcs`` are needed; ``train_dataset``
-    has a column ``seed``, or there is none and every episode is drawn.
+    The class returns its own rewards (``get_reward``), so no ``reward_funcs`` are needed. Without a
+    column ``seed`` in ``train_dataset``, episodes are random.
     """
 
     class Game:

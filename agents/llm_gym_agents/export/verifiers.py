@@ -1,4 +1,4 @@
-"""verifiers 0.4: an environment of ours as a ``Taskset``, and the ``Env`` that plays it.
+"""verifiers 0.4: an llm_gym environment as a ``Taskset``, and the ``Env`` that plays it.
 
 The game is the user of the conversation and runs in the process of verifiers. prime-rl loads the
 same classes. ``packages.write_verifiers`` writes the package that exports them.
@@ -14,8 +14,8 @@ from llm_gym_agents.export.episodes import EpisodeChat, need
 def game(env_id: str, **kwargs: Any) -> tuple[type, type]:
     """Return the ``Taskset`` and the ``Env`` of an environment; task N is the episode of seed N.
 
-    ``--env.taskset.split`` chooses the instances. ``vf-validate`` has the solver play each task,
-    where there is one.
+    ``--env.taskset.split`` chooses the instances. ``vf-validate`` lets the solver play each task,
+    if there is one.
     """
     vf = need("verifiers.v1", "verifiers")
 
@@ -85,7 +85,7 @@ async def _talk(chat: EpisodeChat, interaction: Any) -> None:
 
 
 def _solver_wins(chat: EpisodeChat) -> bool | None:
-    """Play the episode to its end; None where the environment brings no solver along."""
+    """Let the solver play the episode; None if the environment has no solver."""
     if not chat.env.has_wrapper_attr("solver_action"):
         return None
     while not chat.done:

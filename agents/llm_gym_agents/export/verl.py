@@ -1,4 +1,4 @@
-"""verl (0.9.1): rows of its data sets, and an agent loop that plays the episodes of them."""
+"""verl (0.9.1): data set rows, and an agent loop that plays their episodes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -33,8 +33,8 @@ def verl_rows(env_id: str, seeds: Iterable[int], **kwargs: Any) -> list[Row]:
 def agent_loop(env_id: str, *, max_turns: int = 16, **kwargs: Any) -> type:
     """Return an agent loop, registered as ``llm_gym``, that plays ``env_id``.
 
-    It wants ``calculate_log_probs`` from the server as verl's own loops do, masks what the
-    environment says, and hands over the return of the episode as ``reward_score``.
+    Like verl's own loops it needs ``calculate_log_probs`` from the server. It masks observations
+    and gives the return of the episode as ``reward_score``.
     """
     verl: Any = need("verl.experimental.agent_loop.agent_loop", "verl==0.9.1")
 

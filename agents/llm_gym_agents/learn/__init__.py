@@ -1,1 +1,1 @@
-"""Learning: from a batch of episodes to new weights, and their way to the engines."""
+"""Learning: from a batch of episodes to new weights."""

@@ -1,4 +1,4 @@
-"""Branches: episodes that repeat the first turns of another one and then go on by themselves.
+"""Branches: episodes that repeat the first turns of another episode and then continue on their own.
 
 Same seed and same actions give the same state, so a branch needs no snapshot. It is an ordinary
 task with a ``prefix``: every sampler and every engine plays it, and what it samples depends only on
@@ -25,7 +25,7 @@ BRANCH_IDS = 2**62
 """First id of branches."""
 
 Place = tuple[int, int]
-"""An episode's position in its rollout, and a turn of it."""
+"""Position of an episode in its rollout, and number of a turn."""
 
 
 class Branch(NamedTuple):
@@ -33,12 +33,12 @@ class Branch(NamedTuple):
 
     place: Place
     episode: Trajectory
-    """Also the turns before the branch."""
+    """The whole episode, including the turns before the branch."""
     tokens: int
-    """Sampled in the branch itself."""
+    """Tokens sampled in the branch itself."""
 
     def to_go(self, gamma: float) -> float:
-        """Return the discounted reward from the turn at which it left its parent."""
+        """Return the discounted reward from the turn at which the branch begins."""
         return rewards_to_go(self.episode, gamma)[self.place[1]]
 
 
@@ -73,7 +73,7 @@ def play_branches(
         rollout: The parents.
         places: Turns of the parents.
         count: Branches from each place.
-        first: Number of the first one. Branches with other numbers are independent.
+        first: Number of the first branch. Branches with other numbers are independent.
         mixed: Whether the run plays several environments, so that a task names its own.
     """
     home: dict[int, Place] = {}

@@ -1,7 +1,7 @@
-"""Behaviour cloning: a model learns to write what a player wrote.
+"""Behaviour cloning: a model learns to write a player's replies.
 
-From *random legal* moves, unfiltered, a model learns to write moves and still plays at chance; RL
-then has something to choose from. From a solver's moves it learns to play.
+From *random legal* moves a model learns to write moves and plays at chance level, so RL has moves
+to choose from. From a solver's moves it learns to play.
 
 ``imitate`` trains. ``play_demonstrations`` and ``load_demonstrations`` make the data: turns of a
 random player, of a solver or of a file, tokenized with the model's own chat format and the run's
@@ -41,11 +41,11 @@ class Example(NamedTuple):
     """The prompt; in a dialogue, what comes after the last reply."""
     reply_ids: list[int]
     label_ids: list[int] | None = None
-    """What is learned instead of the reply, which is only read; None learns the reply."""
+    """Ids to learn instead of the reply (the reply is then only read); None learns the reply."""
 
     @property
     def learned_ids(self) -> list[int]:
-        """The reply, or its label up to the first difference: the model has read no further."""
+        """The reply, or its label up to the first id that differs from the reply."""
         if self.label_ids is None:
             return self.reply_ids
         pairs = zip(self.reply_ids, self.label_ids, strict=False)
@@ -79,13 +79,13 @@ def imitate(
         data: Turns, or dialogues whose replies are all learned.
         steps: Optimizer steps.
         batch_size: Turns of a step.
-        batch_tokens: Most ids of a step, on average; fewer turns are drawn where these are long.
+        batch_tokens: Maximum ids per step, on average; if turns are long, fewer are drawn.
         learning_rate: Reached after ``ramp`` steps.
-        weight_decay: Of AdamW. It keeps a small model from learning few episodes by heart.
+        weight_decay: Weight decay of AdamW; it keeps a small model from memorising a few episodes.
         ramp: Steps over which the rate rises.
         decay: Factors on the rate at the start and at the end; linear in between.
-        seed: Of the order of examples.
-        micro_batch_tokens: Most ids read at once, to bound memory; None reads a batch at once.
+        seed: Seed of the order of examples.
+        micro_batch_tokens: Maximum ids of a forward pass, to limit memory; None for no limit.
         on_step: Called with the number of steps done and the loss.
     """
     talks = [(each,) if isinstance(each, Example) else each for each in data]
@@ -118,7 +118,6 @@ def imitate(
 def _backward(
     model: PolicyValueModel, batch: Sequence[Dialogue], micro_batch_tokens: int | None
 ) -> float:
-    """Accumulate the gradient of the mean log-prob of ``batch``; return the loss."""
     learned = sum(len(turn.learned_ids) for talk in batch for turn in talk)
     total = 0.0
     for part in _parts(batch, micro_batch_tokens):
@@ -173,7 +172,7 @@ class DialogueEncoder(NamedTuple):
     system_prompt: str | None = None
     """Replaces the system prompt of the environment; None keeps it."""
     context_length: int | None = None
-    """Most ids of a dialogue; later turns are dropped."""
+    """Maximum ids of a dialogue; later turns are dropped."""
 
     def turns(self, system: str, said: Sequence[tuple[str, str]]) -> Iterator[Dialogue]:
         """Yield the dialogues of a conversation of (observation, reply) pairs."""
@@ -194,7 +193,6 @@ class DialogueEncoder(NamedTuple):
             yield from self._fits(tuple(found))
 
     def _fits(self, talk: Dialogue) -> Iterator[Dialogue]:
-        """Yield the turns of ``talk`` that fit the context, if any."""
         length, kept = 0, 0
         for turn in talk:
             length += len(turn.prompt_ids) + len(turn.reply_ids)
@@ -229,7 +227,7 @@ def play_demonstrations(
     if not found:
         raise ConfigError(
             f"no turn of the {player} player fits a context of {encoder.context_length} tokens; "
-            "take a model that reads more, or tell it less"
+            "use a model with a longer context, or shorter prompts"
         )
     return found
 
@@ -249,9 +247,9 @@ def label_episode(
     seed: int,
     options: dict[str, Any] | None = None,
 ) -> Iterator[Dialogue]:
-    """Yield what a model played, with the reply of ``player`` to each of its states as the label.
+    """Yield a model's episode, with the reply of ``player`` to each state as the label.
 
-    The episode is played again in ``env``, as far as it shows the same observations.
+    The episode is replayed in ``env`` until an observation differs.
     """
     act = find_player(env, player, seed)
     observation, _ = env.reset(seed=seed, options=options)
@@ -289,7 +287,7 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
         name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         moves = ", an action space AnyText(n, examples=moves)" * (player == "random")
         raise ConfigError(
-            f"{name} brings no {player} player along, so there is nobody to imitate; give it a "
+            f"{name} has no {player} player to imitate; give it a "
             f"{_ACTIONS[player][0]}(){moves}, or imitate a file (warm_start.player FILE.jsonl)"
         )
 
@@ -336,7 +334,6 @@ def load_demonstrations(path: str | Path, encoder: DialogueEncoder) -> list[Dial
 
 
 def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the system prompt and the (observation, reply) pairs."""
     system, heard, said = "", "", []
     for message in messages:
         role, content = str(message["role"]), message["content"]
@@ -353,7 +350,6 @@ def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str
 
 
 def _tools(env: gym.Env[str, str]) -> tuple[ToolRegistry, ActionParser] | None:
-    """Return the tools of ``env`` and their parser, or None."""
     if not (env.has_wrapper_attr("registry") and env.has_wrapper_attr("parser")):
         return None
     registry, parser = env.get_wrapper_attr("registry"), env.get_wrapper_attr("parser")

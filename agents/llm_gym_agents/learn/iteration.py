@@ -42,7 +42,7 @@ from llm_gym_agents.rollouts.tasks import (
 from llm_gym_agents.run.metrics import ELAPSED, SAMPLED_TOKENS, TOKENS_PER_SECOND
 
 FLAT = 1e-6
-"""Largest advantage that is rounding: sums of shaping terms differ in their last bits."""
+"""Largest advantage that counts as 0, because sums of shaping terms have rounding errors."""
 
 
 @dataclass(kw_only=True)
@@ -105,12 +105,13 @@ class IterationRunner:
 def flat_groups(
     data: RolloutData, episodes: Sequence[Trajectory], training: TrainingConfig
 ) -> set[int]:
-    """Return the groups that teach nothing: the estimator gives advantage 0 to all their tokens.
+    """Return the groups without signal: all of their tokens have advantage 0.
 
-    It is given the rewards of ``episodes`` in float64: in the float32 of ``data``, equal sums of
-    shaping terms differ by more than an estimator that divides by their spread takes for 0.
+    The estimator gets the rewards of ``episodes`` in float64. In the float32 of ``data``, rounding
+    makes equal sums of shaping terms differ, and dividing by their standard deviation would amplify
+    that.
 
-    An estimator that does not compare episodes is asked as ``dr_grpo``: are the scores equal?
+    For an estimator that does not compare episodes, ``dr_grpo`` decides whether scores are equal.
     """
     spec = get_advantage(training.adv_estimator)
     settings = estimator_settings(spec, training)
@@ -136,7 +137,7 @@ class CollectedBatch(NamedTuple):
     """The episodes of one iteration."""
 
     rollout: Rollout
-    """Their rewards are final."""
+    """The episodes, with final rewards."""
     metrics: dict[str, float]
     states: dict[str, Tensor]
     """Fields of ``RolloutData`` about states, for an estimator that uses them."""

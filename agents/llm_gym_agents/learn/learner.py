@@ -1,7 +1,7 @@
 """``Learner``: model, optimizer and PPO of a run.
 
-``ppo.update(data)`` trains on a batch and returns metrics; ``state()`` is what a checkpoint keeps
-beside the language model.
+``ppo.update(data)`` trains on a batch and returns metrics; ``state()`` returns what a checkpoint
+stores in addition to the language model.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Learner:
     """Trains a language model on batches of episodes.
 
     Args:
-        lm: Trained in place.
-        training: How it learns.
-        model: Its critic, adapters and precision.
-        inference: The temperature of the sampler, and the longest reply and episode.
+        lm: The language model, trained in place.
+        training: The ``training`` section.
+        model: The ``model`` section: critic, adapters and precision.
+        inference: The ``inference`` section: temperature, and maximum reply and episode length.
         ranks: The processes that train together. Each has its own learner of the same model, and
             all learners get the same calls.
     """
@@ -90,14 +90,14 @@ class Learner:
         self.ppo = PPO(self.model, training, reference, norm_length=longest, ranks=ranks)
 
     def use_cuda_graphs(self, *, engine_sleeps: bool = False) -> None:
-        """Use CUDA graphs where they pay and fit: an engine that sleeps needs their memory."""
+        """Use CUDA graphs if they save time and fit next to the engine in memory."""
         can = can_capture(self.model, self.model.compute_dtype)
         if can and is_launch_bound(self.lm) and not engine_sleeps:
             self.model.use_cuda_graphs()
 
     @torch.no_grad()
     def start_from_here(self) -> None:
-        """Make the policy, as it is now, the one that RL begins with: after imitation."""
+        """Make the current policy the initial policy of RL; called after imitation."""
         self.ranks.equalize(self.model)
         if self.model.critic_lm is not None:
             self.model.critic_lm.load_state_dict(self.lm.base_model.state_dict())
@@ -110,7 +110,7 @@ class Learner:
         return ((name, p.detach()) for name, p in self.lm.named_parameters() if p.requires_grad)
 
     def _score_reference(self, *packed: Tensor, entropy: Entropy) -> TokenScores:
-        """Score with the adapters of the first policy, or without any while it had none."""
+        """Score with the initial policy: its adapters, or none if it had none."""
         layers = adapted_layers(self.lm).values()
         kept = {name: each.clone() for name, each in self._adapters()}
         self._set_adapters(self.reference_adapters)
@@ -130,7 +130,7 @@ class Learner:
             each.copy_(wanted.get(name, each))
 
     def state(self) -> dict[str, Part]:
-        """Return what a checkpoint keeps besides the language model and the RNGs."""
+        """Return the state for a checkpoint, without language model and RNGs."""
         parts = {
             "critic": module_state(self.model, skip=("lm.",)),
             "optimizer": optimizer_state(self.ppo.optimizer, self.model),
@@ -143,7 +143,7 @@ class Learner:
         return parts
 
     def like(self, name: str) -> Tensor | None:
-        """Return the tensor that a checkpoint's tensor of this full name is loaded into."""
+        """Return the tensor into which a checkpoint's tensor of this name is loaded."""
         part, _, key = name.partition("/")
         if part == "optimizer":
             return dict(self.model.named_parameters()).get(key.rpartition(".")[0])
@@ -152,7 +152,7 @@ class Learner:
         return None if home is None else home.state_dict().get(key)
 
     def check_state(self, parts: Mapping[str, Part]) -> None:
-        """Raise if this learner cannot go on from ``parts``, before anything is changed."""
+        """Raise if this learner cannot resume from ``parts``, before anything is changed."""
         if self.reference is not None and "reference" not in parts:
             raise CheckpointError(
                 "a KL to the reference needs a checkpoint that has one, got one of a run without; "
@@ -160,7 +160,7 @@ class Learner:
             )
 
     def load_state(self, parts: Mapping[str, Part]) -> None:
-        """Go on from ``parts``. Optimizer settings are those of the present config."""
+        """Resume from ``parts``. Optimizer settings come from the current config."""
         self.check_state(parts)
         set_module_state(self.model, parts["critic"], skip=("lm.",))
         groups = self.ppo.optimizer.param_groups
@@ -178,7 +178,7 @@ class Learner:
 
 
 def most_tokens(training: TrainingConfig, inference: InferenceConfig) -> float | None:
-    """Return the most tokens of an episode, if the aggregation divides by it."""
+    """Return the maximum tokens of an episode, if the aggregation divides by it."""
     loss = algo.get_policy_loss(training.policy_loss)
     if (training.loss_agg or loss.aggregation) != "seq-mean-token-sum-norm":
         return None

@@ -53,14 +53,14 @@ def trained(module: nn.Module) -> list[nn.Parameter]:
 def clip_gradients(optimizer: torch.optim.Optimizer, largest: float) -> list[Tensor]:
     """Clip the gradient norm of each group to ``largest``; return the norms before.
 
-    Separately, because a critic that is far off must not shrink the policy's step.
+    Each group has its own norm, so that a large critic loss does not shrink the policy's step.
     """
     norms = (nn.utils.clip_grad_norm_(group["params"], largest) for group in optimizer.param_groups)
     return [full_tensor(norm) for norm in norms]
 
 
 def _bitsandbytes(name: str, device: torch.device) -> Any:
-    """Return an optimizer class of bitsandbytes; the one door to it."""
+    """Return an optimizer class of bitsandbytes; only this function imports it."""
     require_package("bitsandbytes", f"training.optimizer='{name}'", "gpu")
     if device.type != "cuda":
         raise ConfigError(

@@ -1,7 +1,7 @@
 """One PPO update, from a batch of episodes to new weights.
 
 Read ``PPO.update`` first: it scores the batch with the old weights, turns rewards into advantages,
-and takes a few clipped steps. It knows no paths, loggers or engines.
+and takes a few clipped steps. It uses no paths, loggers or engines.
 
 Shapes: T sampled tokens of all episodes, E episodes, M episodes of a step.
 """
@@ -52,9 +52,9 @@ _NORMS = ("train/grad_norm", "train/critic_grad_norm")
 _MOVED = "policy/kl_k3"
 _BROKEN = "losses that are not finite"
 CHECKED = 32
-"""Most episodes on which the KL of an update is measured after its last step."""
+"""Maximum episodes on which the KL of an update is measured after its last step."""
 TRIES = 5
-"""An update that was shortened so often and is still too far is undone."""
+"""Times that an update is scaled back before it is undone."""
 
 
 class PPO:
@@ -64,7 +64,7 @@ class PPO:
         model: Trained in place.
         config: The ``training`` section.
         reference: The reference policy of a KL penalty; None without one.
-        norm_length: Most tokens of an episode, for the aggregation that divides by it.
+        norm_length: Maximum tokens of an episode, for the aggregation that divides by it.
         ranks: The processes that train together; each calls ``update`` with the whole batch.
     """
 
@@ -120,8 +120,8 @@ class PPO:
         Args:
             data: Complete episodes.
             rate: Factor on the learning rates, from a schedule.
-            critic_only: Do not change the policy, while a fresh critic warms up.
-            recorded: Whether the batch is recorded; then the entropy of each token is scored.
+            critic_only: Train only the critic, during its warm-up.
+            recorded: Whether the batch is recorded, which needs the entropy of each token.
         """
         packer = Packer(data.to("cpu"))
         data, clock = packer.data, _Clock()
@@ -167,7 +167,7 @@ class PPO:
         return metrics | kl_metrics | critic_said | clock.seconds
 
     def _step(self, packer: Packer, batch: TensorDict, rate: float, signal: float) -> Metrics:
-        """Make the optimizer steps that ``signal`` is worth, at this rate; return metrics."""
+        """Take the optimizer steps, scaled by ``signal``, at this rate; return metrics."""
         share = step_share(signal)
         policy, *critic = self.optimizer.param_groups
         policy["lr"] = policy["base_lr"] * rate * share * self.trust.rate
@@ -191,7 +191,7 @@ class PPO:
         return self._drawn
 
     def _is_one_pass(self, episodes: int) -> bool:
-        """Whether one pass and one step are all; the pass then gives the old log-probs too.
+        """Whether the update is one pass and one step; the pass then gives the old log-probs, too.
 
         A critic and a KL in the reward need a pass before the step.
         """
@@ -216,7 +216,7 @@ class PPO:
     def _advantages(
         self, data: RolloutData, stream: algo.TokenStream
     ) -> tuple[algo.Advantages, float]:
-        """Return the advantages, and how much the batch tells; a poor critic counts less."""
+        """Return the advantages and the signal of the batch; a poor critic counts less."""
         settings = estimator_settings(self.estimator, self.config)
         if stream.value_T is not None and "lam" in settings:
             whole = self.estimator(stream, **settings | {"lam": 1.0})
@@ -245,7 +245,7 @@ class PPO:
         return TensorDict(fields, [data.tokens])
 
     def _epochs(self, packer: Packer, batch: TensorDict, signal: float) -> Metrics:
-        """Take the steps of an update; they end where the policy leaves its trust region."""
+        """Take the steps of an update; stop when the policy leaves its trust region."""
         moves = signal > 0.0
         if moves:
             replies = max(1, int(packer.data.turn_ends_T.sum()))
@@ -269,7 +269,7 @@ class PPO:
         return means | {KL: kl, "train/steps": steps, "train/epochs": steps / in_pass}
 
     def _stay_near(self, packer: Packer, batch: TensorDict, episodes: list[int]) -> float:
-        """Shorten the update until its KL is within the bound; return the KL."""
+        """Scale the update back until its KL is within the limit; return the KL."""
         if "old_log_prob" not in batch:  # the only pass of the update has given them
             batch["old_log_prob"] = self.ranks.all_sum(self._seen_T).cpu()
         tries = 0
@@ -281,7 +281,7 @@ class PPO:
 
     @torch.no_grad()
     def _moved(self, packer: Packer, batch: TensorDict, episodes: list[int]) -> float:
-        """Return the KL of the policy from that before the update, a mean over tokens."""
+        """Return the mean KL per token between the policies before and after the update."""
         total = torch.zeros((), device=self.model.device)
         for pack, counts in self.scorer.packs(packer, episodes):
             new_T = self.model(*pack[:4], entropy="none").log_prob_T
@@ -294,7 +294,7 @@ class PPO:
     def _mini_batches(self, group_E: Tensor) -> Iterator[list[int]]:
         """Yield every episode ``ppo_epochs`` times, some at a time, in random order.
 
-        Where four groups go into a mini-batch each stays whole: its prompt is then read once.
+        If four groups fit into a mini-batch, groups stay whole, so that each prompt is read once.
         """
         names_G, of_E = group_E.unique(return_inverse=True)
         if not 1 < len(of_E) / len(names_G) <= self.config.mini_batch_size / 4:
@@ -308,9 +308,9 @@ class PPO:
     def _gradients(
         self, packer: Packer, batch: TensorDict, episodes: list[int], *, frozen: bool
     ) -> Metrics:
-        """Read ``episodes`` and leave their gradients; the GPU is synchronised only once.
+        """Compute the gradients of ``episodes``; the GPU is synchronised only once.
 
-        A ``frozen`` policy gets none: its weights and the optimizer's state of them stay.
+        A ``frozen`` policy gets no gradients; its weights and optimizer state do not change.
         """
         self.optimizer.zero_grad(set_to_none=True)
         sums = self._backward(packer, batch, episodes)
@@ -352,7 +352,7 @@ class PPO:
         return sums
 
     def _to_floats(self, sums: dict[str, Tensor], norms: dict[str, Tensor]) -> Metrics:
-        """Return the metrics of a step over all processes; the one wait for the GPU."""
+        """Return the metrics of a step over all processes; the only wait for the GPU."""
 
         def stacked(each: Iterable[Tensor]) -> Tensor:
             return torch.stack([value.float().to(self.model.device) for value in each])
@@ -362,7 +362,6 @@ class PPO:
         return dict(zip((*sums, *norms), numbers, strict=True))
 
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
-        """Return the loss weight of each token of the batch; 0 outside this step."""
         lengths_E = data.lengths_E if self._drawn is None else self._drawn.lengths_E
         lengths_M = lengths_E[episodes]
         kept_M = None if self.stabilizers.kept_E is None else self.stabilizers.kept_E[episodes]
@@ -398,7 +397,7 @@ def policy_settings(config: TrainingConfig) -> dict[str, Any]:
 
 
 def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict[str, Any]:
-    """Return those settings that the estimator takes."""
+    """Return the settings that the estimator takes."""
     known = {"gamma": config.gamma, "lam": config.gae_lambda, "discount": "turn"}
     own = {name: value for name, value in known.items() if name in spec.settings}
     return own | config.estimator_settings

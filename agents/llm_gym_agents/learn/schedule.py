@@ -1,4 +1,4 @@
-"""Schedules of a run: its episodes, its learning rate, its evaluations and its end.
+"""Schedules of a run: episodes, learning rate, evaluations and early stop.
 
 They depend only on the iteration and a few saved numbers, so a resumed run continues exactly.
 """
@@ -22,9 +22,9 @@ from llm_gym_agents.rollouts.tasks import (
 )
 
 CRITIC_FIRST = 3
-"""Iterations after imitating a solver, a quarter of a run at most, that train only the critic."""
+"""Critic-only iterations after imitating a solver; at most a quarter of the run."""
 MOST_FALLS = 3
-"""A run ends after so many falls in a row."""
+"""Number of falls in a row that ends a run."""
 
 
 def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> float:
@@ -49,14 +49,14 @@ def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What each iteration does, by the config.
+    """What each iteration does, according to the config.
 
     Args:
         config: Read at every call: a later ``fit`` may have more epochs.
         has_splits: Whether the environments have training and held-out instances.
         solver_at: Iteration before which a solver was imitated; None if none was.
-        last_rate: Factor on the rates in the iteration before.
-        success: Of each environment of a mix, as far as it is known.
+        last_rate: Factor on the learning rates in the previous iteration.
+        success: Success rate of each environment of a mix, if known.
     """
 
     config: ConfigStore
@@ -95,7 +95,6 @@ class Schedule:
         return held_out_tasks(numbers, options, list(settings.mix))
 
     def _evenly(self, episodes: int | None) -> int:
-        """Return a number of held-out episodes of which each environment has as many."""
         settings = self.config.environment
         each = max(1, len(settings.mix))
         return -(-(episodes or settings.eval_episodes) // each) * each
@@ -104,7 +103,7 @@ class Schedule:
     def reported(self) -> range:
         """The held-out episodes of the final report.
 
-        They are not those of the evaluations, which choose the best weights and so are biased.
+        Other episodes than in the evaluations: those choose the best weights, so they are biased.
         """
         seen = self._evenly(None)
         return range(seen, 2 * seen)
@@ -153,7 +152,7 @@ class HeldOutSuccess(NamedTuple):
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What weights are compared by."""
+        """Sort key for comparing weights."""
         return self.low, self.success
 
     @classmethod
@@ -162,14 +161,14 @@ class HeldOutSuccess(NamedTuple):
 
 
 class EarlyStop:
-    """Watches held-out success: when a run may end, and when it must return to its best weights.
+    """Decides from held-out success when a run ends or returns to its best weights.
 
-    Success is an estimate from a few hundred episodes. So the lower end of the interval must reach
-    a target, and only what differs from the best by more than both intervals is a fall.
+    Success is an estimate from a few hundred episodes. So the lower end of its interval must reach
+    the target, and a drop counts as a fall only if it exceeds both intervals.
 
     Args:
         checkpoint: Whether the run ends with its best weights.
-        environment: The success to stop at. Read at every call: a later ``fit`` may ask for more.
+        environment: Has the success to stop at. Read at every call: a later ``fit`` may change it.
     """
 
     def __init__(self, checkpoint: CheckpointConfig, environment: EnvConfig) -> None:
@@ -183,7 +182,7 @@ class EarlyStop:
         """Why the run may end, as of the last evaluation, whichever weights were loaded since."""
 
     def update(self, result: Evaluation | None) -> dict[str, float]:
-        """Note the evaluation of the current weights, or that there was none; return metrics."""
+        """Record the evaluation of the current weights, if there was one; return metrics."""
         if result is None:
             self.now = None
             return {}
@@ -200,10 +199,10 @@ class EarlyStop:
 
     @property
     def has_fallen(self) -> bool:
-        """Whether the current weights are surely worse than the best.
+        """Whether the current weights are significantly worse than the best.
 
-        Neither success is then within the interval of the other: one win of 64 and none of 200 are
-        no fall.
+        Each success rate must lie outside the other's interval: 1 win of 64, then 0 of 200, is no
+        fall.
         """
         if self.now is None or self.best is None or not self._checkpoint.end_with_best:
             return False
@@ -215,7 +214,7 @@ class EarlyStop:
 
     @property
     def why(self) -> str | None:
-        """Why the run may end here; None if it goes on."""
+        """Why the run ends here; None if it continues."""
         target = self._environment.stop_at_success
         if self.falls >= MOST_FALLS:
             return f"held-out success fell {self.falls} times from its best"
@@ -227,7 +226,7 @@ class EarlyStop:
         return None
 
     def restart(self, start: HeldOutSuccess | None) -> None:
-        """Forget what was before: the model was taught anew, and this is its success."""
+        """Forget earlier evaluations after a new imitation; its success is the new best."""
         self.now, self.best, self.falls = None, start, 0
 
     def state(self) -> dict[str, Any]:

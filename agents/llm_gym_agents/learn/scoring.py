@@ -24,10 +24,10 @@ Reference = Callable[..., TokenScores]
 
 
 class Scores(NamedTuple):
-    """What the weights before the update say of a batch."""
+    """Log-probs, entropies and values of a batch by the weights before the update."""
 
     log_prob_T: Tensor | None
-    """None where the only pass of the update gives them."""
+    """None if the single pass of the update computes them."""
     value_T: Tensor | None
     bootstrap_E: Tensor | None
     ref_log_prob_T: Tensor | None
@@ -60,8 +60,8 @@ class BatchScorer:
         """Return the scores of the whole batch, on the CPU.
 
         Args:
-            packer: Of the batch.
-            policy: False asks only the reference.
+            packer: Packs the batch.
+            policy: False scores only with the reference.
             entropy: Whether to return the policy's entropy at each token.
         """
         data, has_critic = packer.data, self.model.value_head is not None
@@ -124,7 +124,6 @@ class BatchScorer:
 
 
 def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:
-    """Scatter the scores of a pack into those of the batch."""
     device = pack.token_T.device
     index_T = pack.index_T.to(device, non_blocking=True)
     for name, table in found.items():
@@ -139,9 +138,9 @@ def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None])
 def trained_tokens(
     data: RolloutData, scores: Scores, advantages: algo.Advantages
 ) -> dict[str, Tensor]:
-    """Return what a rollout record shows of each sampled token.
+    """Return the numbers of each sampled token for a rollout record.
 
-    The ratio is that of the weights before the update to the sampler's.
+    The ratio is the trainer's probability before the update over the sampler's.
     """
     assert scores.log_prob_T is not None
     found = {

@@ -1,12 +1,12 @@
-"""``SingleProcess``: how a run talks to the processes that train together, here only one.
+"""``SingleProcess``: the interface to the processes that train together, for one process.
 
 A run is written once, against this interface. ``trainer.process_group`` implements it for several
 processes: every process runs the same trainer on the same numbers, holds the whole batch and reads
 a part of its episodes; only the main one writes files and prints.
 
 A cluster sends SIGTERM before it takes a machine away (``SigtermListener``). Between two iterations
-and during play, a run then stops at once, because its weights are those of the last iteration. An
-update is finished first.
+and during sampling, a run stops at once, because the weights have not changed since the last
+iteration. A running update is finished first.
 """
 
 import signal
@@ -80,7 +80,7 @@ class SingleProcess:
     rank = 0
     world = 1
     loss_scale = 1.0
-    """Factor on each loss. A group averages gradients that should be added up."""
+    """Factor on each loss: DDP and FSDP average gradients that should be summed."""
 
     @property
     def is_main(self) -> bool:
@@ -95,7 +95,7 @@ class SingleProcess:
         return model
 
     def equalize(self, model: nn.Module) -> None:
-        """Give every process the main one's weights of ``model``, after training apart."""
+        """Copy the main process's weights of ``model`` to every process."""
 
     def gradient_sync(self, last: bool) -> AbstractContextManager[Any]:
         """Synchronise gradients within this block if it holds the ``last`` backward of a step."""
@@ -152,7 +152,7 @@ class SingleProcess:
         return SigtermListener()
 
     def watching(self) -> AbstractContextManager[None]:
-        """Within this block the loss of another process raises one clear sentence."""
+        """Within this block, the loss of another process raises an error of one sentence."""
         return nullcontext()
 
 

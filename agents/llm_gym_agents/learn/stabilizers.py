@@ -1,4 +1,4 @@
-"""What keeps a run stable: signal, trust region, value scale, episode mask, NaN check.
+"""Stabilizers of an update: signal, trust region, value scale, episode mask, NaN check.
 
 Value scale and episode mask are off unless the config turns them on; off, they change no number.
 
@@ -29,9 +29,9 @@ VALUE_DECAY = 0.9
 """Weight of the old statistics when a batch is added, after the first few batches."""
 MIN_STD = 1e-4
 FEW_TOKENS = 8
-"""Replies of more tokens than this are moved by no more than a reply of so many."""
+"""The KL of a longer reply, summed over its tokens, is limited to that of so many tokens."""
 LEAST_RATE = 0.01
-"""Smallest factor on the learning rate."""
+"""Minimum factor on the learning rate."""
 
 
 class Stabilizers:
@@ -39,7 +39,7 @@ class Stabilizers:
 
     Args:
         config: Says which are on.
-        model: Its weights are kept near, and its value head is rescaled.
+        model: The trust region limits its updates; the value scale rescales its value head.
     """
 
     def __init__(self, config: TrainingConfig, model: PolicyValueModel) -> None:
@@ -61,7 +61,7 @@ class Stabilizers:
         )
 
     def scale(self, value_T: Tensor) -> Tensor:
-        """Return values in the units that the critic learns in."""
+        """Return values in the units of the critic."""
         return value_T if self.value_scale is None else self.value_scale.scale(value_T)
 
     def before_update(self, data: RolloutData, advantages: algo.Advantages) -> None:
@@ -76,7 +76,7 @@ class Stabilizers:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What they did in the last update."""
+        """Metrics of the last update."""
         found = {} if self.value_scale is None else self.value_scale.metrics
         if self.config.mask_truncated_replies:
             kept_E = self.kept_E
@@ -88,7 +88,7 @@ class Stabilizers:
         return {"trust": self.trust.state_dict(), "value_scale": scale}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state``. A stabilizer that was off then starts fresh."""
+        """Resume from ``state``. A stabilizer that was off starts fresh."""
         self.trust.load_state_dict(state["trust"])
         if self.value_scale is not None and state["value_scale"] is not None:
             self.value_scale.load_state_dict(state["value_scale"])
@@ -97,17 +97,17 @@ class Stabilizers:
 # --- signal ------------------------------------------------------------------------------------
 
 _ROUNDING = 1e-5
-"""Rewards are float32: a smaller share of the largest one is no difference."""
+"""Rewards are float32, so a difference below this share of the largest one counts as 0."""
 
 
 def signal_share(data: RolloutData | algo.TokenStream, advantages_T: Tensor) -> float:
-    """Return how much a batch tells: 0 if nothing differs, 1 at most.
+    """Return the signal of a batch: 0 if all episodes scored the same, at most 1.
 
-    It is the spread of what episodes won over its mean: 1 up to half of the episodes won, and
-    little where few are lost. Adam would make full steps of them, and of noise: it undoes every
-    scale of a gradient. The rewards decide, not a critic that may know nothing yet, and how much a
-    lost episode cost does not count. Where nothing is won, turns still differ if the reward is
-    shaped.
+    It is the standard deviation of the returns (negative ones count as 0) over their mean: 1 if at
+    most half of the episodes are won, and small if few are lost. Adam is invariant to the scale of
+    gradients, so without it a batch of little signal would make full steps of noise. The rewards
+    decide, not the critic, which may be untrained; the cost of a lost episode does not count. If
+    nothing is won, turns can still differ by shaped rewards.
     """
     if _is_flat(advantages_T):
         return 0.0
@@ -125,11 +125,11 @@ def estimate_by_env(
     data: RolloutData,
     stream: algo.TokenStream,
 ) -> tuple[algo.Advantages, float]:
-    """Return the advantages and the signal of a batch, of a mix within each environment.
+    """Return advantages and signal of a batch; in a mix, for each environment separately.
 
-    An estimator then compares and whitens what one environment paid. Whitening makes noise of an
-    environment that tells little as large as the signal of another: its advantages are scaled
-    down as the step of a batch of its own would be. The signal is the mean over episodes.
+    An estimator then compares and whitens only rewards of one environment. Whitening would make an
+    environment's noise as large as another's signal, so the advantages of an environment are scaled
+    by its own signal. The signal of the batch is the mean over episodes.
     """
     if data.env_E is None:
         advantages = estimate(stream)
@@ -151,15 +151,15 @@ def estimate_by_env(
 
 
 def step_share(signal: float) -> float:
-    """Return the share of a full step that a batch with this signal is worth."""
+    """Return the factor on the step size for a batch with this signal."""
     return min(1.0, 2.0 * signal)
 
 
 def critic_gradient(signal: float) -> float:
-    """Return how much of the critic's gradient may reach the trunk that it shares.
+    """Return the factor on the critic's gradient into the shared trunk.
 
-    Where nearly all is won, that gradient is larger than the policy's. It changes what the policy
-    does with new instances, and no KL on the batch shows it.
+    If nearly all episodes are won, this gradient is larger than the policy's. It changes the policy
+    on new instances, which the KL on the batch does not show.
     """
     return min(1.0, max(0.0, 4.0 * signal - 1.0))
 
@@ -169,10 +169,10 @@ def _is_flat(values: Tensor) -> bool:
 
 
 def shrink_values(stream: algo.TokenStream, returns_T: Tensor) -> algo.TokenStream:
-    """Return ``stream`` with the critic's values as far as they say something about the returns.
+    """Return ``stream`` with values shrunk to what they explain of the returns.
 
-    They are the regression of the returns on the values, with a slope from 0 to 1: a critic that
-    knows nothing becomes a constant baseline and adds no noise to the advantages, a good one stays.
+    The new values are a regression of the returns on the values, with a slope from 0 to 1. An
+    untrained critic becomes a constant baseline and adds no noise; a good critic does not change.
     """
     assert stream.value_T is not None
     value_T, returns_T = stream.value_T.double(), returns_T.double()
@@ -192,11 +192,11 @@ def shrink_values(stream: algo.TokenStream, returns_T: Tensor) -> algo.TokenStre
 
 
 class TrustRegion:
-    """Keeps the KL of an update within a limit, and the learning rate near what that allows.
+    """Keeps the KL of an update within a limit, and adapts the learning rate to it.
 
     Args:
-        limit: KL from the policy before an update to that after it, a mean over sampled tokens.
-        parameters: The policy's. A copy is kept in the machine's memory, not in a GPU's.
+        limit: KL between the policies before and after an update, a mean over sampled tokens.
+        parameters: Parameters of the policy. A copy is kept in host memory.
     """
 
     def __init__(self, limit: float, parameters: Sequence[nn.Parameter]) -> None:
@@ -211,14 +211,14 @@ class TrustRegion:
 
     @property
     def limit(self) -> float:
-        """Limit of an update from a batch that is all signal."""
+        """KL limit of an update from a batch with full signal."""
         return self._limit * self.narrowed
 
     def begin(self, signal: float, reply_tokens: float = 1.0) -> None:
-        """Begin an update from a batch with this signal and so many tokens in a mean reply.
+        """Begin an update from a batch with this signal and this mean reply length.
 
-        Its steps are smaller by the signal, and a KL grows with the square of a small step. One
-        wrong token spoils a reply, so a long one may move no further than one of a few tokens.
+        The signal scales its steps, and the KL grows with the square of a small step. One wrong
+        token spoils a reply, so a long reply gets the KL limit of a reply of a few tokens.
         """
         self.bound = self.limit * signal**2 * min(1.0, FEW_TOKENS / reply_tokens)
         weights = self._weights()
@@ -234,16 +234,16 @@ class TrustRegion:
         return [local_tensor(parameter.detach()) for parameter in self._parameters]
 
     def shorten(self, kl: float) -> None:
-        """Go back on the way from the first weights, from ``kl`` to the bound."""
+        """Move the weights back towards those before the update, from ``kl`` to the limit."""
         share = 0.9 * math.sqrt(self.bound / kl)
         for kept, weight in zip(self._start, self._weights(), strict=True):
             first = kept.to(weight.device)
             weight.copy_(first if not share else torch.lerp(first, weight, share))
 
     def adapt(self, kl: float, *, shortened: bool) -> None:
-        """Lower the rate after an update that went too far; let it rise after a short one.
+        """Lower the learning rate after an update over the limit; raise it after a small one.
 
-        The KL grows with the square of the rate, so these changes lead to over half of the bound.
+        The KL grows with the square of the rate, so updates settle above half of the limit.
         """
         if shortened:
             self.rate = max(LEAST_RATE, self.rate / 1.5)

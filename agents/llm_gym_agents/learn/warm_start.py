@@ -1,7 +1,7 @@
 """``WarmStart``: supervised training on a player's moves before the first RL iteration.
 
-It decides whom to imitate, collects moves, trains on them and reports the gain. The result is plain
-data that a checkpoint keeps, so a resumed run does not repeat it.
+It chooses the player to imitate, collects moves, trains on them and reports the gain. A checkpoint
+stores the result, so a resumed run does not repeat it.
 """
 
 from __future__ import annotations
@@ -47,43 +47,43 @@ from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
 ENOUGH_USABLE = 0.5
-"""Share of usable replies below which ``auto`` warms a pretrained model up."""
+"""Share of usable replies below which ``auto`` warm-starts a pretrained model."""
 SELDOM = 0.25
-"""Share of probed episodes that are won below which ``auto`` imitates a solver, if there is one."""
+"""Success in the probe below which ``auto`` imitates a solver, if there is one."""
 PROBE_IDS = 2**42
 """First episode id of the probe; ids seed the sampling."""
 VISIT_IDS = 2**43
-"""First episode id of play that a solver labels."""
+"""First episode id of the model's own episodes that a solver labels."""
 VISITED_TOKENS = 30_000
-"""Tokens that are sampled for it in a round and an environment: sampling costs most of it."""
+"""Tokens sampled for these episodes per round and environment; sampling is the main cost."""
 PROBED = 16
 """Episodes of the probe."""
 PROBED_TURNS = 4
-"""Turns of each that count: a model that cannot write moves shows it at once."""
+"""Turns per probed episode; a few are enough to see whether a model can write moves."""
 FEW, ROOMY = 4, 256
-"""Episodes of a second probe, and the least of its ``max_tokens``, after replies that were cut."""
+"""Episodes and minimum ``max_tokens`` of a second probe, if replies were truncated."""
 EMBEDDED_DECAY, MORE_DECAY = 0.3, 1.0
 """Weight decay of the embedded model that imitates a solver, and after it has memorized a round.
 
-Random moves are not memorized; there it would only slow what follows."""
+Random moves are not memorized, so weight decay would only slow learning there."""
 MEMORIZED = 0.03
-"""Loss at the end of a round below which it has: then only regularization teaches more."""
+"""Final loss of a round below which the moves count as memorized."""
 UNLEARNED, BEHIND = 0.3, 0.05
 """Loss above which, and success below which, later rounds take smaller steps."""
 SMALLER = 4
-"""How many of them for one: as much is read, but a model that cannot copy yet needs updates."""
+"""Number of smaller steps per normal step: the same data, but more updates."""
 UNUSABLE = 0.1
 """Share of unusable replies above which another round may follow."""
 HELPED = 0.75
-"""A round that leaves more than this share of the unusable replies is the last."""
+"""If more than this share of the unusable replies remains after a round, it is the last."""
 MASTERED = 0.9
 """Success above which imitating a solver needs no further round."""
 ROUNDS_APART = 1_000_003
-"""Keeps the episodes of later rounds apart from those of other seeds."""
+"""Seed offset between rounds, so that they play different episodes."""
 STARTED = ("warm_start/success", "warm_start/success_low", "warm_start/success_high")
 """Metrics of held-out success after the warm start, in the order of ``HeldOutSuccess``."""
 MEASURED = 64
-"""Most episodes on which success before and after is measured."""
+"""Maximum episodes on which success before and after is measured."""
 
 
 def warm_start_success(found: Mapping[str, float] | None) -> HeldOutSuccess | None:
@@ -98,8 +98,8 @@ def another_round(
 ) -> str | None:
     """Return the reason for another round of imitation, or None.
 
-    Random play teaches legal moves only, so its rounds end when replies are usable. Imitating a
-    solver should win: RL hardly finds what the model never does.
+    Random moves teach only the format, so rounds end when replies are usable. Imitating a solver
+    should win, because RL rarely finds moves that the model never makes.
     """
     if player in TEACHERS:
         won = f"{now.success:.0%} of the episodes are won, fewer than {MASTERED:.0%}"
@@ -110,18 +110,18 @@ def another_round(
 
 
 class ProbedReplies(NamedTuple):
-    """What became of the first replies of a model, and of its episodes."""
+    """Counts of usable and truncated first replies of a model, and of won episodes."""
 
     usable: int
     replies: int
     cut: int
-    """Unusable ones that ``max_tokens`` cut."""
+    """Unusable replies that ``max_tokens`` truncated."""
     won: int
     episodes: int
 
     @property
     def is_enough(self) -> bool:
-        """Whether most can be used."""
+        """Whether most replies are usable."""
         return self.usable >= ENOUGH_USABLE * self.replies
 
     def __str__(self) -> str:
@@ -132,10 +132,10 @@ class Decision(NamedTuple):
     """Whom to imitate, and why."""
 
     player: str
-    """In a mix the solver, if that of any environment is imitated."""
+    """In a mix: the solver, if any environment's solver is imitated."""
     why: str
     players: Mapping[str, str] = {}
-    """In a mix, whom each environment is played by."""
+    """In a mix: the player of each environment."""
 
     @property
     def solved(self) -> float:
@@ -160,16 +160,16 @@ class WarmStart:
         training: The ``training`` section.
         train_split: Split of the environment to play; None for none.
         measured: Held-out episodes on which success before and after is measured.
-        folder: The losses are written here.
+        folder: Folder for the file of losses.
         sampler: Plays the probe.
-        learner: Its model is trained.
-        make_envs: Make each environment as the run plays it, by id.
-        mix: Weights of these; none for a single one.
-        evaluate: Plays so many held-out episodes with the current weights.
+        learner: Holds the model to train.
+        make_envs: Factories of the run's environments, by id.
+        mix: Weights of the environments; empty for a single one.
+        evaluate: Evaluates the current weights on this many held-out episodes.
         publish: Sends new weights to the engine.
         embedded: Whether the model is the built-in one, with random weights.
         say: Called with a sentence about each decision and result.
-        tick: Called with what is being done, at each step.
+        tick: Called at each step with a description of the current work.
     """
 
     settings: WarmStartConfig
@@ -203,7 +203,7 @@ class WarmStart:
         return self._imitate(self.decide())
 
     def run_second(self, why: str) -> dict[str, float]:
-        """Imitate the solver after all; return metrics, empty where the environment has none."""
+        """Imitate the solver in the middle of a run; return metrics, empty without a solver."""
 
         def solver_or_random(env_id: str) -> Decision:
             env = self.make_envs[env_id]()
@@ -216,7 +216,6 @@ class WarmStart:
         return self._imitate(found) if found.player == "solver" else {}
 
     def _imitate(self, decision: Decision) -> dict[str, float]:
-        """Imitate whom it was decided for; return metrics, empty for nobody."""
         self.say(str(decision))
         if decision.player == "none":
             return {}
@@ -280,8 +279,8 @@ class WarmStart:
 
         Args:
             decision: Whom to imitate.
-            at: Number of the round.
-            visit: Whether half of the states are those that the model itself reaches.
+            at: Index of the round.
+            visit: Whether half of the states come from the model's own play.
         """
         self.tick(f"warm start: playing {self.settings.turns:,} moves to imitate")
         data = self._collect_round(decision, at, visit)
@@ -308,8 +307,8 @@ class WarmStart:
     def rate_decay(self, player: str, at: int) -> tuple[float, float]:
         """Return the factors on the learning rate at the start and end of a round.
 
-        Over the rounds of a solver's moves the rate falls to 0: in a long episode one wrong move is
-        enough to lose.
+        When imitating a solver, the rate falls to 0 over the rounds, because one wrong move can
+        lose a long episode.
         """
         if player not in TEACHERS or self.rounds == 1:
             return 1.0, 1.0
@@ -328,7 +327,7 @@ class WarmStart:
         return self._for_each(lambda env_id: self._decide_for(env_id, found), found.why)
 
     def _for_each(self, decide: Callable[[str], Decision], why: str) -> Decision:
-        """Return the decision for the environment, or those for a mix as one."""
+        """Return the decision for the environment, or one combined decision for a mix."""
         each = {env_id: decide(env_id) for env_id in self.make_envs}
         if not self.mix:
             return next(iter(each.values()))
@@ -373,12 +372,11 @@ class WarmStart:
         return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
 
     def _train_options(self) -> dict[str, Any] | None:
-        """Return the ``reset`` options of episodes to learn from."""
         split = self.train_split
         return {"split": split} if split and self.sampler.has_splits else None
 
     def _cut_by_us(self) -> bool:
-        """Whether cut replies would have been usable: the model thinks, or a larger limit helps."""
+        """Whether truncated replies would be usable: the model thinks, or a larger limit helps."""
         policy = self.sampler.policy
         if policy.chat.thinks or not isinstance(self.sampler, Sampler):
             return True
@@ -386,7 +384,7 @@ class WarmStart:
             return self.probe(FEW).is_enough
 
     def probe(self, episodes: int = PROBED) -> ProbedReplies:
-        """Play a few episodes; return what became of their first replies."""
+        """Play a few episodes; return counts of their first replies."""
         options = self._train_options()
         todo = [
             EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(episodes)
@@ -406,7 +404,7 @@ class WarmStart:
     # --- the moves -----------------------------------------------------------------------
 
     def _collect_round(self, decision: Decision, at: int, visit: bool) -> list[Dialogue]:
-        """Return what a round imitates; states that the model reached are kept for later rounds."""
+        """Return the data of a round; states that the model reached are kept for later rounds."""
         turns = self.settings.turns
         if not visit:
             return self.collect(decision, at, turns)
@@ -453,16 +451,14 @@ class WarmStart:
         return found
 
     def _options_in(self, env_id: str) -> dict[str, Any] | None:
-        """Return the ``reset`` options of an episode in one environment."""
         options = self._train_options()
         return in_env(options, env_id) if self.mix else options
 
     def _share(self, env_id: str) -> float:
-        """Return the share of an environment in all turns."""
         return self.mix[env_id] / sum(self.mix.values()) if self.mix else 1.0
 
     def collect(self, decision: Decision, at: int, turns: int) -> list[Dialogue]:
-        """Return about ``turns`` turns, others in each round; in a mix each has its share."""
+        """Return about ``turns`` turns, different in each round; in a mix by share."""
         policy = self.sampler.policy
         encoder = DialogueEncoder(
             policy.chat, policy.context, policy.system_prompt, policy.engine.context_length

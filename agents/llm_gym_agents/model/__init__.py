@@ -1,1 +1,1 @@
-"""How a transformers model is read, by engines and by the learner alike."""
+"""Forward passes of transformers models, shared by engines and learner."""

@@ -6,8 +6,7 @@ to where the graph reads and padded to a bucket size with dummy sequences and un
 
 A bucket size is captured when it comes up for the second time; what cannot be captured runs as
 usual. Batches shrink or grow while a policy learns: then new graphs replace idle ones. Weights may
-change in place between two passes; their addresses may not. This file is the one door to CUDA
-graphs.
+change in place between two passes; their addresses may not. Only this file uses CUDA graphs.
 
 Shapes: S ids of all sequences, Q sequences, C hidden channels.
 """

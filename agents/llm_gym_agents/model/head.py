@@ -2,8 +2,8 @@
 
 The trainer and the embedded engine share it. On a GPU Liger's fused kernel computes product and
 softmax, if it is installed and exact there, which is tried once. Elsewhere the head works in chunks
-that backward recomputes. Either way no tensor of tokens times vocabulary exists. This file is the
-one door to Liger.
+that backward recomputes. Either way no tensor of tokens times vocabulary exists. Only this file
+imports Liger.
 
 Shapes: T tokens asked about, C hidden channels, V vocabulary.
 """
@@ -32,7 +32,7 @@ ENTROPY_TOKENS = 1024
 Kernel = Callable[[Tensor, Tensor, Tensor | None, Tensor, float | None], Tensor]
 """``(hidden_TC, weight_VC, bias_V, token_T, cap)`` to ``-log softmax`` of each token, float32."""
 TOKENS = 1024
-"""Of the trial."""
+"""Tokens of the trial."""
 GPU_CHUNK_BYTES = 1 << 28
 """Float32 logits that a chunk holds on a GPU, plain or Liger. Fewer rows make slow products; twice
 the bytes take twice the memory."""

@@ -99,7 +99,6 @@ def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -
 
 
 def _heads(attention: Any, kind: str, hidden: Tensor, rotary: list[Tensor] | None) -> Tensor:
-    """Return queries, keys or values by head, with rotary embeddings."""
     projected: Tensor = getattr(attention, f"{kind}_proj")(hidden)
     heads: Tensor = projected.unflatten(-1, (-1, attention.head_dim))
     if hasattr(attention, f"{kind}_norm"):  # Qwen3

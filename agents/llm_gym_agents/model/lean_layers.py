@@ -153,7 +153,6 @@ def _gated(module: Any, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _agree(module: nn.Module, lean: Forward, weight: Tensor) -> bool:
-    """Whether both compute the same on a few numbers."""
     x = torch.linspace(-2, 3, _ROWS * weight.shape[-1], device=weight.device)
     x = x.view(_ROWS, -1).to(weight.dtype)
     with torch.autocast(weight.device.type, enabled=False):

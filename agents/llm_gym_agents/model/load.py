@@ -101,7 +101,6 @@ def load_tokenizer(path: str, *, trust_remote_code: bool = False) -> PreTrainedT
 
 @contextmanager
 def _loading(what: str, path: str) -> Iterator[None]:
-    """Raise loading errors as one-sentence ``ConfigError``."""
     try:
         yield
     except Exception as error:

@@ -53,7 +53,7 @@ def rollout(
     Args:
         env: An id, a spec, a factory or an environment.
         model: A policy, or the path of a model for ``LLMPolicy.from_pretrained``.
-        episodes: Episode ``i`` has the seed ``seed + i``.
+        episodes: Number of episodes; episode ``i`` has the seed ``seed + i``.
         num_envs: Environments that run in parallel.
         seed: Seed of the first episode.
         split: Play instances of this split only.
@@ -62,9 +62,9 @@ def rollout(
         workers: Worker processes for slow environments.
         env_kwargs: Settings of the environment.
         constrained: Restrict the model to usable moves; needs an engine with ``patterns=True``.
-        max_turns: Truncate episodes after so many replies; None leaves it to the environment,
-            which may have no end.
-        **policy_kwargs: For ``LLMPolicy.from_pretrained``.
+        max_turns: Replies after which an episode is truncated; None for the environment's own
+            limit, if it has one.
+        **policy_kwargs: Arguments of ``LLMPolicy.from_pretrained``.
     """
     _check(episodes, num_envs, seed)
     with ExitStack() as ends:
@@ -90,7 +90,7 @@ def rollout(
 
 
 def _check(episodes: int, num_envs: int, seed: int) -> None:
-    """Refuse wrong arguments here: inside an environment they would count as failures."""
+    """Refuse wrong arguments here; inside an environment they would count as failed episodes."""
     for name, given, least in (
         ("episodes", episodes, 1),
         ("num_envs", num_envs, 1),

@@ -1,4 +1,4 @@
-"""Several environments in one run: ``MixedEnv``, and which of them is played when.
+"""Several environments in one run: ``MixedEnv``, and the choice of the next environment.
 
 An episode's task names its environment among the options of ``reset``, so a pool in this process, a
 worker or a remote actor can play the task and needs nothing else.
@@ -26,7 +26,7 @@ ENV = "env"
 
 
 LEAST_SHARE = 0.1
-"""Of its weight, for an environment that is always won or never."""
+"""Share of its weight that an environment keeps if it is always or never won."""
 NEW = 0.3
 """Weight of a batch in the running mean of success."""
 
@@ -34,9 +34,9 @@ NEW = 0.3
 class MixedEnv(gym.Env[str, str]):
     """Several text environments as one; each is built when it is first played.
 
-    ``reset`` takes the id of one as ``options["env"]``, or draws one. The other options are
-    given to it; one without splits is given no split. Attributes are those of the one that is
-    played: its players, its system prompt.
+    ``reset`` takes the id of an environment as ``options["env"]``, or draws one. It passes on the
+    other options, but no split to an environment without splits. Attributes, such as players and
+    system prompt, are those of the environment being played.
 
     Args:
         settings: The settings of each environment, by id.
@@ -87,8 +87,9 @@ class MixedEnv(gym.Env[str, str]):
 def draw_envs(mix: Mapping[str, float], run: int, iteration: int, groups: int) -> list[str]:
     """Return the environment of each group of an iteration.
 
-    Systematic sampling: each environment gets its share of the groups, rounded up or down, and on
-    average just its share. The draw depends on its arguments alone, so a resumed run repeats it.
+    Systematic sampling: each environment gets its share of the groups, rounded up or down, and
+    exactly its share on average. The draw depends only on its arguments, so a resumed run repeats
+    it.
 
     >>> sorted(draw_envs({"a": 1, "b": 3}, run=0, iteration=5, groups=8))
     ['a', 'a', 'b', 'b', 'b', 'b', 'b', 'b']
@@ -102,9 +103,9 @@ def draw_envs(mix: Mapping[str, float], run: int, iteration: int, groups: int) -
 
 
 def by_signal(mix: Mapping[str, float], success: Mapping[str, float]) -> dict[str, float]:
-    """Return weights that follow success: an outcome that is certain teaches nothing.
+    """Return weights by success rate, because a certain outcome gives no signal.
 
-    ``p (1 - p)`` is the variance of winning; an environment that was not played yet has the most.
+    ``p (1 - p)`` is the variance of winning; a new environment has the maximum.
 
     >>> by_signal({"easy": 1.0, "hard": 1.0, "new": 2.0}, {"easy": 0.9, "hard": 0.0})
     {'easy': 0.36, 'hard': 0.1, 'new': 2.0}
@@ -133,7 +134,7 @@ def in_env(options: Mapping[str, Any] | None, env_id: str) -> dict[str, Any]:
 
 
 def without_env(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the options that the environment itself is given, for a record."""
+    """Return the options that the environment itself gets, for a record."""
     return {name: each for name, each in (options or {}).items() if name != ENV} or None
 
 
@@ -150,7 +151,7 @@ def env_metrics(
 ) -> dict[str, float]:
     """Return success, return, usable replies and share of each environment of a mix.
 
-    Nothing where only ``played`` is played.
+    Empty if ``played`` is the only environment.
     """
     found = by_env(episodes)
     if len(found) < 2 and (played is None or played in found):

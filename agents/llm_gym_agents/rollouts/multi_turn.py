@@ -2,7 +2,7 @@
 
 ``MultiTurnInferenceEngine`` holds one conversation and plays single episodes;
 ``MultiTurnChatHarness`` plays many. Both play through ``TextEnvPool``, ``LLMPolicy`` and
-``EpisodeCollector``, like everything else here.
+``EpisodeCollector``, like the trainer.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class MultiTurnInferenceEngine:
 
     Args:
         engine: From ``create_inference_engine``.
-        max_turns: Most replies of a conversation.
-        system_prompt: Opens every conversation.
+        max_turns: Maximum replies of a conversation.
+        system_prompt: First message of every conversation.
         tool_manager: Runs the tools that replies call. It is reset for every conversation and
             every episode.
         enable_tools: Whether to use the tool manager.
@@ -99,7 +99,7 @@ class MultiTurnInferenceEngine:
     def step(self, max_tokens: int = 256, temperature: float = 0.7, top_p: float = 0.9) -> str:
         """Return the model's reply.
 
-        With tools enabled, the result of a called tool is observed at once, so that the next
+        With tools enabled, the result of a called tool is appended at once, so that the next
         ``step`` continues from it.
         """
         conversation = self._need_conversation()
@@ -142,17 +142,17 @@ class MultiTurnInferenceEngine:
     ) -> Trajectory:
         """Play one episode and return its record.
 
-        With tools enabled, a reply that calls one is a turn whose observation is the result, and
-        ``extra["tools"]`` is the manager's summary.
+        With tools enabled, a reply that calls a tool is a turn; its observation is the tool's
+        result. ``extra["tools"]`` is the manager's summary.
 
         Args:
-            environment: An environment, which is used as it is, or something to make one from.
-            initial_prompt: Said before the first observation.
-            max_turns: Most turns; None for those of this object.
+            environment: An environment (used directly), a class, an id, a spec or a factory.
+            initial_prompt: Text before the first observation.
+            max_turns: Maximum turns; None for the constructor's value.
             max_tokens: Most tokens of a reply.
             temperature: Sampling temperature.
             top_p: Probability of nucleus sampling.
-            seed: Of the environment; None draws one.
+            seed: Seed of the environment; None draws one.
         """
         played = _made_env(environment, self.system_prompt, initial_prompt, self._tools)
         record = _play(
@@ -183,8 +183,8 @@ class MultiTurnChatHarness:
 
     Args:
         engine: From ``create_inference_engine``.
-        environment: An environment, a class, an id, a spec or a function that makes one.
-        max_turns: Most turns of an episode; one that reaches them is truncated.
+        environment: An environment, a class, an id, a spec or a factory.
+        max_turns: Maximum turns; an episode that reaches them is truncated.
         system_prompt: Put before the environment's system prompt.
         max_tokens: Most tokens of a reply.
         temperature: Sampling temperature.
@@ -209,11 +209,11 @@ class MultiTurnChatHarness:
         self.sampling, self.seed = Sampling(max_tokens, temperature, top_p), seed
 
     def run_episode(self, initial_prompt: str) -> dict[str, Any]:
-        """Play one episode, in the environment itself if it was given as an object."""
+        """Play one episode; an environment given as an object is used directly."""
         return self._run([_made_env(self.environment, self.system_prompt, initial_prompt)])[0]
 
     def run_batch(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
-        """Play an episode for each prompt, all at once, each in an environment of its own."""
+        """Play an episode for each prompt, in parallel, each in its own environment."""
         source = env_source(self.environment)
         with ExitStack() as undo:
             envs = []
@@ -244,7 +244,7 @@ class MultiTurnChatHarness:
 
 
 class _PlayedEnv(gym.Wrapper[str, str, str, str]):
-    """Says prompts before an episode; with tools, a reply that calls one is not played."""
+    """Adds prompts before an episode; with tools, a reply that calls a tool is not played."""
 
     def __init__(
         self,
@@ -326,7 +326,6 @@ def _play(
 def _made_env(
     environment: EnvSource, system_prompt: str, prompt: str, tools: MultiTurnManager | None = None
 ) -> _PlayedEnv:
-    """Return an environment to play in: the one that is given, or a new one."""
     owned = not isinstance(environment, gym.Env | BaseEnvironment)
     env = make_text(environment) if owned else ensure_text(environment)
     if tools is not None:

@@ -30,7 +30,7 @@ class Pack(NamedTuple):
     """Some episodes of a batch; positions count from the pack's first id."""
 
     ids_S: Tensor
-    """On the CPU, like the lengths: the model compares prefixes before it reads."""
+    """On the CPU, like the lengths, because the model compares prefixes there."""
     sequence_lengths_Q: Tensor
     position_T: Tensor
     token_T: Tensor
@@ -84,11 +84,11 @@ class Packer:
     def within(self, episodes: Sequence[int], budget: int, *, whole: bool = False) -> list[Pack]:
         """Return packs of at most ``budget`` ids, of about the same size.
 
-        A longer episode is split between its sequences. A longer sequence, or with ``whole`` a
-        longer episode, is a pack of its own: what was played is never lost to a budget.
+        A longer episode is split between its sequences. A longer sequence (with ``whole``: a longer
+        episode) is a pack of its own, so nothing is dropped.
 
-        Where sharing prefixes pays, only ids that the model reads count, and sequences that begin
-        alike go together.
+        If sharing prefixes saves time, a shared prefix counts once, and sequences with a common
+        prefix go together.
         """
         if budget < 1:
             raise ConfigError(f"a token budget must be at least 1, got {budget}")
@@ -119,7 +119,6 @@ class Packer:
         return Prefixes(self.data.ids_S, self.data.sequence_lengths_Q)
 
     def _costs(self, pieces: Sequence[_Piece], shares: bool) -> Cost:
-        """Return what gives the cost of the pieces from one to before another."""
         if not pieces:
             return lambda first, last: 0
         if not shares:
@@ -192,23 +191,24 @@ def runs(starts_M: Tensor, lengths_M: Tensor) -> Tensor:
 
 
 class TurnDraw(NamedTuple):
-    """Some turns of every episode, drawn at random, which stand for all of them."""
+    """A random sample of the turns of every episode."""
 
     data: RolloutData
-    """These turns; a sequence ends after the last of them, and one without any is left out."""
+    """The drawn turns; a sequence ends after the last drawn turn, and one without any is left
+    out."""
     index_T: Tensor
-    """Indices of their tokens in the whole batch."""
+    """Indices of the drawn tokens in the whole batch."""
     weight_T: Tensor
-    """Turns of an episode over its turns that were drawn, on each token."""
+    """For each token: turns of its episode divided by its drawn turns."""
     lengths_E: Tensor
     """Sampled tokens of each whole episode."""
 
 
 def draw_turns(data: RolloutData, most: int, random_K: Tensor) -> TurnDraw | None:
-    """Return ``most`` turns of each episode, the lowest in ``random_K``; None if that is all.
+    """Return the ``most`` turns of each episode with the lowest ``random_K``; None if that is all.
 
-    Every turn of an episode is as likely as any other if ``random_K`` is. A sum over all tokens
-    then is, on average, the sum of ``weight_T`` times the tokens drawn.
+    With uniform ``random_K``, every turn of an episode is equally likely. The weighted sum over the
+    drawn tokens is then an unbiased estimate of the sum over all tokens.
     """
     turns_E = segment_sum(data.turn_ends_T.long(), data.lengths_E)
     if int(turns_E.max()) <= most:
@@ -282,7 +282,7 @@ class PPOBatch(TensorClass):
     version: Tensor | None = None
     """Version of the weights that sampled each token, ``[T]``."""
     value: Tensor | None = None
-    """Before the update, ``[T, 1]``."""
+    """Values before the update, ``[T, 1]``."""
     value_target: Tensor | None = None
     ref_log_prob: Tensor | None = None
     importance_weight: Tensor | None = None

@@ -1,8 +1,8 @@
 """``LLMPolicy``: a language model as a batched policy.
 
 It keeps the token ids of each episode's conversation. A turn tokenises only the new observation,
-appends it, asks the engine for a reply and appends the reply's ids verbatim: what was sampled is
-what is trained on. ``turns`` holds what each turn added, by handle.
+appends it, asks the engine for a reply and appends the reply's ids unchanged, so training sees
+exactly the sampled tokens. ``turns`` holds what each turn added, by handle.
 
 ``context`` decides what the model reads. ``history`` is the episode so far as the chat template
 writes it. If the template drops earlier reasoning, each turn is a prompt of its own. ``verbatim``
@@ -111,13 +111,13 @@ class LLMPolicy(TensorDictModuleBase):
         chat: How a conversation becomes token ids.
         sampling: How to sample; the chat format's own end-of-turn ids are added.
         context: What the model reads: ``history``, ``verbatim`` or ``observation``.
-        system_prompt: Replaces the environment's own; "" gives none, which suits a small model
-            trained from scratch on one game.
-        run_seed: What is sampled depends on it, the episode's id and the turn.
-        sync_replies: Wait for every reply before any environment steps. The engine's batches, and
-            with them the last bits of a log-prob, are then the same in every run. Without it an
-            environment steps as soon as its reply is there.
-        texts: The table of observations and replies that handles refer to: the pool's.
+        system_prompt: Replaces the environment's system prompt; "" for none, which suits a small
+            model trained from scratch on one game.
+        run_seed: Seeds the sampling, together with episode id and turn.
+        sync_replies: Wait for all replies before any environment steps. The engine's batches, and
+            so the last bits of a log-prob, are then the same in every run. Without it an
+            environment steps as soon as its reply has arrived.
+        texts: The pool's table of observations and replies, to which handles refer.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class LLMPolicy(TensorDictModuleBase):
         return full
 
     def _holds_back(self) -> bool:
-        """Whether to ask for nothing because a weight update waits for the running replies."""
+        """Whether to send no requests because a weight update waits for the running replies."""
         if self.swap_lock is None or not self.swap_lock.requested:
             return False
         if self._asked:
@@ -310,8 +310,8 @@ class LLMPolicy(TensorDictModuleBase):
     ) -> BootstrapPrompt | None:
         """Return what the model would read next if the episode had not been truncated.
 
-        None if the context has no room for it and a reply. The context has then ended the episode,
-        and the critic knows no value of half a prompt.
+        None if prompt and reply do not fit into the context. The context has then ended the
+        episode, and the critic cannot value half a prompt.
 
         Args:
             turns: All turns of the episode.
@@ -332,12 +332,12 @@ class LLMPolicy(TensorDictModuleBase):
         return BootstrapPrompt(ids, alone) if fits else None
 
     def rules_for(self, system: str) -> str:
-        """Return the system prompt to use where the environment's own is ``system``."""
+        """Return the system prompt to use; ``system`` is the environment's."""
         return system if self.system_prompt is None else self.system_prompt
 
     @contextmanager
     def sampling_with(self, **changes: Any) -> Iterator[None]:
-        """Sample in another way within this block, such as ``temperature=0.0``."""
+        """Use other sampling settings within this block, such as ``temperature=0.0``."""
         usual = self.sampling
         self.sampling = replace(usual, **changes)
         try:
@@ -350,7 +350,7 @@ class LLMPolicy(TensorDictModuleBase):
 def _sampling(
     usual: Sampling, max_tokens: int, stop_ids: tuple[int, ...], pattern: str | None
 ) -> Sampling:
-    """Return ``usual`` with at most so many tokens, further stop ids and perhaps a pattern."""
+    """Return ``usual`` with a token limit, further stop ids and optionally a pattern."""
     return replace(
         usual,
         max_tokens=max_tokens,

@@ -1,9 +1,9 @@
 """``TextEnvPool``: many text environments as one batched TorchRL environment.
 
 ``assign`` queues named tasks (id, seed, group), and a row takes the next task when it is reset. So
-a batch holds exactly the requested episodes, whichever ended first, and groups stay whole.
-A row without a task is idle: its episode is -1 and it is done at once. A row whose reply is not
-there yet (``ReplyStatus.PENDING``) does not step while others do.
+a batch contains exactly the requested episodes, in whatever order they end, and groups stay whole.
+A row without a task is idle: its episode is -1 and it is done at once. A row that waits for its
+reply (``ReplyStatus.PENDING``) does not step while others do.
 
 A TensorDict step takes time for each leaf and each string, so text travels as int64 handles into
 ``texts``. All text of an episode ends up in its ``Trajectory``.
@@ -85,12 +85,12 @@ class TextEnvPool(EnvBase):
     """N text environments behind one ``EnvBase``.
 
     Args:
-        env: A registered id, an ``EnvSpec``, a factory, or an environment, which is made again
-            from its spec or copied. One without text is wrapped in ``AsText``.
-        n: Rows.
+        env: A registered id, an ``EnvSpec``, a factory, or an environment (rebuilt from its spec or
+            copied). ``AsText`` wraps an environment that is not text.
+        n: Number of rows.
         workers: Worker processes for slow environments; 0 for none.
-        timeout: Seconds that a worker may take for a step before the episode is dropped.
-        patterns: Give each row's ``action_pattern()`` too, for constrained decoding.
+        timeout: Maximum seconds of a step in a worker; then the episode is dropped.
+        patterns: Also return each row's ``action_pattern()``, for constrained decoding.
         **kwargs: Settings of the environment.
     """
 
@@ -144,7 +144,7 @@ class TextEnvPool(EnvBase):
     # --- which episodes ------------------------------------------------------------------
 
     def assign(self, tasks: Iterable[EpisodeTask]) -> None:
-        """Queue episodes and play nothing else; without a call the pool plays forever."""
+        """Queue episodes and play only these; without a call the pool plays forever."""
         self._agenda = iter(())
         self._queue.extend(tasks)
 
@@ -194,7 +194,7 @@ class TextEnvPool(EnvBase):
         return given
 
     def _begin(self, tasks: Mapping[int, EpisodeTask]) -> list[int]:
-        """Begin episodes; return the rows whose environment failed and that need another."""
+        """Begin episodes; return the rows whose environment failed and that need another task."""
         lost: dict[int, str] = {}
         try:
             begun = self._rows.begin_rows(
@@ -320,7 +320,7 @@ class TextEnvPool(EnvBase):
     # --- the end of an episode -----------------------------------------------------------
 
     def _lose(self, error: RowsError, asked: Container[int]) -> dict[int, str]:
-        """Return what happened to the rows ``asked`` for, and note the others that play."""
+        """Return the failures of the rows in ``asked``, and record those of other playing rows."""
         playing = {row: what for row, what in error.rows.items() if self._playing[row] is not None}
         self._gone |= {row: what for row, what in playing.items() if row not in asked}
         return {row: what for row, what in error.rows.items() if row in asked}
@@ -354,7 +354,7 @@ class TextEnvPool(EnvBase):
     # --- for people ----------------------------------------------------------------------
 
     def rand_action(self, tensordict: TensorDictBase | None = None) -> TensorDictBase:
-        """Write random actions: legal ones where the environment has them, else sampled ones."""
+        """Write random actions: legal ones if the environment lists them, else sampled ones."""
         data = TensorDict({}, self.batch_size) if tensordict is None else tensordict
         try:
             actions = self._rows.call("random_action")

@@ -20,9 +20,9 @@ class RolloutRecorder:
 
     Args:
         folder: The run's folder.
-        every: Iterations from one file to the next, starting with the first; 0 for none.
-        episodes: Most episodes of a file.
-        pieces: Returns the text of each token; None writes the ids alone.
+        every: Iterations between two files, starting with the first iteration; 0 for no files.
+        episodes: Maximum episodes of a file.
+        pieces: Returns the text of each token; None writes only the ids.
         writes: Whether this process writes; the others only know when a record is due.
     """
 

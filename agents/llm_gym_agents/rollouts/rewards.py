@@ -1,4 +1,4 @@
-"""Your own rewards: a function of the whole episode. ``RewardManager`` is one to start with.
+"""Reward functions of the user, over whole episodes. ``RewardManager`` is an example.
 
 ``apply_reward_fn`` scores complete episodes after play and before training. A score is one number,
 which goes to the last turn, or one number for each turn. Scores replace the environment's rewards
@@ -28,11 +28,11 @@ from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.run import metrics
 
 RewardFn = Callable[..., Any]
-"""``(trajectory)`` or ``(trajectory, environment)``, plain or async. It returns a number, a list
-with one for each turn, or a dictionary of named terms of either kind, which add up."""
+"""A function of ``(trajectory)`` or ``(trajectory, environment)``, sync or async. It returns a
+number, a list with one number per turn, or a dictionary of named terms, which are summed."""
 
 MAX_ASYNC_CALLS = 32
-"""Calls of an async reward function that run at a time. A plain function is called one by one."""
+"""Maximum parallel calls of an async reward function. Sync calls run one by one."""
 REWARD_TERMS = "reward_terms"
 _TOTAL = "reward_fn"
 
@@ -47,8 +47,8 @@ def apply_reward_fn(
     """Score ``episodes`` and put the scores into their rewards; return the scores.
 
     If one episode cannot be scored, none is changed. ``extra`` keeps the environment's rewards
-    (``env_rewards``) and the terms of the score (``reward_terms``). Timeouts and retries are the
-    function's own business.
+    (``env_rewards``) and the terms of the score (``reward_terms``). The function itself must handle
+    timeouts and retries.
 
     Args:
         reward_fn: See ``RewardFn``.
@@ -99,7 +99,7 @@ def reward_metrics(episodes: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def takes_environment(reward_fn: RewardFn) -> bool:
-    """Return whether a reward function wants the environment as its second argument.
+    """Return whether a reward function takes the environment as its second argument.
 
     >>> takes_environment(lambda trajectory: 0.0), takes_environment(lambda t, environment: 0.0)
     (False, True)
@@ -130,7 +130,6 @@ def takes_environment(reward_fn: RewardFn) -> bool:
 def _call_all(
     reward_fn: RewardFn, episodes: Sequence[Trajectory], second: tuple[Any, ...]
 ) -> list[Any]:
-    """Return what the function gives for each episode, in order."""
     results = []
     for at, episode in enumerate(episodes):
         try:
@@ -168,7 +167,7 @@ async def _await_all(
 
 
 def _run(work: Any) -> list[Any]:
-    """Run a coroutine to its end, also from inside a running event loop, as in a notebook."""
+    """Run a coroutine to its end, even inside a running event loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -209,7 +208,7 @@ def _read_terms(value: Any, episode: Trajectory, at: int) -> dict[str, list[floa
 
 
 def _read_turns(value: Any, name: str, episode: Trajectory, at: int) -> list[float]:
-    """Return a number for each turn: as many as there are, or one for the last."""
+    """Return one number per turn; a single number goes to the last turn."""
     turns = _turns(episode)
     if not isinstance(value, list | tuple) and getattr(value, "ndim", 0) != 1:
         return [*[0.0] * (turns - 1), _read_number(value, name, episode, at)]

@@ -55,7 +55,7 @@ class RolloutData(TensorClass):
     truncated_reply_E: Tensor | None = None
     """Whether a reply of each episode hit the token limit; None if unknown."""
     state_K: Tensor | None = None
-    """This and what follows is for estimators that use states; see ``TokenStream``."""
+    """This and the following fields are for estimators that use states; see ``TokenStream``."""
     potential_K: Tensor | None = None
     branch_state_B: Tensor | None = None
     branch_return_B: Tensor | None = None
@@ -177,7 +177,7 @@ class SequencePacker:
         self.ids += ids
 
     def learn(self, ids: Sequence[int], targets: Sequence[int] | None = None) -> None:
-        """Append ids; learn them, or ``targets`` instead, each from the position before it."""
+        """Append ids and mark them as learned, with ``targets`` as labels if given."""
         learned = ids if targets is None else targets
         last = len(self.ids) - 1
         self.positions += range(last, last + len(learned))
@@ -190,5 +190,5 @@ class SequencePacker:
 
 
 def int_tensor(numbers: Iterable[int]) -> Tensor:
-    """Return an int64 vector, also of no numbers."""
+    """Return an int64 vector, even for an empty list."""
     return torch.tensor(list(numbers), dtype=torch.int64)

@@ -1,9 +1,9 @@
 """``Sampler``: engine, environments and policy behind one call.
 
-``play(tasks, version)`` plays exactly those episodes with weights of that version and returns them
-in id order, however long each took. Tasks and rollouts are plain data: a sampler may live in
-another process. ``EpisodeCollector`` does the playing with TorchRL's ``Collector``, which steps all
-rows of the pool; idle rows and rows without a reply yet are dropped here.
+``play(tasks, version)`` plays exactly these episodes with weights of this version and returns them
+in id order. Tasks and rollouts are plain data, so a sampler may run in another process.
+``EpisodeCollector`` plays with TorchRL's ``Collector``, which steps all rows of the pool; it drops
+idle rows and rows that wait for a reply.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +131,7 @@ class EpisodeCollector:
 
 
 class Player(Protocol):
-    """What a trainer plays with: a ``Sampler``, or many on actors behind the same calls."""
+    """Interface of samplers: one ``Sampler``, or many on Ray actors."""
 
     @property
     def policy(self) -> LLMPolicy: ...
@@ -161,8 +161,8 @@ class Sampler:
         policy: The model, with its engine.
         pool: The environments.
         held_out: Other environments to evaluate on; None takes ``pool``.
-        isolated_batch_size: Play shards of this many episodes apart; see ``split_tasks``.
-        on_end: Called now and then with the number of finished episodes.
+        isolated_batch_size: Play shards of this many episodes separately; see ``split_tasks``.
+        on_end: Called from time to time with the number of finished episodes.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Sampler:
         """Play ``tasks`` to their ends.
 
         Args:
-            tasks: Which episodes.
+            tasks: The episodes to play.
             version: Required version of the weights; None accepts any.
             held_out: Play in the held-out environments.
         """

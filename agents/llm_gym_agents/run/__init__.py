@@ -1,1 +1,1 @@
-"""What a run writes down and shows."""
+"""Files of a run: metrics, checkpoints and diagnostics."""

@@ -1,8 +1,8 @@
 """Atomic folders: a folder is complete or does not exist.
 
-A folder is written under a hidden name beside its place, sealed with a manifest of sizes and
-hashes, brought to the disk and only then renamed. A folder that stands in its place moves aside
-first, to a name where readers find it should the writer die between the two renames.
+A folder is written under a hidden name next to its destination, gets a manifest of sizes and
+hashes, is synced to disk and only then renamed. An existing folder is first renamed to a name that
+readers also try, in case the writer dies between the two renames.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def new_folder(place: Path) -> Iterator[Path]:
 
 
 def verified(place: Path) -> Path:
-    """Return where the checkpoint called ``place`` lies, or say why there is none that is whole."""
+    """Return the folder of the checkpoint ``place``; raise if there is no complete one."""
     aside = _aside(place)
     folder = aside if not place.exists() and aside.exists() else place
     for name, (size, digest) in _listed_files(folder, place).items():
@@ -66,7 +66,6 @@ def verified(place: Path) -> Path:
 
 
 def _damage(path: Path, name: str, size: int, digest: str) -> str:
-    """Return what is wrong with a file of a checkpoint, or nothing."""
     if not path.is_file():
         return f"is not a whole checkpoint: {name} is missing"
     if (found := path.stat().st_size) != size:
@@ -85,7 +84,7 @@ def remove(place: Path) -> None:
 
 
 def sweep(parent: Path, name: str) -> None:
-    """Clear away what a writer that was killed has left of folders called ``name``.
+    """Remove the remains of a killed writer for folders called ``name``.
 
     A trailing * stands for any ending.
     """
@@ -102,7 +101,7 @@ def sweep(parent: Path, name: str) -> None:
 
 
 def is_checkpoint(place: Path) -> bool:
-    """Whether ``place`` says that it is a checkpoint, of whatever version."""
+    """Return whether ``place`` is a checkpoint of any version."""
     try:
         return bool(_manifest(place).get("format") == FORMAT)
     except (OSError, ValueError, AttributeError):
@@ -110,7 +109,6 @@ def is_checkpoint(place: Path) -> bool:
 
 
 def _seal(folder: Path) -> None:
-    """Write the manifest and bring everything to the disk."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {
         path.relative_to(folder).as_posix(): [path.stat().st_size, _digest(path)] for path in paths

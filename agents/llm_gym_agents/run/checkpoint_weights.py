@@ -1,8 +1,8 @@
 """The weights of a checkpoint: a Hugging Face folder that any tool can load, and shards.
 
-With LoRA the folder holds the *merged* model, and the adapters are kept beside it: merging rounds,
-so they could not be recovered bit by bit. The base is not kept, because ``model.model_name`` names
-it; a fingerprint notices another one.
+With LoRA the folder holds the *merged* model and, separately, the adapters, because merging rounds
+and cannot be undone exactly. The base model is not saved, because ``model.model_name`` names it; a
+fingerprint detects a different one.
 
 Tensors that are sharded over processes are written with ``torch.distributed.checkpoint`` in its
 safetensors format: every process writes what it holds, and any number of processes can read it.
@@ -50,7 +50,7 @@ def save_lm(
 ) -> Part | None:
     """Write ``lm`` and its tokenizer to ``folder``; return its adapters, if it has any.
 
-    Where the weights are spread over processes all of them call it, and one of them writes.
+    If the weights are sharded, every process calls it, and one of them writes.
     """
     plain = plain_lm(lm)
     layers = adapted_layers(plain)
@@ -147,7 +147,7 @@ def _fingerprint(state: dict[str, Tensor]) -> str:
 def _as_plain(plain: Any) -> Iterator[None]:
     """Let transformers save a whole model although adapters were injected into it.
 
-    And in whichever process asks for it: by itself only the first of a group writes anything.
+    Also in a process that is not the first of its group; by default only the first one writes.
     """
     injected = getattr(plain, "_hf_peft_config_loaded", False)
     if injected:
@@ -162,11 +162,11 @@ def _as_plain(plain: Any) -> Iterator[None]:
 
 
 Like = Callable[[str], Tensor | None]
-"""Gives the tensor that the one of this name will be copied into, or None for any."""
+"""Returns the tensor into which a checkpoint's tensor is copied, or None."""
 
 
 def write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write ``tensors``; every process of the group has to call it with the same names."""
+    """Write ``tensors``; every process of the group must call it with the same names."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -178,8 +178,8 @@ def write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_shards(folder: Path, like: Like = lambda name: None) -> dict[str, Tensor]:
     """Return every tensor in the safetensors files of ``folder``.
 
-    Of one that is spread here, as ``like`` says, only the part of this process is read. Where
-    processes form a group, all of them have to call it.
+    Of a tensor that is sharded in ``like``, only this process's part is read. Every process of a
+    group must call it.
     """
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
@@ -198,7 +198,7 @@ def read_shards(folder: Path, like: Like = lambda name: None) -> dict[str, Tenso
 
 @torch.no_grad()
 def read_into(module: nn.Module, folder: Path) -> None:
-    """Copy the weights in ``folder`` into ``module``, whose weights are spread, in place."""
+    """Copy the weights in ``folder`` into the sharded weights of ``module``, in place."""
     reader = _reader(folder)
     stored = reader.read_metadata().state_dict_metadata
     own = dict(module.named_parameters()) | dict(module.named_buffers())
@@ -227,7 +227,6 @@ def _read(tensors: dict[str, Tensor], reader: HuggingFaceStorageReader) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No word about there being one process only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="torch.distributed")
         yield

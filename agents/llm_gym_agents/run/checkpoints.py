@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MODEL = "model"
 TENSORS = "trainer.safetensors"
 SHARDS = "trainer"
-"""Instead of that file, where tensors were spread over processes: a file of each process."""
+"""Replaces that file if tensors are sharded: one file per process."""
 VALUES = "trainer.json"
 _NAMES = frozenset({"iteration", "success", "success_low", "config", "parts"})
 ADAPTERS = "adapters"
@@ -40,13 +40,13 @@ class TrainerState:
     """The state that a run resumes from, without its language model."""
 
     iteration: int
-    """Iterations that are done."""
+    """Number of finished iterations."""
     config: dict[str, Any] = field(default_factory=dict)
     """``ConfigStore.to_dict()``."""
     parts: dict[str, Part] = field(default_factory=dict)
     """The state of each component, under a name without a slash."""
     success: float | None = None
-    """Held-out success of this very model; None if it was not evaluated."""
+    """Held-out success of this model; None if it was not evaluated."""
     success_low: float | None = None
     """Lower end of its 95 % interval."""
     folder: Path | None = None
@@ -56,9 +56,9 @@ class TrainerState:
 def save_checkpoint(
     folder: str | Path, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None
 ) -> Path:
-    """Write a checkpoint that is there whole or not at all; one in its place is replaced.
+    """Write a checkpoint atomically; an existing one is replaced.
 
-    Raises ``CheckpointError`` where it cannot be written or something else is in its place.
+    Raises ``CheckpointError`` if it cannot be written or the path is not a checkpoint.
     """
     place = Path(folder)
     parts = dict(state.parts)
@@ -72,7 +72,7 @@ def save_checkpoint(
 
 
 def named_tensors(parts: Mapping[str, Part]) -> dict[str, Tensor]:
-    """Return the tensors of all parts, under the names that files have for them."""
+    """Return the tensors of all parts, by their names in files."""
     return {
         f"{name}/{key}": tensor
         for name, part in parts.items()
@@ -81,7 +81,7 @@ def named_tensors(parts: Mapping[str, Part]) -> dict[str, Tensor]:
 
 
 def write_values(folder: Path, state: TrainerState, parts: Mapping[str, Part]) -> None:
-    """Write what is not a tensor."""
+    """Write all values that are not tensors."""
     values = {
         "iteration": state.iteration,
         "success": state.success,
@@ -93,9 +93,9 @@ def write_values(folder: Path, state: TrainerState, parts: Mapping[str, Part]) -
 
 
 def load_checkpoint(folder: str | Path, like: Like | None = None) -> TrainerState:
-    """Return the state in ``folder``; refuses, in one sentence, what is not a whole checkpoint.
+    """Return the state in ``folder``; raises ``CheckpointError`` if it is incomplete.
 
-    ``like`` says which tensors are spread over processes; of those each reads its own part.
+    ``like`` says which tensors are sharded; each process reads its own part of them.
     """
     found = verified(Path(folder))
     values = _read_values(found)
@@ -130,7 +130,7 @@ def restore_lm(lm: PreTrainedModel, state: TrainerState) -> None:
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors that share no memory, which safetensors would refuse."""
+    """Return tensors without shared memory, which safetensors would refuse."""
     apart: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
@@ -145,15 +145,15 @@ def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 class Checkpoints:
     """The checkpoints in one folder: ``iteration-000120``, ..., and ``best-000080``.
 
-    The best is a folder of its own, named anew each time: so there is always one that is whole.
-    Its files are hard links where the disk has them and cost nothing.
+    The best checkpoint has its own folder with a new name each time, so a complete one always
+    exists. Its files are hard links if the file system supports them.
     """
 
     def __init__(self, folder: str | Path, *, keep_last_n: int = 3) -> None:
         self.folder, self.keep_last_n = Path(folder), keep_last_n
 
     def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
-        """Write a checkpoint of ``state.iteration``, and remove those that are not kept."""
+        """Write a checkpoint of ``state.iteration``, and remove old ones."""
         for kind in ("iteration", "best"):
             sweep(self.folder, f"{kind}-*")
         place = self._write(self._place(state), state, lm=lm, tokenizer=tokenizer)
@@ -176,11 +176,11 @@ class Checkpoints:
         return next(reversed(self._places("iteration")), None)
 
     def best(self) -> Path | None:
-        """Return the checkpoint with the highest success, the earliest of equals, or None.
+        """Return the checkpoint with the highest success (the earliest of equal ones), or None.
 
-        Highest is the one whose interval has the highest lower end: a few lucky episodes are no
-        match for many. It looks among the others too: a run may have been killed before its best
-        was put apart.
+        Checkpoints are compared by the lower end of the success interval, so that a few lucky
+        episodes do not win. All checkpoints are compared, because a run may be killed before its
+        best one is copied.
         """
         places = [*self._places("best"), *self._places("iteration")]
         known = [(place, found) for place in places if (found := standing(place)) is not None]
@@ -194,11 +194,11 @@ class Checkpoints:
         return held is None or rank(success, low) > held
 
     def put_apart(self, source: Path, place: Path, card: str) -> None:
-        """Make ``place`` the model of the checkpoint ``source`` with its model card."""
+        """Copy the model of the checkpoint ``source`` to ``place``, with its model card."""
         _link(source / MODEL, place, card)
 
     def drop_after(self, iteration: int) -> None:
-        """Remove checkpoints later than ``iteration``, from which a run goes on another way."""
+        """Remove checkpoints after ``iteration``, because the run continues differently."""
         for kind in ("iteration", "best"):
             for place in self._places(kind):
                 if number(place) > iteration:
@@ -231,9 +231,9 @@ def number(place: Path) -> int:
 
 
 def standing(place: Path) -> tuple[float, float] | None:
-    """Return what a checkpoint's success is ranked by; None if its model was not evaluated.
+    """Return the sort key of a checkpoint's success; None if it was not evaluated.
 
-    None, too, for a damaged one: who loads it says so.
+    Also None for a damaged checkpoint; loading it raises an error.
     """
     try:
         values = _read_values(place)
@@ -245,7 +245,7 @@ def standing(place: Path) -> tuple[float, float] | None:
 
 
 def rank(success: float, low: float | None) -> tuple[float, float]:
-    """Return what models are compared by: the lower end of the interval, and then the success."""
+    """Return the sort key of models: lower end of the interval, then success."""
     return (success if low is None else low, success)
 
 

@@ -23,29 +23,29 @@ from llm_gym_agents.run.metrics import (
 )
 
 PATIENCE, LONG = 3, 10
-"""Iterations that a symptom has to hold, and one that comes and goes; shorter is noise."""
+"""Minimum iterations of a symptom, and of an intermittent one; shorter is noise."""
 ADVICE = "advice/"
-"""Prefix of the metric of a symptom that holds."""
+"""Prefix of the metric of a current symptom."""
 
 Rows = Sequence[Mapping[str, float]]
 
 
 class _Row(dict[str, float]):
-    """The metrics of an iteration; one that is missing is NaN, which is neither high nor low."""
+    """The metrics of an iteration; a missing metric is NaN, so no comparison holds."""
 
     def __missing__(self, name: str) -> float:
         return math.nan
 
 
 class Symptom(NamedTuple):
-    """Something that keeps a run from learning."""
+    """A sign that a run does not learn."""
 
     name: str
     metric: str
-    """The number that shows it."""
+    """Metric that shows the symptom."""
     holds: Callable[[_Row], bool]
     sentence: str
-    """``{}`` is the number."""
+    """Message; ``{}`` is the metric's value."""
     patience: int = PATIENCE
 
 
@@ -170,7 +170,7 @@ class RunDiagnostics:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The symptoms that hold now, for the row of metrics."""
+        """The current symptoms, for the row of metrics."""
         return {f"{ADVICE}{name}": 1.0 for name in sorted(self._holding)}
 
 
@@ -180,7 +180,7 @@ class RunDiagnostics:
 GAINED, GOOD = 0.2, 0.9
 """A gain in success, and a final success, that need no diagnosis."""
 NEAR = 0.05
-"""Within this of a solver's success counts as solved."""
+"""A success this close to the solver's counts as solved."""
 EASIER = 0.01
 """How much more a random player wins at an easier level."""
 APART, FEW = 0.1, 5

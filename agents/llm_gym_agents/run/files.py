@@ -1,9 +1,8 @@
 """Files of a run: atomic writes, a lock on its folder, and no links out of it.
 
-A run's folder may come from somebody else. A link in it would have us write to a place that nobody
-named, and a pipe would have us wait for ever, so ``check_links`` refuses both before anything is
-read or written. Files are replaced and not overwritten: one with a second name elsewhere (a hard
-link) stays as it is there.
+A run's folder may come from an untrusted source. A link in it could redirect writes, and a pipe
+could block for ever, so ``check_links`` refuses both before anything is read or written. Files are
+replaced, not overwritten, so a hard link to a file elsewhere does not change that file.
 """
 
 import os
@@ -21,7 +20,7 @@ except ImportError:  # Windows: runs are not locked there
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace the file at ``path`` at once: no reader and no power cut leaves half of it."""
+    """Replace the file at ``path`` atomically, even during a power failure."""
     data = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -40,7 +39,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` survive a power cut; a no-op where folders cannot be synced."""
+    """Sync ``folder`` to disk; does nothing if folders cannot be synced."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -65,13 +64,13 @@ WRITTEN = frozenset(
         *("checkpoints", "warm-start", "warm_start", "final", "wandb", "tracker_run_id"),
     )
 )
-"""What a run writes in its folder: names without a leading dot and without their endings."""
+"""Names of a run's files, without a leading dot and without suffixes."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _HOW = "with config.checkpoint.output_dir (--checkpoint.output-dir)"
 
 
 def check_links(folder: Path) -> None:
-    """Refuse a folder in which something that a run writes is a link out of it, or no file."""
+    """Refuse a folder if a run's file in it is a link out of it, or not a regular file."""
     home = os.path.realpath(folder)
     own = [each for each in os.scandir(home) if each.name.lstrip(".").split(".")[0] in WRITTEN]
     while own:
@@ -94,7 +93,7 @@ def check_links(folder: Path) -> None:
 class RunLock:
     """Keeps other processes out of a folder until ``release`` or the end of this process.
 
-    The kernel holds the lock, so no stale one is left after ``kill -9``.
+    The kernel holds the lock, so ``kill -9`` leaves no stale lock.
     """
 
     def __init__(self, folder: Path) -> None:

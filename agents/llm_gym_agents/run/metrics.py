@@ -1,8 +1,8 @@
 """``MetricsLog``: one row of numbers per iteration.
 
-``metrics.jsonl`` is the record: one line per row, written at once. TensorBoard files are written
-where TensorBoard is installed, wandb or trackio get the rows where a tracker is set. Metric names
-are ``group/name``; the names below are read by the progress display, the curve and the diagnostics.
+``metrics.jsonl`` has one line per row, written immediately. TensorBoard files are written if
+TensorBoard is installed, and rows also go to wandb or trackio if a tracker is set. Metric names are
+``group/name``; the names below are read by the progress display, the curve and the diagnostics.
 """
 
 import importlib
@@ -51,7 +51,7 @@ Row = dict[str, float]
 
 
 class MetricsSink(Protocol):
-    """Another place that rows go to."""
+    """Another destination of rows."""
 
     def log(self, iteration: int, row: Row) -> None: ...
     def close(self) -> None: ...
@@ -139,9 +139,9 @@ class TensorBoardSink:
 
 
 class TrackerSink:
-    """A run of wandb, or of trackio, which has the same functions; one run over every resume.
+    """A run of wandb or trackio; a resumed run continues it.
 
-    The only door to both.
+    Only this class imports them.
     """
 
     def __init__(self, tracker: str, folder: Path, config: Mapping[str, Any]) -> None:
@@ -200,7 +200,7 @@ def named(row: Row, per_epoch: int) -> Row:
 
 
 def term(name: str) -> str:
-    """Return the metric name of a reward term, whatever the term is called.
+    """Return the metric name of a reward term of any name.
 
     >>> term("goal"), term("goal reached, at last"), term("mean")
     ('reward/goal', 'reward/goal_reached_at_last', 'reward/mean_')

@@ -1,7 +1,7 @@
 """``Part``: the state of one component of a run, as tensors and JSON.
 
-An optimizer's state goes by the names of its parameters, so a new optimizer may have another
-order. Its tensors come back in the dtype they had: ``Optimizer.load_state_dict`` would cast them.
+An optimizer's state is stored by parameter name, so the order of parameters may change. Its tensors
+keep their dtype, which ``Optimizer.load_state_dict`` would cast.
 """
 
 import random
@@ -18,7 +18,7 @@ from llm_gym.core.errors import LLMGymError
 
 
 class CheckpointError(LLMGymError, RuntimeError):
-    """A checkpoint cannot be written, or what is there is not one that can be used."""
+    """A checkpoint cannot be written, or cannot be used."""
 
 
 @dataclass(kw_only=True)
@@ -31,10 +31,10 @@ class Part:
 
 
 def as_json(value: Any, where: str) -> Any:
-    """Return ``value`` as JSON reads it back, or raise a sentence that says where it is not JSON.
+    """Return ``value`` as JSON reads it back; raise if a part of it is not JSON.
 
-    Tuples become lists and numpy's scalars plain numbers. NaN and infinity stay: Python's JSON
-    has them, and a metric that went wrong must not cost a checkpoint.
+    Tuples become lists, numpy scalars become numbers. NaN and infinity are allowed, because a bad
+    metric must not prevent a checkpoint.
 
     >>> as_json({"betas": (0.9, 0.999)}, "optimizer")
     {'betas': [0.9, 0.999]}
@@ -102,7 +102,7 @@ def optimizer_state(optimizer: Optimizer, model: nn.Module) -> Part:
 
 
 def set_optimizer_state(optimizer: Optimizer, model: nn.Module, part: Part) -> None:
-    """Make ``optimizer`` go on from ``part``; it must have the same groups of parameters."""
+    """Load ``part`` into ``optimizer``, which must have the same parameter groups."""
     names = _names(optimizer, model)
     parameters = {name: parameter for parameter, name in names.items()}
     _check_same(optimizer, part, names)
@@ -156,7 +156,7 @@ def _check_same(optimizer: Optimizer, part: Part, names: dict[Tensor, str]) -> N
 def seed_generators(seed: int) -> None:
     """Seed every global generator: a user's environment may draw from any of them.
 
-    As ``transformers.set_seed`` does, which imports PEFT.
+    Like ``transformers.set_seed``, but without its import of PEFT.
     """
     random.seed(seed := seed % 2**32)  # the largest seed that NumPy takes
     np.random.seed(seed)  # noqa: NPY002 - as above
@@ -178,7 +178,7 @@ def rng_state() -> Part:
 
 
 def set_rng_state(part: Part) -> None:
-    """Put every global generator back; a device that is not here any more is passed over."""
+    """Restore every global generator; missing devices are skipped."""
     torch.set_rng_state(part.tensors["torch"])
     for at in range(torch.cuda.device_count()):
         if f"cuda.{at}" in part.tensors:

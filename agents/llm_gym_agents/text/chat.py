@@ -4,9 +4,9 @@
 first prompt; ``following`` gives the ids to append to a sampled reply, so that the next prompt is
 ``[*prompt, *reply_ids, *following(reply_ids, observation)]``.
 
-A template that ``rewrites`` history, as by dropping the reasoning of earlier turns, cannot grow in
-this way: ``prompt`` gives each turn a prompt of its own. What was sampled is trained on as it was
-sampled, after the prompt that it was sampled from; earlier replies are only read there.
+If a template ``rewrites`` history, for example by dropping earlier reasoning, prompts cannot grow
+in this way: ``prompt`` then builds a new prompt for each turn. Training uses the sampled tokens
+after their own prompt; earlier replies in that prompt are not trained on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN_MARK = "{#- llm-gym: a plain transcript -#}"
 
 
 class _Stretch(NamedTuple):
-    """Part of a conversation, split at control tokens: only the body is tokenised every turn."""
+    """Part of a conversation, split at control tokens; only its body is tokenised every turn."""
 
     head: Writer
     body: Writer
@@ -54,7 +54,7 @@ class ChatFormat:
     stop_ids: tuple[int, ...]
     """Ids that end a reply, for ``Sampling.stop_ids``. The reply includes its last id."""
     rewrites: bool = False
-    """Whether the template writes earlier turns otherwise than they were read and sampled."""
+    """Whether the template changes earlier turns in later prompts."""
     thinks: bool = False
     """Whether the model may think before it replies."""
 
@@ -310,7 +310,7 @@ class TokenConversation:
 
     chat: ChatFormat
     verbatim: bool = False
-    """Append every reply as it was sampled, whatever the template does with earlier ones."""
+    """Append every reply as sampled, even if the template would rewrite it."""
     ids: list[int] = field(default_factory=list)
     turns: int = 0
     """Replies so far."""
@@ -332,13 +332,13 @@ class TokenConversation:
         return self.ids
 
     def next_prompt(self, text: str) -> list[int]:
-        """Return what the model reads next: ids to append, or the whole prompt."""
+        """Return the ids that the model reads next: to append, or the whole prompt."""
         if self.grows:
             return self.chat.following(self.reply_ids, text)
         return self.chat.prompt(self._system, self._said, text)
 
     def add_observation(self, text: str) -> list[int]:
-        """Go on with what the model reads next; return ``next_prompt``."""
+        """Append an observation; return ``next_prompt``."""
         read = self.next_prompt(text)
         self.ids, self._heard = self.ids + read if self.grows else read, text
         return read

@@ -94,7 +94,7 @@ class Template:
     after_last: str
     """What follows the reply that ends a conversation; empty where nothing does."""
     rewrites: bool
-    """Whether a later prompt writes earlier turns otherwise than they were read and sampled."""
+    """Whether a later prompt changes earlier turns."""
     final: str
     """What the history writes before a reply and the prompt does not: the name of a channel, or an
     empty thought."""

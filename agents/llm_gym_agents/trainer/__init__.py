@@ -1,4 +1,4 @@
-"""A run: from its settings to its parts, its folder and its processes. Read ``ppo_trainer`` first.
+"""The trainer: builds a run, its folder and its processes. Read ``ppo_trainer`` first.
 
-``ray/`` plays on actors, ``process_group`` learns over several processes.
+``ray/`` samples on Ray actors; ``process_group`` trains on several GPUs.
 """

@@ -1,4 +1,4 @@
-"""From a config to the parts of a run: processes, environments, model, engine, policy, sampler.
+"""Builds the parts of a run from its config: environments, model, engine, policy, sampler.
 
 Only runs that use ``process_group`` or ``ray`` import them.
 """
@@ -56,17 +56,17 @@ from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.trainer.memory_plan import MemoryPlan, plan_memory
 
 MOST_TURNS = 1_000
-"""Turns of an episode that is played to be imitated, where the environment knows no end."""
+"""Turn limit of an episode to imitate, if the environment has none."""
 MOST_CACHED = 1 << 19
-"""Tokens whose keys and values an engine is given room for, if the model allows as many."""
+"""Tokens in an engine's KV cache, if the model's context allows as many."""
 DEFAULT_CONTEXT = 2048
 """Context length of a model that states none, as vLLM assumes it."""
 LORA_ALPHA = 16
-"""Scale of LoRA adapters, divided by their rank: one learning rate then suits every rank."""
+"""Alpha of LoRA adapters; it is divided by the rank, so one learning rate suits every rank."""
 
 
 def is_main(settings: ParallelConfig) -> bool:
-    """Whether this process prints; known before it has joined the others."""
+    """Return whether this is the main process; works before it has joined the others."""
     return settings.mode == "none" or os.environ.get("RANK", "0") == "0"
 
 
@@ -83,7 +83,7 @@ def join_processes(config: ConfigStore) -> SingleProcess:
 
 
 def sync_config(config: ConfigStore) -> None:
-    """Join the other processes, if any, and take over the main one's output folder.
+    """Join the other processes, if any, and use the main process's output folder.
 
     Processes that ``torchrun`` restarts after one was lost resume from the last checkpoint.
     """
@@ -98,7 +98,7 @@ def sync_config(config: ConfigStore) -> None:
 
 
 def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
-    """Return ``rows`` environments, cut after as many turns as the config says."""
+    """Return ``rows`` environments with the config's turn limit."""
     limit = config.inference.max_turns
     wrappers: list[Callable[[Any], Any]] = []
     if limit is not None:
@@ -120,14 +120,14 @@ def build_pool(config: ConfigStore, env: EnvSource, rows: int) -> TextEnvPool:
 
 
 def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
-    """Return one environment as the pool plays it, cut after ``MOST_TURNS`` if nothing else is."""
+    """Return one environment as in the pool; without a turn limit it gets ``MOST_TURNS``."""
     source, settings = _source(config.environment, env)
     limit = config.inference.max_turns
     return EpisodeLimits(make_text(source, **settings), max_turns=limit or MOST_TURNS)
 
 
 def env_makers(config: ConfigStore, env: EnvSource) -> dict[str, Callable[[], gym.Env[str, str]]]:
-    """Return a function for each environment of a mix that makes it; a single one has the id ""."""
+    """Return a factory for each environment of a mix; a single environment has the key ""."""
     each: dict[str, EnvSource] = {env_id: env_id for env_id in config.environment.mix}
     each = each or {"": env}
     return {name: functools.partial(build_one_env, config, one) for name, one in each.items()}
@@ -147,7 +147,7 @@ def training_env(
     dataset: Any,
     collate_fn: Callable[[Any], dict[str, Any]] | None,
 ) -> EnvSource:
-    """Return what is played: the environment, the data set, or what the config names."""
+    """Return the environment to play: the given one, the data set's, or the config's."""
     if environment is not None and dataset is not None:
         raise ConfigError("pass an environment or a dataset, got both")
     if settings.mix:
@@ -189,9 +189,9 @@ def language_model(
     model: PreTrainedModel | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model to train and its tokenizer: those passed in, else those of the config.
+    """Return the model to train and its tokenizer: the given ones, or else the config's.
 
-    With the precision ``auto`` a model that was passed in keeps its own.
+    With the precision ``auto``, a given model keeps its own precision.
     """
     settings = config.model
     if model is not None:
@@ -224,7 +224,7 @@ def language_model(
 
 
 def check_model(settings: ModelConfig, model: Any, tokenizer: Any) -> None:
-    """Raise ``ConfigError`` where a model or tokenizer that was passed in cannot be trained."""
+    """Raise ``ConfigError`` if a given model or tokenizer cannot be trained."""
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise ConfigError(
             f"tokenizer must be a transformers tokenizer, got {type(tokenizer).__name__}; "
@@ -266,7 +266,7 @@ def check_memory(config: ConfigStore, path: str) -> None:
 
 
 def load_lm(settings: ModelConfig, path: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return the model at ``path`` and its tokenizer, where and as the settings want them."""
+    """Return the model at ``path`` and its tokenizer, with device and precision of the settings."""
     trust, device = settings.trust_remote_code, device_of(settings.device)
     dtype = str(_kept_dtype(settings, device)).removeprefix("torch.")
     lm = load_model(path, dtype=dtype, device=device, trust_remote_code=trust)
@@ -274,7 +274,7 @@ def load_lm(settings: ModelConfig, path: str) -> tuple[PreTrainedModel, PreTrain
 
 
 def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
-    """Return what a run takes on one GPU; ``own`` is the transformers config of its model."""
+    """Return the memory plan of one GPU; ``own`` is the transformers config of the model."""
     settings, inference = config.model, config.inference
     served = inference.backend == "vllm"
     stated = getattr(own.get_text_config(), "max_position_embeddings", None)
@@ -298,7 +298,7 @@ def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
 
 
 def _kept_dtype(settings: ModelConfig, device: str) -> torch.dtype:
-    """Return the precision that weights are loaded in: float32, unless they stay frozen."""
+    """Return the precision of loaded weights: float32, unless they stay frozen."""
     if not settings.lora_rank:
         return torch.float32
     return compute_dtype(settings.dtype, torch.device(device.replace("auto", "cpu")))
@@ -321,7 +321,7 @@ def device_of(wanted: str) -> str:
 
 
 def prepare_lm(settings: ModelConfig, lm: PreTrainedModel) -> PreTrainedModel:
-    """Return ``lm`` with the adapters and the memory savings that the settings ask for."""
+    """Return ``lm`` with adapters and memory savings as the settings say."""
     if settings.lora_rank:
         lm = _add_lora(lm, settings.lora_rank)
     if settings.gradient_checkpointing:
@@ -347,7 +347,7 @@ def _add_lora(lm: PreTrainedModel, rank: int) -> PreTrainedModel:
 
 
 def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of the words that environments use, or of bytes without a player.
+    """Return a tokenizer of the environments' words; of bytes if they have no player.
 
     Args:
         envs: The settings of each environment, by id.
@@ -382,7 +382,7 @@ def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBas
 def build_engine(
     config: ConfigStore, lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> Engine:
-    """Return the engine that samples with ``lm``, or with a copy that is kept like it."""
+    """Return the engine that samples with ``lm``, or with a synchronised copy."""
     backend, own = config.inference.backend, config.inference.engine
     apart = backend != "transformers" or is_sharded(lm)
     if not apart:
@@ -423,7 +423,7 @@ def build_sampler(
     env: EnvSource,
     held_out: EnvSource | None = None,
 ) -> Sampler:
-    """Return what plays ``env``, and ``held_out`` to be evaluated on, with ``lm``."""
+    """Return the sampler that plays ``env``, and ``held_out`` in evaluations, with ``lm``."""
     isolated_batch_size = config.inference.isolated_batch_size
     rows = min(
         config.inference.num_envs, config.training.batch_size, isolated_batch_size or sys.maxsize

@@ -1,12 +1,11 @@
-"""GPU memory of a run, worked out before anything is loaded.
+"""Estimates the GPU memory of a run before anything is loaded.
 
 Two moments count. While the trainer learns, a GPU holds weights, gradients, optimizer state and
 activations; the engine sleeps if there is no room for both. While the engine generates, gradients
 and activations are gone, and the GPU holds weights and optimizer state beside the engine's weights
-and KV cache. An engine that cannot sleep is there in both.
+and KV cache. An engine that cannot sleep takes its memory in both.
 
-``plan_memory`` adds this up for one GPU. Policy, critic and reference share a process, because one
-pass serves all three.
+``plan_memory`` computes both for one GPU. Policy, critic and reference share a process.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ Counted with ``saved_tensors_hooks``, and rounded up."""
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """Bytes that a run takes on one GPU."""
+    """Bytes of a run on one GPU."""
 
     weights: int
     gradients: int
@@ -35,12 +34,12 @@ class MemoryPlan:
     reference: int
     activations: int
     engine: int
-    """The engine's weights and cache; 0 without one of its own on this card."""
+    """The engine's weights and KV cache; 0 if it has none of its own on this GPU."""
     engine_sleeps: bool = True
 
     @property
     def resident(self) -> int:
-        """What the trainer holds all the time."""
+        """Memory that the trainer holds all the time."""
         return self.weights + self.optimizer + self.reference
 
     @property
@@ -58,12 +57,13 @@ class MemoryPlan:
     def engine_share(self, *, used: int, total: int) -> float:
         """Return vLLM's ``gpu_memory_utilization``.
 
-        It counts all memory in use, so ``used`` at vLLM's start, the trainer's, is part of it.
+        vLLM counts all memory in use, so the share includes ``used``, the trainer's memory at
+        vLLM's start.
         """
         return round(min(0.95, (used + self.engine + ENGINE_OVERHEAD) / total), 3)
 
     def engine_must_sleep(self, *, used: int, total: int) -> bool:
-        """Whether vLLM must free its memory while the trainer learns, which takes time."""
+        """Whether vLLM must free its memory while the trainer learns; that takes time."""
         return replace(self, engine_sleeps=False).learning + ENGINE_OVERHEAD + used > total
 
     def check(self, total: int) -> None:
@@ -104,16 +104,16 @@ def plan_memory(
     """Return the memory that training a model of ``shape`` takes.
 
     Args:
-        shape: Of the model.
+        shape: Shape of the model.
         micro_batch_tokens: Tokens of one forward pass.
-        lora_rank: Of adapters on every linear layer; 0 trains all weights.
-        kept_bytes: Of a frozen weight; what is trained has 4.
-        optimizer_bytes: Of optimizer state on the card, for each number that is trained.
-        checkpointing: Whether activations are computed again.
-        narrow: Whether it computes in bfloat16, for which weights kept in float32 are cast.
+        lora_rank: Rank of adapters on every linear layer; 0 trains all weights.
+        kept_bytes: Bytes of a frozen weight; a trained weight has 4.
+        optimizer_bytes: Bytes of optimizer state on the GPU per trained parameter.
+        checkpointing: Whether gradient checkpointing is on.
+        narrow: Whether the model computes in bfloat16, with casts of float32 weights.
         has_reference: Whether a KL penalty needs a copy of the policy (with LoRA it never does).
-        engine_tokens: Tokens whose keys and values the engine holds; 0 for no engine of its own.
-        engine_bytes: Of a number in the engine.
+        engine_tokens: Tokens in the engine's KV cache; 0 without an engine of its own.
+        engine_bytes: Bytes of a number in the engine.
         engine_sleeps: Whether the engine frees its memory while the trainer learns.
     """
     width = shape.hidden * 8 + shape.kv_width * 4 + shape.mlp * 3  # of a layer's linear maps

@@ -37,7 +37,7 @@ from llm_gym_agents.trainer.run_folder import WARM_START, RunFolder
 
 Callback = Callable[["PPOTrainer", dict[str, float]], None]
 ON_COURSE = 0.2
-"""Gain in held-out success that ``auto`` wants after a quarter of the run; else it imitates."""
+"""Gain in held-out success after a quarter of the run below which ``auto`` imitates a solver."""
 _log = logging.getLogger(__name__)
 
 
@@ -46,16 +46,17 @@ class PPOTrainer:
 
     Args:
         config: Every setting of the run.
-        environment: What is played: an id, a spec, a class, a function that makes one, an
-            environment (``BaseEnvironment`` included). None takes ``config.environment.env_id``, or
-            ``config.environment.mix`` of several.
-        reward_fn: ``(trajectory)`` or ``(trajectory, environment)``, sync or async: the reward of
-            an episode, instead of the environment's own, which it finds in ``trajectory.rewards``.
+        environment: An id, a spec, a class, a factory, or an environment (also a
+            ``BaseEnvironment``). None takes ``config.environment.env_id`` or
+            ``config.environment.mix``.
+        reward_fn: Function of ``(trajectory)`` or ``(trajectory, environment)``, sync or async. It
+            returns the reward of an episode and replaces the environment's rewards, which are in
+            ``trajectory.rewards``.
         dataset: Prompts with answers to train on instead of an environment.
-        val_dataset: The same, for held-out evaluation.
+        val_dataset: Data set for held-out evaluation.
         collate_fn: Turns a row of the data set into ``{"prompt": ..., "answer": ...}``.
-        tokenizer: Instead of the model's own.
-        model: A model that is trained in place instead of the one that the config names.
+        tokenizer: Replaces the model's tokenizer.
+        model: A model to train in place, instead of the config's model.
         callbacks: Called with the trainer and the metrics after every iteration.
     """
 
@@ -149,7 +150,7 @@ class PPOTrainer:
     def fit(
         self, num_epochs: int | None = None, num_iters_per_epoch: int | None = None
     ) -> list[dict[str, float]]:
-        """Train until the run has ``num_epochs`` in all; return the metrics of every iteration.
+        """Train until the run has ``num_epochs`` in total; return the metrics of every iteration.
 
         A later call with more epochs continues, and so does one after ``load_checkpoint``.
         """
@@ -227,7 +228,7 @@ class PPOTrainer:
         stop.now = None  # a checkpoint from here on is not the best one again
 
     def _is_stuck(self) -> bool:
-        """Whether a quarter of the run gained little, and ``auto`` has not imitated a solver."""
+        """Whether a quarter of the run gained little and ``auto`` has not imitated a solver yet."""
         start = self.warm_start or {}
         unused = self.config.warm_start.player == "auto" and not start.get(metrics.FROM_SOLVER)
         if not unused or not self.schedule.is_second_chance(self.iteration):
@@ -237,7 +238,7 @@ class PPOTrainer:
         return max(evaluated) < first + ON_COURSE
 
     def _imitate_solver(self) -> None:
-        """Imitate the solver in the middle of a run, if there is one and it leads further."""
+        """Imitate the solver in the middle of a run, if there is one; keep the result if better."""
         before = self.files.best(warm_start_success(self.warm_start))
         reached = self.early_stop.best
         why = f"{self.iteration} iterations of RL gained less than {ON_COURSE:.0%}"
@@ -259,12 +260,12 @@ class PPOTrainer:
         self._save()
 
     def _solver_imitated_at(self) -> int | None:
-        """Return the iteration before which a solver was imitated; None if none was."""
+        """Return the iteration before which a solver was imitated, or None."""
         start = self.warm_start or {}
         return int(start.get(metrics.SOLVER_AT, 0)) if start.get(metrics.FROM_SOLVER) else None
 
     def _end_with_best(self) -> None:
-        """Export the best model, and load it unless it is the last one anyway."""
+        """Export the best model, and load it unless it is the current one."""
         start = warm_start_success(self.warm_start)
         best = self.files.export_best_model(start, self.warm_start)
         if best is not None and (best.name == WARM_START or number(best) != self.iteration):
@@ -366,7 +367,6 @@ class PPOTrainer:
         self.files.resumed_from(path)
 
     def _load_learner(self, path: str | Path) -> TrainerState:
-        """Load weights and optimizer state of a checkpoint; return all of it."""
         state = self.ranks.load(path, self.learner.like)
         self.learner.check_state(state.parts)
         restore_lm(self.learner.lm, state)
@@ -398,7 +398,7 @@ class PPOTrainer:
         return is_best or self.schedule.saves_after(self.iteration)
 
     def lock_folder(self) -> None:
-        """Keep other runs out of the run's folder until ``cleanup``. ``fit`` does it too."""
+        """Lock the run's folder until ``cleanup``. ``fit`` does this, too."""
         if self.ranks.is_main:
             self.files.run_lock.acquire()
 
@@ -411,7 +411,7 @@ class PPOTrainer:
 
 
 class RayPPOTrainer(PPOTrainer):
-    """``PPOTrainer`` under a second name; ``config.ray.use_ray`` decides for both."""
+    """``PPOTrainer`` under a second name; ``config.ray.use_ray`` turns Ray on in both."""
 
 
 def create_trainer(
@@ -431,7 +431,7 @@ def build_players(
     env: EnvSource,
     held_out: EnvSource | None = None,
 ) -> tuple[Player, WeightPublisher]:
-    """Return what plays, with the present weights of ``learner``, and what updates its weights."""
+    """Return the sampler and the publisher that sends it the weights of ``learner``."""
     ranks = learner.ranks
     sampler: Player
     publisher: WeightPublisher
@@ -458,7 +458,7 @@ def build_players(
 
 
 def _checked_copy(config: ConfigStore) -> ConfigStore:
-    """Return a copy of a config, which ``fit`` may complete; the run's folder gets it."""
+    """Return a checked copy of a config; ``fit`` may complete it for the run's folder."""
     if not isinstance(config, ConfigStore):
         raise ConfigError(
             f"config must be a ConfigStore, got {type(config).__name__}; ConfigStore.from_dict "

@@ -1,4 +1,4 @@
-"""``ProcessGroup``: processes that learn together, as ``torchrun`` starts them, one for each GPU.
+"""``ProcessGroup``: the processes of a learner, one per GPU, as ``torchrun`` starts them.
 
 Every process holds the whole batch on its CPU and reads a part of the episodes. Results are summed
 over the processes, so advantages, counts and stops are equal everywhere without further messages.
@@ -55,9 +55,9 @@ from llm_gym_agents.run.metrics import ITERATION, MetricsLog, Row
 T = TypeVar("T")
 Mode = Literal["ddp", "fsdp"]
 TIMEOUT = timedelta(minutes=30)
-"""That processes wait for one another."""
+"""Maximum time that processes wait for one another."""
 _LOST = ("Connection closed by", "Connection reset by", "Broken pipe", "Timed out waiting")
-"""What gloo says where another process is gone; NCCL's errors have a type of their own."""
+"""gloo's messages when another process is gone; NCCL's errors have their own type."""
 
 
 class LostRankError(LLMGymError, RuntimeError):
@@ -93,7 +93,7 @@ class ProcessGroup(SingleProcess):
         return replica
 
     def equalize(self, model: nn.Module) -> None:
-        """Give every process the main one's weights; shards are no copies and stay."""
+        """Copy the main process's weights to every process; shards stay unchanged."""
         if self.mode == "ddp":
             for weight in model.state_dict().values():
                 dist.broadcast(weight, src=0)
@@ -139,21 +139,21 @@ class ProcessGroup(SingleProcess):
         return save_sharded(folder, state, ranks=self, **model)
 
     def load(self, folder: str | Path, like: Like) -> TrainerState:
-        """Read a checkpoint: of sharded tensors, this process's part."""
+        """Read a checkpoint; of sharded tensors, only this process's part."""
         return load_checkpoint(folder, like if self.mode == "fsdp" else None)
 
     def score(self, episodes: list[Trajectory], settle: Settle) -> dict[str, float]:
-        """Let ``settle`` set the rewards: each episode in one process, for all of them."""
+        """Let ``settle`` set the rewards: each process scores its share and sends it to all."""
         return settle_over_ranks(episodes, settle, self)
 
     def log(self, folder: Path, **options: Any) -> MetricsLog:
-        """Return the writer of metrics; outside the main process it only keeps the rows."""
+        """Return the metrics log; outside the main process it only keeps the rows in memory."""
         log = super().log(folder, **options) if self.is_main else None
         rows = self.broadcast(None if log is None else log.rows)
         return log or NullLog(rows)
 
     def stop(self) -> SigtermListener:
-        """Return the listener to SIGTERM, in any of the processes."""
+        """Return a listener that reacts to SIGTERM in any of the processes."""
         return AgreedStop(self)
 
     @contextmanager
@@ -173,7 +173,7 @@ class ProcessGroup(SingleProcess):
 
 
 class NullLog(MetricsLog):
-    """Keeps the rows of a run, beginning with the main process's, and writes none."""
+    """Keeps the rows of a run in memory, starting with the main process's rows."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = list(rows)
@@ -183,7 +183,7 @@ class NullLog(MetricsLog):
 
 
 class AgreedStop(SigtermListener):
-    """A stop that all processes take after the same iteration, whichever heard the signal."""
+    """Stops all processes after the same iteration, whichever process got the signal."""
 
     def __init__(self, ranks: SingleProcess) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class AgreedStop(SigtermListener):
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Play to the end, as the others do, and agree on whether this iteration is the last."""
+        """Play to the end like the other processes, then agree on whether to stop."""
         yield
         self.requested = bool(self._ranks.all_max(int(self._heard)))
 
@@ -268,7 +268,7 @@ class RankCheckpoints(Checkpoints):
 
 
 def balance(costs: Sequence[int], groups: int) -> list[list[int]]:
-    """Split items into groups of about equal cost: the dearest first, each to the lightest group.
+    """Split items into groups of similar cost: the most expensive first, to the cheapest group.
 
     Items keep their order within a group, and the split depends on the costs alone.
 
@@ -308,7 +308,7 @@ def shard_model(model: nn.Module, mesh: DeviceMesh, compute_dtype: torch.dtype) 
 
 
 def join(mode: Mode, *, device: str = "auto") -> ProcessGroup:
-    """Join the group that ``torchrun`` describes in the environment; all processes have to.
+    """Join the process group that ``torchrun`` describes; every process must call it.
 
     Args:
         mode: See ``ProcessGroup``.
@@ -339,7 +339,7 @@ def join(mode: Mode, *, device: str = "auto") -> ProcessGroup:
 
 
 def _fresh_store() -> dict[str, Any]:
-    """Return the store of restarted processes, apart from that of the lost ones.
+    """Return a separate store for restarted processes.
 
     ``torchrun --standalone`` keeps one store over its restarts (torch 2.13), and the addresses of
     dead processes are still in it.
@@ -353,7 +353,7 @@ def _fresh_store() -> dict[str, Any]:
 
 
 class RankSampler:
-    """Plays as a ``Sampler`` does, together with the samplers (``own``) of other processes."""
+    """Plays like a ``Sampler``, together with the samplers of the other processes."""
 
     def __init__(self, own: Player, ranks: SingleProcess) -> None:
         self._own, self._ranks = own, ranks
@@ -392,7 +392,7 @@ def settle_over_ranks(
 
 
 def _gather(ranks: SingleProcess, work: Callable[[], T]) -> list[T]:
-    """Return what ``work`` gives in each process; a failure in one is raised in all."""
+    """Return the result of ``work`` in each process; a failure in one is raised in all."""
     found: T | LLMGymError
     try:
         found = work()
@@ -406,7 +406,7 @@ def _gather(ranks: SingleProcess, work: Callable[[], T]) -> list[T]:
 
 
 def rank_slice(items: int, rank: int, world: int) -> tuple[int, int]:
-    """Return the first and the last-plus-one item of one process.
+    """Return start and end (exclusive) of one process's items.
 
     >>> [rank_slice(7, rank, 3) for rank in range(3)]
     [(0, 2), (2, 4), (4, 7)]

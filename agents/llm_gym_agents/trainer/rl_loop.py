@@ -6,12 +6,12 @@ and change it: it is the same algorithm without settings, checkpoints, logs, too
 
     play       TorchRL's ``Collector`` moves our ``TextEnvPool``; ``LLMPolicy`` writes the moves
     flatten    episodes of several turns become one stream of sampled tokens
-    estimate   TorchRL's ``GAE`` says what each of those tokens was worth
+    estimate   TorchRL's ``GAE`` computes the advantage of each of those tokens
     improve    TorchRL's ``ClipPPOLoss`` and an optimizer: a few passes over the stream
 
 In Echo, the model must repeat a word that is shown, four times. It starts with random weights and
-imitates nobody: it writes one of some twenty tokens, which is sometimes right by luck. If moves are
-sentences, luck is not enough: ``recipes.text_game_easy`` imitates random moves first.
+imitates nobody: it writes one of about twenty tokens, which is sometimes right by chance. If moves
+are sentences, chance is not enough: ``recipes.text_game_easy`` imitates random moves first.
 
 A test checks that advantages, gradients and weights equal those of ``PPO.update``, which also needs
 no padding, never holds all logits at once, and shrinks a critic that explains little.
@@ -69,7 +69,7 @@ class PolicyAndValue(nn.Module):
 
 
 def make_policy(seed: int) -> tuple[Any, LLMPolicy]:
-    """Return a model of random weights that knows the game's words, and it as a policy."""
+    """Return a model with random weights and the game's vocabulary, and its policy."""
     tokenizer = word_tokenizer(collect_vocabulary([ENV_ID]))
     lm, chat = tiny_llama(tokenizer, seed=seed), ChatFormat.from_tokenizer(tokenizer)
     engine, one_token = TransformersEngine(lm), Sampling(max_tokens=1)
@@ -112,7 +112,7 @@ def play(frames: Iterator[Any], pool: TextEnvPool, policy: LLMPolicy, ids: range
 
 
 def flatten(episodes: Sequence[Episode], chat: ChatFormat) -> TensorDict:
-    """Return the sampled tokens of all episodes, where each is predicted and what it earned."""
+    """Return the sampled tokens of all episodes, with their positions and rewards."""
     place, final, action, reward, done, terminated, ids_E = [], [], [], [], [], [], []
     for at, (turns, record) in enumerate(episodes):
         ids: list[int] = []
@@ -142,7 +142,7 @@ def flatten(episodes: Sequence[Episode], chat: ChatFormat) -> TensorDict:
 
 @torch.no_grad()
 def estimate(model: PolicyAndValue, data: TensorDict) -> None:
-    """Write what the weights before the update say of each token, and what it was worth."""
+    """Add old log-probs, values and advantages of each token."""
     tokens = len(data["action"])
     position = torch.cat([data["position"], data["final"]])
     action = torch.cat([data["action"], torch.zeros_like(data["final"])])  # any: only V is read
@@ -168,7 +168,7 @@ def improve(loss: ClipPPOLoss, optimizer: torch.optim.Optimizer, data: TensorDic
 
 
 def main(iterations: int = 25, seed: int = 0) -> list[float]:
-    """Train; return each iteration's share of words that were right."""
+    """Train; return the share of correct words in each iteration."""
     (lm, policy), pool = make_policy(seed), TextEnvPool(ENV_ID, EPISODES, rules="system")
     policy.texts = pool.texts  # handles of one are handles of the other
     pool.assign(())  # nothing is played until it is asked for

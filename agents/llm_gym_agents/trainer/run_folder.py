@@ -28,7 +28,7 @@ from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.text.codec import TokenTexts
 
 RECORDED_EPISODES = 4
-"""Most episodes of one record."""
+"""Maximum episodes of one record."""
 WARM_START = "warm-start"
 """The checkpoint of a warm start."""
 FINAL = "final"
@@ -64,7 +64,7 @@ class RunFolder:
         self._is_own = settings.resume
 
     def resumed_from(self, checkpoint: str | Path) -> None:
-        """Note the loaded checkpoint: the folder belongs to this run only if it contains it."""
+        """Record the loaded checkpoint; the folder belongs to this run only if it contains it."""
         self._is_own = Path(checkpoint).resolve().is_relative_to(self.path.resolve())
 
     def check_own(self) -> None:
@@ -129,9 +129,9 @@ def model_card(
     """Return the card of the model that a run ended with.
 
     Args:
-        config: Of the run.
-        rows: Its metrics.
-        warm_start: What the warm start measured; None without one.
+        config: Config of the run.
+        rows: Metrics of the run.
+        warm_start: Metrics of the warm start; None without one.
         source: The checkpoint that the model comes from.
     """
     env, base, embedded = (
@@ -171,7 +171,7 @@ def model_card(
 
 
 def commit() -> str:
-    """Return the commit of the checkout that runs, and whether its files differ from it."""
+    """Return the commit of the running checkout, and whether files were changed."""
     root = Path(llm_gym.__file__).parents[1]
     git = ("git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     # What is installed into a virtual environment may lie in a repository of somebody else.

@@ -1,1 +1,1 @@
-"""Somebody plays against you."""
+"""Board and card games against a scripted opponent."""

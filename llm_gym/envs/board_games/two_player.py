@@ -1,4 +1,4 @@
-"""What board games against a scripted opponent have in common.
+"""``TwoPlayerEnv``: base class of board games against a scripted opponent.
 
 A position is two sets of bits, the player's and the opponent's, one bit per square. A move is one
 ``|``; a side has won when its bits hold a line. ``TwoPlayerEnv`` lets the two take turns. A game
@@ -61,17 +61,17 @@ class TwoPlayerEnv(TextEnv):
     observation_says_all = True
     has_splits = False
     place: ClassVar[str]
-    """What a move names: a square or a column."""
+    """Name of a move's target: square or column."""
     places: ClassVar[int]
-    """How many of them there are."""
+    """Number of squares or columns."""
     full: ClassVar[int]
     """The bits of the whole board."""
     line: ClassVar[str]
-    """What wins, in words."""
+    """Description of a winning line."""
     blank: ClassVar[str]
     """The text of the empty board."""
     full_answer: ClassVar[str]
-    """Why a place cannot be used."""
+    """Answer to a move to a full place."""
 
     opponent: float = setting(0.5, 0, 1)
     begins: Beginner = setting("random")

@@ -1,1 +1,1 @@
-"""Something is hidden, and every answer tells a part of it."""
+"""Games in which the player finds something hidden from partial answers."""

@@ -1,1 +1,1 @@
-"""One skill each, small enough to prove a trainer in seconds."""
+"""Tiny games that test one skill each, to check a trainer in seconds."""

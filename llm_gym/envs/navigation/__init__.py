@@ -1,1 +1,1 @@
-"""A place to walk through, one step at a time."""
+"""Games in which the player walks through rooms or grids."""

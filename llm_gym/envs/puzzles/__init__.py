@@ -1,1 +1,1 @@
-"""Everything is in sight; what is hard is the order of moves."""
+"""Puzzles with full information; the difficulty is to plan the moves."""

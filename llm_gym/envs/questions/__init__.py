@@ -1,1 +1,1 @@
-"""A question, and an answer that is right or wrong."""
+"""Single questions with an answer that is right or wrong."""

@@ -1,1 +1,1 @@
-"""What games of several families use."""
+"""Helpers that several families of games use."""

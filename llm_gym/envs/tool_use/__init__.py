@@ -1,1 +1,1 @@
-"""Questions that tools answer."""
+"""Questions to answer with tools."""

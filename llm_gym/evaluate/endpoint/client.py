@@ -1,7 +1,7 @@
 """``ChatClient``: asks a served model for replies, over an OpenAI-compatible API.
 
-Read ``reply`` first: ask, and where the server is busy or silent, wait and ask again. What can
-never succeed is reported in one sentence.
+Read ``reply`` first: it sends a request, and retries if the server is busy or silent. A request
+that can never succeed raises an error of one sentence.
 """
 
 import json
@@ -22,7 +22,7 @@ from llm_gym.evaluate.result import Evaluation
 
 
 class Usage(NamedTuple):
-    """Requests to a server, and their tokens."""
+    """Number of requests to a server and of their tokens."""
 
     requests: int = 0
     """Answered requests."""
@@ -30,7 +30,7 @@ class Usage(NamedTuple):
     tokens_in: int = 0
     tokens_out: int = 0
     uncounted: int = 0
-    """Replies whose tokens the server did not count."""
+    """Replies without a token count from the server."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ServedEvaluation(Evaluation):
     usage: Usage
     """Tokens of all requests, including episodes that did not end."""
     planned: int
-    """Episodes that were to be played."""
+    """Number of episodes requested."""
 
     def summary(self) -> dict[str, Any]:
         usage = self.usage._asdict()
@@ -78,7 +78,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ContextFullError(Exception):
-    """A conversation has outgrown what the model can read."""
+    """A conversation is longer than the model's context."""
 
 
 class StoppedError(Exception):
@@ -102,31 +102,32 @@ _THOUGHT = re.compile(r"</?\w*think|\[THINK\]|◁think|<\|channel|^analysis", re
 
 
 class Reply(NamedTuple):
-    """What the model said, and the tokens that it cost."""
+    """The model's reply, and its number of tokens."""
 
     text: str
     tokens_in: int | None
-    """None where the server does not say."""
+    """None if the server does not report it."""
     tokens_out: int | None
     finish: str
     thinks: bool = False
-    """Whether the model wrote a thought before it."""
+    """Whether the model wrote reasoning before the reply."""
 
 
 class ChatClient:
-    """Talks to the model ``model`` that is served at ``url``, from any number of threads.
+    """Client of the model ``model`` served at ``url``; thread-safe.
 
     Args:
-        url: Of the API, such as ``http://127.0.0.1:8000/v1``; a bare server gets the ``/v1``.
-        model: The name it is served under.
-        max_tokens: Most tokens of a reply. None is 64; if a reply is cut inside a thought, it is
-            asked for again and the limit becomes 1,024.
+        url: URL of the API, such as ``http://127.0.0.1:8000/v1``; ``/v1`` is added if the URL has
+            no path.
+        model: Name of the served model.
+        max_tokens: Maximum tokens of a reply. None is 64; if a reply is cut inside its reasoning,
+            the limit becomes 1,024 and the request is repeated.
         temperature: 0 is greedy.
-        top_p: Of nucleus sampling.
-        body: More fields of a request, such as ``{"reasoning_effort": "low"}``; None takes a
-            field out: ``{"max_tokens": None, "max_completion_tokens": 500}``.
+        top_p: Probability mass of nucleus sampling.
+        body: More fields of a request, such as ``{"reasoning_effort": "low"}``; None removes a
+            field: ``{"max_tokens": None, "max_completion_tokens": 500}``.
         key_env: The environment variable with the API key, instead of ``LLM_GYM_API_KEY``.
-        timeout: Seconds until a reply must be there.
+        timeout: Maximum seconds to wait for a reply.
         backoff: When to retry.
     """
 
@@ -160,10 +161,10 @@ class ChatClient:
         self.usage = Usage()
 
     def reply(self, messages: Sequence[Mapping[str, str]], seed: int = 0) -> Reply:
-        """Return what the model says next.
+        """Return the model's next reply.
 
-        Raises ``ContextFullError`` where the conversation has grown too long, ``EndpointError``
-        where the server refuses or does not answer, and ``StoppedError`` after ``stop``.
+        Raises ``ContextFullError`` if the conversation is too long, ``EndpointError`` if the server
+        refuses or does not answer, and ``StoppedError`` after ``stop``.
         """
         asked = {"messages": list(messages), "seed": seed, **self._body}
         asked = {name: value for name, value in asked.items() if value is not None}
@@ -200,7 +201,7 @@ class ChatClient:
         raise EndpointError(f"no answer in {tries}, the last time: {self._hide(str(last))}")
 
     def stop(self) -> None:
-        """End every request; calls that wait raise ``StoppedError``."""
+        """End every request; waiting calls raise ``StoppedError``."""
         self._stopped.set()
         self.http.close()
 
@@ -223,7 +224,7 @@ class ChatClient:
         _log.log(logging.WARNING if first else logging.DEBUG, said, error, wait)
 
     def _refusal(self, error: http.HTTPError) -> Exception:
-        """Return what to raise for an answer that will not change."""
+        """Return the exception for an error that a retry cannot fix."""
         what = _message(error.body, self._hide)
         if error.status in (400, 413, 422) and _CONTEXT.search(error.body):
             return ContextFullError(what)
@@ -244,7 +245,7 @@ class ChatClient:
 
 
 def api_url(url: str) -> str:
-    """Return where the API is: what people write after ``--endpoint`` differs.
+    """Return the URL of the API from the forms that users write after ``--endpoint``.
 
     >>> api_url("http://localhost:8000"), api_url("https://api.org/v1/chat/completions")
     ('http://localhost:8000/v1', 'https://api.org/v1')
@@ -255,7 +256,7 @@ def api_url(url: str) -> str:
 
 
 def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
-    """Return the reply in an answer of the API; ``reasoning_content`` is nobody's move.
+    """Return the reply in a response of the API; ``reasoning_content`` is left out.
 
     >>> message = {"reasoning_content": "Hm.", "content": " go north "}
     >>> usage = {"prompt_tokens": 9, "completion_tokens": 2}
@@ -284,7 +285,6 @@ def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
 
 
 def _count(value: Any) -> int | None:
-    """Return a number of tokens, or None where it cannot be one."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and 0 <= value <= _MOST_TOKENS else None
 
@@ -297,7 +297,6 @@ def _brief(value: Any) -> str:
 
 
 def _message(body: str, hide: Callable[[str], str]) -> str:
-    """Return what an error says in its own words, on one line."""
     try:
         said = json.loads(body)
         said = said.get("error") or said.get("message") or said.get("detail") or said

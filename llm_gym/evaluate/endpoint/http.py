@@ -1,7 +1,7 @@
-"""JSON over HTTP: the one door to httpx.
+"""JSON over HTTP: the only module that imports httpx.
 
-An answer has a deadline and a largest size, whatever is wrong with it is an ``HTTPError``, and an
-API key shows in no message. ``Backoff`` says when to ask again.
+A response has a deadline and a maximum size. Every problem with it is an ``HTTPError``, and no
+message shows an API key. ``Backoff`` decides when to retry.
 """
 
 import importlib
@@ -26,14 +26,14 @@ from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.splits import stable_hash
 
 CONNECT_S = 30.0
-"""Seconds until a connection must be made; an answer may take as long as the caller says."""
+"""Maximum seconds to connect; the caller sets the limit for the response."""
 MAX_BODY_BYTES = 64 << 20
-"""Largest answer that is read."""
+"""Maximum size of a response."""
 KEY_VARIABLE = "LLM_GYM_API_KEY"
 OPENAI_VARIABLE = "OPENAI_API_KEY"
 HIDDEN = "[key]"
 MAX_RETRY_AFTER_S = 600.0
-"""The longest that a server may tell us to wait."""
+"""Maximum wait that a server's ``Retry-After`` can ask for."""
 _IDLE_S = 2.0  # a connection is kept; many servers close one after five seconds
 _SHOWN = 300
 _SHORTEST_KEY = 8  # what is shorter, as the EMPTY that many servers are given, is no secret
@@ -44,21 +44,22 @@ class HTTPError(Exception):
     """The server cannot be reached, or refuses."""
 
     status: int | None = None
-    """What the server answered, if it did."""
+    """Status code of the response, if there was one."""
     body: str = ""
     headers: Mapping[str, str] = {}
 
 
 class JsonHTTP:
-    """Talks to the server at ``url``, from any number of threads.
+    """HTTP client of the server at ``url``; thread-safe.
 
-    It uses httpx's transport without its client: no redirects, no cookies, no proxies and passwords
-    from the environment, no log of URLs.
+    It uses httpx's transport without its client: no redirects, no cookies, no proxies or passwords
+    from environment variables, no logging of URLs.
 
     Args:
-        url: Where the server is; ``get`` and ``post`` add their path to it.
-        headers: Sent with every request. A function, so that a secret lies in no attribute.
-        hide: Takes secrets out of whatever the server says.
+        url: Base URL of the server; ``get`` and ``post`` append their path.
+        headers: Returns the headers of every request. A function, so that no attribute holds a
+            secret.
+        hide: Removes secrets from the server's messages.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class JsonHTTP:
         return self._send("POST", path, body, timeout)
 
     def close(self) -> None:
-        """End every request of every thread with an ``HTTPError``, and allow no other."""
+        """End every request in every thread with an ``HTTPError``, and refuse new ones."""
         with self._lock:
             self._closed = True
             sockets = list(self._sockets)
@@ -157,7 +158,7 @@ class JsonHTTP:
         return response.status_code, dict(response.headers), text
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Note every new connection, so that ``close`` can end it, and bound how long it reads."""
+        """Record every new connection, so that ``close`` can end it, and limit its reading time."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             stream = info["return_value"]
             stream.read = partial(self._read, stream.read)
@@ -169,7 +170,7 @@ class JsonHTTP:
                     raise ConnectionAbortedError("closed on this side")
 
     def _read(self, read: Callable[..., bytes], size: int, timeout: float | None = None) -> bytes:
-        """Read within the deadline of the whole answer: httpx's time-out is for each part."""
+        """Read within a deadline for the whole response; httpx's timeout applies to each part."""
         left = self._thread.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -177,7 +178,7 @@ class JsonHTTP:
 
 
 def split_url(url: str) -> urllib.parse.SplitResult:
-    """Return the parts of ``url``; ``ConfigError`` where it names no server."""
+    """Return the parts of ``url``; raises ``ConfigError`` if it names no server."""
     try:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
@@ -194,7 +195,7 @@ def split_url(url: str) -> urllib.parse.SplitResult:
 
 
 class Key:
-    """An API key that does not show in prints, logs, records and pickles.
+    """An API key that never appears in prints, logs, records or pickles.
 
     >>> key = Key("sk-0123456789", "MY_KEY")
     >>> key, key.hide('{"error": "no such key: sk-0123456789"}')
@@ -223,11 +224,11 @@ class Key:
 
 
 def find_key(url: str, name: str | None = None) -> Key | None:
-    """Return the key for the server at ``url``, or None where there is none.
+    """Return the API key for the server at ``url``, or None if there is none.
 
     Args:
-        url: The server. ``OPENAI_API_KEY`` goes to OpenAI by itself and nowhere else.
-        name: The environment variable that holds it, instead of ``LLM_GYM_API_KEY``.
+        url: The server. Without ``name``, ``OPENAI_API_KEY`` is sent only to OpenAI.
+        name: The environment variable that holds the key, instead of ``LLM_GYM_API_KEY``.
     """
     if name is not None:
         # Neither message repeats the name: it may be the key, given by mistake.
@@ -252,10 +253,10 @@ def find_key(url: str, name: str | None = None) -> Key | None:
 
 @dataclass(frozen=True)
 class Backoff:
-    """Waits that double.
+    """Exponential backoff.
 
-    Each is cut at random by up to a half, so that clients that failed together do not retry
-    together.
+    Each wait is shortened at random by up to a half, so that clients that failed together do not
+    retry together.
 
     >>> backoff = Backoff(first_s=1.0, longest_s=5.0)
     >>> [backoff.wait(failures, jitter=1.0) for failures in (1, 2, 3, 4)]
@@ -265,7 +266,7 @@ class Backoff:
     """
 
     tries: int = 6
-    """Requests in all, the first one included."""
+    """Total number of requests, including the first one."""
     first_s: float = 0.5
     longest_s: float = 30.0
 
@@ -274,7 +275,7 @@ class Backoff:
             raise ConfigError(f"tries must be at least 1 and waits must not be negative: {self}")
 
     def wait(self, failures: int, jitter: float, told: float | None = None) -> float:
-        """Return the seconds to wait after ``failures`` failures; ``told`` by the server."""
+        """Return the seconds to wait after ``failures`` failures; the server asked for ``told``."""
         own = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 60))
         return max(own * (1 + jitter) / 2, min(told or 0.0, MAX_RETRY_AFTER_S))
 
@@ -287,7 +288,7 @@ def is_transient(error: HTTPError) -> bool:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that ``Retry-After`` asks for; the servers of models write no dates.
+    """Return the seconds that ``Retry-After`` asks for; dates are not supported.
 
     >>> retry_after({"retry-after": "2.5"}), retry_after({"retry-after": "soon"})
     (2.5, None)

@@ -1,6 +1,6 @@
-"""``play``: a served model plays many episodes at once, a thread for each conversation.
+"""``play``: a served model plays many episodes in parallel, with one thread per conversation.
 
-In a conversation the environment is the user and the model the assistant.
+In a conversation the environment is the user and the model is the assistant.
 """
 
 import logging
@@ -50,8 +50,8 @@ class ChatPlayer:
     Args:
         client: The model.
         context: What the model reads: the whole ``history``, or only the current ``observation``.
-        system_prompt: Told instead of the environment's rules; "" tells nothing.
-        run_seed: With an episode's id and a turn's number it decides what is sampled.
+        system_prompt: Replaces the environment's rules; "" for none.
+        run_seed: Combined with episode id and turn number, it seeds the sampling.
     """
 
     client: ChatClient
@@ -68,8 +68,8 @@ class ChatPlayer:
     ) -> Trajectory:
         """Play one episode and return its record.
 
-        A conversation that outgrows the model's context is cut, and so is one whose environment
-        fails: the others go on.
+        If the conversation exceeds the model's context or the environment fails, the episode is
+        truncated; other episodes go on.
         """
         replies: list[Reply] = []
         try:
@@ -120,7 +120,7 @@ class ChatPlayer:
 
 
 def reply_seed(run: int, episode: int, turn: int) -> int:
-    """Return the seed of one reply: 31 bits, which every server takes, from its place alone.
+    """Return the seed of one reply: 31 bits, because every server takes those.
 
     >>> reply_seed(0, 1, 2) == reply_seed(0, 1, 2) != reply_seed(0, 2, 1)
     True
@@ -154,28 +154,28 @@ def play(
     env_kwargs: Mapping[str, Any] | None = None,
     **chat: Any,
 ) -> ServedEvaluation:
-    """Let the model that is served at ``url`` play, and return how it went.
+    """Let the model served at ``url`` play episodes, and return the evaluation.
 
-    The episodes that have ended are kept when Ctrl-C is pressed (``Interrupted``) or the server
-    fails for good (``EndpointError``): in ``records``, and in the ``result`` of the exception.
+    After Ctrl-C (``Interrupted``) or a permanent server failure (``EndpointError``), the finished
+    episodes are kept: in ``records``, and in the ``result`` of the exception.
 
     Args:
-        env: An id, a spec, a function that makes an environment, or an environment, which is
-            rebuilt from its spec or copied. ``AsText`` wraps one whose spaces are not text.
-        url: Of an OpenAI-compatible API, such as ``http://127.0.0.1:8000/v1``.
-        model: The name that the model is served under.
-        episodes: Episode ``i`` has the seed ``seed + i``.
-        num_envs: Conversations that are held at once.
+        env: An id, a spec, a function that builds an environment, or an environment (rebuilt from
+            its spec or copied). ``AsText`` wraps environments that are not text.
+        url: URL of an OpenAI-compatible API, such as ``http://127.0.0.1:8000/v1``.
+        model: Name of the served model.
+        episodes: Number of episodes; episode ``i`` has the seed ``seed + i``.
+        num_envs: Conversations in parallel.
         seed: Seed of the first episode.
         split: Play instances of this split only.
         context: What the model reads: ``history`` or ``observation``.
-        system_prompt: Told instead of the environment's rules; "" tells nothing.
-        max_turns: Cut an episode after so many turns, for environments without an end.
-        records: A file to write the episodes to. While they are being played they are in one
-            beside it, whose name ends in ``.partial.jsonl``.
+        system_prompt: Replaces the environment's rules; "" for none.
+        max_turns: Turns after which an episode is truncated, for environments without an end.
+        records: A file to write the episodes to. Until all have ended, they are in a second file,
+            whose name ends in ``.partial.jsonl``.
         on_end: Called with the number of episodes that have ended, for a progress bar.
         env_kwargs: Settings of the environment, if ``env`` is an id.
-        **chat: Of ``ChatClient``: ``max_tokens``, ``temperature``, ``key_env`` and so on.
+        **chat: Arguments of ``ChatClient``: ``max_tokens``, ``temperature``, ``key_env`` and so on.
     """
     check_range("episodes", episodes, 1)
     check_range("num_envs", num_envs, 1)
@@ -189,7 +189,7 @@ def play(
 
 
 def _play_all(threads: "_EpisodeThreads", ended: "_EpisodeLog") -> ServedEvaluation:
-    """Play every episode. Whatever stops this, the episodes that have ended are kept."""
+    """Play every episode; if something stops it, the finished episodes are kept."""
     began = time.perf_counter()
 
     def result() -> ServedEvaluation:
@@ -215,7 +215,7 @@ def _play_all(threads: "_EpisodeThreads", ended: "_EpisodeLog") -> ServedEvaluat
 
 
 class _EpisodeThreads:
-    """Threads that take episodes from one list until it is empty, an environment each."""
+    """Threads with one environment each, which take episodes from one list until it is empty."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class _EpisodeThreads:
         ]
 
     def play(self) -> Iterator[Trajectory]:
-        """Yield episodes as they end; raise what a thread raised."""
+        """Yield episodes as they end; re-raise an exception of a thread."""
         for thread in self._threads:
             thread.start()
         for _ in range(self.count):
@@ -242,7 +242,7 @@ class _EpisodeThreads:
             yield done
 
     def stop(self) -> None:
-        """End what is still being played. A thread that hangs in its environment is left behind."""
+        """End the running episodes. A thread that hangs in its environment is abandoned."""
         self.player.client.stop()
         for thread in self._threads:
             if thread.ident is not None:
@@ -265,7 +265,7 @@ class _EpisodeThreads:
 
 
 class _EpisodeLog:
-    """The episodes that have ended, in memory and, one by one, on disk."""
+    """The finished episodes, in memory and on disk."""
 
     def __init__(
         self, records: str | os.PathLike[str] | None, on_end: Callable[[int], None] | None
@@ -290,7 +290,6 @@ class _EpisodeLog:
         return sorted(self.episodes, key=lambda episode: int(episode.episode_id or 0))
 
     def save(self) -> None:
-        """Write them in order, and drop the file that was written as they came."""
         if self._writer is None or self._path is None:
             return
         self._writer.close()

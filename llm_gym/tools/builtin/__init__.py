@@ -1,1 +1,1 @@
-"""Tools that come with llm_gym: ``python``, ``calculator``, ``search``, ``sql``, and MCP's."""
+"""Built-in tools: ``python``, ``calculator``, ``search``, ``sql``, and tools of MCP servers."""

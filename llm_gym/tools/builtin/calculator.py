@@ -1,8 +1,7 @@
 """``calculator``: arithmetic, without running code.
 
-The expression is parsed by Python's own parser and then walked: numbers, operators and the
-functions of a list. Sizes are checked before a result is computed, so that every expression
-takes microseconds.
+Python's parser parses the expression; only numbers, operators and listed functions are evaluated.
+Sizes are checked before a result is computed, so every expression takes microseconds.
 """
 
 import ast
@@ -62,7 +61,7 @@ def _text(value: Number) -> str:
 
 
 def value_of(node: ast.expr) -> Number:
-    """Return the value of a parsed expression, as Python has it; raises ``ToolError``."""
+    """Return the value of a parsed expression as in Python; raises ``ToolError``."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return _checked(node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):

@@ -1,8 +1,8 @@
-"""Tools of MCP servers, through the official client: the one door to the package ``mcp``.
+"""Tools of MCP servers, through the official client. Only this module imports ``mcp``.
 
 The client is asynchronous and a tool is not, so each server has a thread with an event loop. A
-server is a program of somebody's: to connect has a deadline as a whole, lists have a length, and
-the program ends with us, however we end.
+server is untrusted: connecting has a deadline, lists have a maximum length, and its program is
+ended whenever this process ends.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ _END_S = 10.0
 _MAX_PAGES = 100
 _MAX_TOOLS = 1000
 _LINE_BYTES = 16 << 20
-"""Longest message that a server may print: the client holds one as a whole."""
+"""Maximum size of a server's message, because the client keeps all of it in memory."""
 
 
 class McpServer:
     """A connection to an MCP server; its tools are in ``tools``.
 
     Args:
-        command: Program and arguments of a server that speaks over its standard streams.
-        url: Address of a server that speaks streamable HTTP, instead of a command.
-        environment: Variables for the program, besides the few that the client passes on.
+        command: Program and arguments of a server that uses standard input and output.
+        url: URL of a server that uses streamable HTTP, instead of a command.
+        environment: Environment variables for the program, added to the few that the client passes
+            on.
         timeout: Seconds a call may take.
         start_s: Seconds until the server must have listed its tools.
 
@@ -80,7 +81,7 @@ class McpServer:
         return self.url or " ".join(self.command)
 
     def call(self, name: str, arguments: dict[str, Any]) -> str:
-        """Call a tool of the server; its text, or ``ToolError`` with the reason."""
+        """Call a tool of the server and return its text; raises ``ToolError`` with the reason."""
         if not self._thread.is_alive() or self._loop.is_closed():
             raise ToolError("The MCP server is closed.")
         call = self._session.call_tool(name, arguments)
@@ -180,7 +181,7 @@ async def _all_tools(session: Any) -> list[dict[str, Any]]:
 
 
 def _reason(error: BaseException, start_s: float) -> str:
-    """Return in words why there is no connection; groups of errors are looked into."""
+    """Return why the connection failed, from the first error in an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError | concurrent.futures.CancelledError):

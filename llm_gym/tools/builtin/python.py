@@ -13,17 +13,17 @@ _ON = f"{_ONCE} Variables are kept from call to call."
 class PythonTool(Tool):
     """Runs Python in the sandbox that the process shares, or in one of your own.
 
-    Plain arithmetic is worked out without a process, with the same result.
+    Plain arithmetic is computed without a process, with the same result.
 
-    Pickled or copied in mid-episode, a stateful tool has its variables again: the code that made
-    them is run again before the next call.
+    If a stateful tool is pickled or copied during an episode, the copy runs the earlier code again
+    before its next call, to restore the variables.
 
     Args:
         stateful: Whether variables are kept from call to call, until ``reset``.
         timeout: Seconds a call may take.
         isolation: As in ``Sandbox``.
         memory_mb: As in ``Sandbox``.
-        sandbox: One of your own, instead of the two settings before.
+        sandbox: Your own sandbox, instead of ``isolation`` and ``memory_mb``.
 
     >>> PythonTool(isolation="none").execute(code="2 ** 10")
     '1024'

@@ -1,4 +1,4 @@
-"""``search``: finds documents of a corpus by the words they share with a query (BM25)."""
+"""``search``: finds documents of a corpus with BM25."""
 
 import json
 import math
@@ -21,7 +21,7 @@ Postings = tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]
 
 
 def words(text: str) -> list[str]:
-    """Return the words of ``text`` as they are compared.
+    """Return the words of ``text`` in normalised form.
 
     >>> words("The Café, in 1984!")
     ['the', 'café', 'in', '1984']
@@ -32,8 +32,8 @@ def words(text: str) -> list[str]:
 class BM25:
     """An index over documents (Robertson and Zaragoza, 2009).
 
-    A word counts more the rarer it is, and less with every repetition; long documents count
-    less. The inverse document frequency is the variant that is never negative.
+    Rare words count more, repetitions of a word count less and less, and long documents count less.
+    The inverse document frequency is the variant that is never negative.
 
     Args:
         documents: Texts to search.
@@ -88,12 +88,12 @@ MAX_QUERY_CHARS = 500
 class SearchTool(Tool):
     """Finds the documents that fit a query best, by BM25.
 
-    The index is built at the first search and is no part of a pickle.
+    The index is built at the first search and is not pickled.
 
     Args:
         corpus: Documents by title, or the path of a JSON file that holds such an object.
         results: Documents shown per search.
-        snippet_chars: Characters shown of each.
+        snippet_chars: Characters shown of each document.
 
     >>> tool = SearchTool({"Fox": "The fox is red.", "Whale": "The whale is blue."})
     >>> tool.execute(query="blue animal")

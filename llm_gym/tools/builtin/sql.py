@@ -1,8 +1,8 @@
-"""``sql``: reads a database, and nothing but reads.
+"""``sql``: read-only queries of a database.
 
-A query is stopped after a number of steps of SQLite's machine, not of seconds: the same query
-has the same answer on every machine. It runs in a process of its own (``sql_worker``) that this
-process shares, keeps warm and replaces when a query kills it.
+A query is stopped after a number of steps of SQLite's virtual machine, not after a time, so the
+same query has the same answer on every machine. Queries run in a child process (``sql_worker``),
+which all tools of this process share and which is replaced if a query kills it.
 """
 
 import atexit
@@ -43,7 +43,7 @@ class SqlProcess:
         """How often the process was started."""
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer; a query that kills the process is answered with the reason."""
+        """Return the answer; if a query kills the process, the answer is the reason."""
         with self._lock:
             process = self._started()
             assert process.stdin is not None
@@ -103,16 +103,16 @@ def _of_process(process: int) -> SqlProcess:
 
 
 def sql_process() -> SqlProcess:
-    """Return the one that everything in this process shares; a fork gets one of its own."""
+    """Return the SQL process that this process shares; a forked process gets its own."""
     return _of_process(os.getpid())
 
 
 class Database:
-    """A database that only answers questions.
+    """A read-only database.
 
     Args:
-        source: Path of an SQLite file, or SQL that makes a database in memory: tables, rows,
-            indices and views. Such a script reaches no file and no other database.
+        source: Path of an SQLite file, or SQL that creates a database in memory: tables, rows,
+            indices and views. Such a script has no access to files or other databases.
 
     >>> database = Database("CREATE TABLE t (n); INSERT INTO t VALUES (1), (2);")
     >>> database.query("SELECT sum(n) FROM t")
@@ -120,9 +120,9 @@ class Database:
     """
 
     max_steps = 2_000_000
-    """Steps of SQLite's machine per query."""
+    """Maximum steps of SQLite's virtual machine per query."""
     max_value_chars = 1000
-    """Longest text that a query may make or read."""
+    """Maximum length of a text that a query may create or read."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -193,8 +193,8 @@ class SqlTool(Tool):
     """Answers SQL queries, read-only.
 
     Args:
-        database: Path of an SQLite file, or SQL that makes a database in memory.
-        max_rows: Rows shown.
+        database: Path of an SQLite file, or SQL that creates a database in memory.
+        max_rows: Maximum rows shown.
 
     >>> tool = SqlTool("CREATE TABLE t (n, s); INSERT INTO t VALUES (1, 'one'), (2, NULL);")
     >>> print(tool.execute(query="SELECT * FROM t"))

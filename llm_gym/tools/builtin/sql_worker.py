@@ -1,8 +1,8 @@
-"""The process that SQL runs in: a script of its own, with nothing but the standard library.
+"""The process in which SQL runs: a script that imports only the standard library.
 
-A query can use up memory and time inside SQLite before its first step is counted, where nothing in
-Python can stop it. So it runs here, under limits that the kernel keeps. The authorizer lets it
-read and nothing else. (The sandbox is Linux only, and its limit is the wall clock.)
+A query can use much memory and time inside SQLite before its first step is counted, and Python
+cannot stop it there. So it runs in this process, under limits of the kernel. The authorizer allows
+only reads. (The sandbox is Linux only, and it limits wall-clock time.)
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def _authorize(making: bool) -> Callable[..., int]:
 
 
 def _stop_clocks(connection: sqlite3.Connection) -> None:
-    """Replace the date functions by ones that refuse the present time."""
+    """Replace the date functions by ones that refuse the current time."""
     plain = sqlite3.connect(":memory:")
 
     def stopped(name: str) -> Callable[..., Any]:
@@ -89,7 +89,7 @@ def _means_now(value: Any) -> bool:
 
 
 def _connect(request: dict[str, Any]) -> sqlite3.Connection:
-    """Open the file, or make the database of the script, that ``request`` names."""
+    """Open the file, or create the database from the script, in ``request``."""
     if request["file"]:
         connection = sqlite3.connect(request["source"], uri=True, isolation_level=None)
         connection.execute("PRAGMA cell_size_check = ON")
@@ -146,7 +146,7 @@ def _query(connection: sqlite3.Connection, request: dict[str, Any]) -> dict[str,
 
 
 class SqlWorker:
-    """Answers requests, and keeps the databases that they were about open."""
+    """Answers requests and keeps their databases open."""
 
     def __init__(self) -> None:
         self.open: OrderedDict[tuple[str, int], sqlite3.Connection] = OrderedDict()
@@ -180,7 +180,7 @@ def _set_limits() -> None:
 
 
 def main() -> None:
-    """Answer requests, a line of JSON each, until there are no more."""
+    """Answer requests, one line of JSON each, until the input ends."""
     limited = sys.platform != "win32"
     if limited:
         _set_limits()

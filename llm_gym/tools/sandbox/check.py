@@ -1,4 +1,4 @@
-"""Does the sandbox hold on this machine? ``check_isolation`` tries a few ways out.
+"""``check_isolation``: tests on this machine whether code can escape from the sandbox.
 
 Each probe is first run without isolation. If it does not succeed there, its failure under
 isolation proves nothing, and it is not counted.
@@ -43,13 +43,13 @@ print('ESCAPED', subprocess.run([sys.executable, '-c', ''], check=True))""",
 import ctypes
 if ctypes.CDLL(None).memfd_create(b'x', 0) >= 0: print('ESCAPED')""",
 }
-"""Code that tries to get out, by what it tries; harmless where it succeeds."""
+"""Code that tries to escape, by kind of attempt; harmless if it succeeds."""
 LATE_S = 30.0
 """Generous: a call that never ends is looked for, not a busy machine."""
 
 
 class Finding(NamedTuple):
-    """What came of one probe."""
+    """The result of one probe."""
 
     name: str
     contained: bool

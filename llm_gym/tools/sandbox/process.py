@@ -1,7 +1,7 @@
-"""One sandboxed process, seen from outside: send code in, read what comes out, end it for certain.
+"""One sandboxed process, seen from outside: send code, read its output, end it reliably.
 
-What arrives from it is untrusted: lengths are bounded, bytes that are not text are replaced, and a
-final message that is not as it should be counts for nothing.
+Its output is untrusted: lengths are limited, bytes that are not text are replaced, and a malformed
+final message is ignored.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class SandboxError(LLMGymError, RuntimeError):
 
 
 class SandboxFullError(SandboxError):
-    """There is no room for one more call or session; those that there are go on."""
+    """There is no room for another call or session; running ones continue."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class SandboxResult:
 
     stdout: str = ""
     stderr: str = ""
-    """What the code wrote to it, and the traceback of what it raised, shortened."""
+    """Error output of the code and the traceback of its exception, shortened."""
     ok: bool = True
     error: str = ""
-    """In one line what went wrong; empty if ``ok``."""
+    """What went wrong, in one line; empty if ``ok``."""
     exit_code: int = 0
     """Minus the number of the signal if one ended the process."""
     timed_out: bool = False
@@ -282,7 +282,6 @@ def _plain(value: Any) -> str:
 
 
 def _message(received: bytearray) -> Mapping[str, Any] | None:
-    """Return the final message, if it is complete and makes sense."""
     end = 4 + int.from_bytes(received[:4], "big")
     if not 4 < end <= len(received):
         return None

@@ -1,6 +1,6 @@
-"""``Sandbox``: runs Python that a model wrote, hostile until proven otherwise.
+"""``Sandbox``: runs untrusted Python code, such as code that a model wrote.
 
-What it holds and what it does not is in ``docs/tools.md``.
+``docs/tools.md`` says what it protects against and what not.
 """
 
 from __future__ import annotations
@@ -36,23 +36,22 @@ _MB = 1 << 20
 
 
 class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
-    r"""Runs Python code where it can do no harm.
+    r"""Runs Python code in isolation.
 
     The worker starts with the first call and is kept warm. Calls may come from many threads at
     once. ``close`` it, or use it in a ``with``.
 
     Args:
-        isolation: ``auto`` takes ``namespaces``, or else ``landlock``, and refuses to run where
-            the machine allows neither. ``none`` runs the code with your own rights: only for code
-            that you would run yourself.
-        timeout: Seconds a call may take.
+        isolation: ``auto`` takes ``namespaces``, or else ``landlock``, and raises if the machine
+            allows neither. ``none`` runs the code with your own rights: only for trusted code.
+        timeout: Maximum seconds of a call.
         memory_mb: Memory of a call, the interpreter included.
         disk_mb: Size of the folder that the code may write to.
         files: Files in that folder, and descriptors open at once.
         tasks: Threads at once.
         output_chars: Characters kept of each of stdout and stderr.
-        read: More paths that the code may read and import from. Where you are root, the code is
-            not, so they must be readable by everybody.
+        read: More paths that the code may read and import from. If you are root, they must be
+            readable by everybody, because the code does not run as root.
         preload: Modules imported once, before the first call.
 
     >>> with Sandbox(isolation="none") as sandbox:
@@ -95,7 +94,7 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         }
 
     def run(self, code: str, timeout: float | None = None) -> SandboxResult:
-        """Run ``code`` in a process of its own; nothing of it is left afterwards."""
+        """Run ``code`` in a new process, which leaves nothing behind."""
         seconds = check_timeout(timeout) or self.timeout
         if problem := _unusable(code):
             return problem

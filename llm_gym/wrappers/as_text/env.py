@@ -20,7 +20,7 @@ from llm_gym.wrappers.as_text.wrapper import SETTINGS, AsText
 
 
 def speaks_text(env: gym.Env[Any, Any]) -> bool:
-    """Return whether actions and observations of ``env`` are text already.
+    """Return whether actions and observations of ``env`` are text.
 
     >>> speaks_text(gym.make("CartPole-v1"))
     False
@@ -35,13 +35,12 @@ def _is_text(space: Space[Any]) -> bool:
 
 
 def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
-    """Return ``env`` as it is if it speaks text, and in ``AsText`` if it does not.
+    """Return ``env`` unchanged if it is a text environment; otherwise wrap it in ``AsText``.
 
     Args:
-        env: An environment; one that ``as_gym`` adapts will do.
-        **settings: Of ``AsText``. An environment that speaks text can honour none of them, so
-            they are refused, but for ``success``, and ``rules``, which is no more than a wish
-            then.
+        env: A Gymnasium environment or a ``BaseEnvironment``.
+        **settings: Settings of ``AsText``. For a text environment, only ``success`` and ``rules``
+            are accepted, and ``rules`` has no effect; any other setting is an error.
 
     >>> ensure_text(gym.make("CartPole-v1"))
     <AsText<TimeLimit<OrderEnforcing<PassiveEnvChecker<CartPoleEnv<CartPole-v1>>>>>>
@@ -56,9 +55,9 @@ def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:
 
 
 def make_text(env: EnvSource, **settings: Any) -> gym.Env[str, str]:
-    """Return an environment of ``env``, in text.
+    """Build ``env`` as a text environment.
 
-    ``settings`` are the environment's own, or those of ``AsText``: see ``split_settings``.
+    ``settings`` may hold settings of the environment and of ``AsText``: see ``split_settings``.
     """
     source, own, words = _split(env, settings)
     return ensure_text(build_env(source, own), **words)
@@ -69,8 +68,8 @@ def text_source(
 ) -> tuple[EnvSpec | Callable[..., Any], dict[str, Any]]:
     """Return a source of text environments and the arguments of ``make_vec`` for it.
 
-    An environment that does not speak text is put into ``AsText``, innermost of all wrappers; the
-    settings of ``AsText`` among ``settings`` go there.
+    ``AsText`` wraps an environment that is not text, as the innermost wrapper, and gets its own
+    settings from ``settings``.
     """
     source, own, words = _split(env, settings)
     speak = functools.partial(ensure_text, **words)
@@ -89,11 +88,11 @@ def _split(
 def split_settings(
     source: Any, settings: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return which settings belong to the environment, and which to ``AsText`` around it.
+    """Return the settings of the environment, and the settings of ``AsText`` around it.
 
-    A setting that ``AsText`` has goes there, unless the environment is one of text, or what makes
-    it takes an argument of that name. A class that takes some of them says so by
-    ``takes_text_settings``: their names, or True for all.
+    A setting of ``AsText`` goes to ``AsText``, unless the environment is a text environment or its
+    constructor has an argument of that name. A class that takes some of these settings itself lists
+    their names in ``takes_text_settings`` (True for all).
 
     >>> split_settings("CartPole-v1", {"action_format": "tag", "sutton_barto_reward": True})
     ({'sutton_barto_reward': True}, {'action_format': 'tag'})
@@ -106,7 +105,7 @@ def split_settings(
 
 
 def _arguments(source: Any) -> Mapping[str, Any] | None:
-    """Return the arguments of what makes the environment; None where it takes those of text."""
+    """Return the constructor arguments; None if the environment takes the text settings itself."""
     if isinstance(source, str):
         source = find_spec(source)
     if isinstance(source, EnvSpec):
@@ -135,27 +134,27 @@ class AsTextEnv(gym.Env[str, str]):
         The environment ``env_id`` inside ``llm_gym.wrappers.AsText``, for places that take an id.
 
     Actions:
-        Those of the environment, by name or in numbers; the rules say how.
+        The environment's actions, by name or as numbers; the rules say how.
 
     Observations:
-        Those of the environment, in words.
+        The environment's observations, described in words.
 
     Rewards:
-        The environment's own. An unusable text earns nothing, costs what the fallback that is
-        played for it costs, and ``penalty``; ``AsText`` says what giving up costs.
+        The environment's rewards. For an unusable text a fallback move is played: its costs count,
+        its rewards do not, and ``penalty`` is subtracted. ``AsText`` explains what giving up costs.
 
     Episode end:
-        The environment's own; ``AsText`` says what unusable texts do.
+        The environment's rules; ``AsText`` explains what unusable texts do.
 
     Info:
-        The environment's own, and the common keys where they are free: ``move``,
-        ``valid_action``, ``success`` (where it can be known), ``stop_reason``, ``reward_terms``,
-        ``turn``, ``invalid_actions``, ``fallback``.
+        The environment's keys, and these keys unless the environment uses them: ``move``,
+        ``valid_action``, ``success`` (if known), ``stop_reason``, ``reward_terms``, ``turn``,
+        ``invalid_actions``, ``fallback``.
 
     Args:
         env_id: A registered id, ``module:id`` to import the module first, or ``module:Class``.
-        env_kwargs: Settings of that environment.
-        render_mode: Given to that environment.
+        env_kwargs: Settings of this environment.
+        render_mode: Passed to this environment.
         **settings: See ``AsText``.
     """
 

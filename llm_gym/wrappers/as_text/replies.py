@@ -1,4 +1,4 @@
-"""``ReplyReader``: finds the action that the text of a model means.
+"""``ReplyReader``: finds the action in a model's reply.
 
 Read ``ReplyReader.read`` first: a reply may be a move in the requested format, or a sentence that
 plainly names one move.
@@ -29,14 +29,14 @@ class ParsedReply(NamedTuple):
     action: Any = None
     how: str = "format"
     problem: str | None = None
-    """Why there is no action, as the player is told; None where there is one."""
+    """Message to the player if there is no action; None if there is one."""
 
 
 class ReplyReader:
     """Finds the action that a reply means.
 
-    ``parse`` is the author's own function from a move to an action, None for the phrasebook's;
-    ``refuses`` says whether an action that the mask excludes is an unusable one.
+    ``parse`` is the user's function from a move to an action; None uses the phrasebook. ``refuses``
+    says whether an action outside the action mask is unusable.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ReplyReader:
 
     @property
     def by_function(self) -> bool:
-        """Whether moves are read by a function that only its author knows."""
+        """Whether the user's own ``parse`` function reads moves."""
         return self._parse is not None
 
     def instruction(self) -> str:
@@ -66,7 +66,7 @@ class ReplyReader:
         return self.format.tell(self.book.example_moves()[0])
 
     def read(self, reply: str, info: Mapping[str, Any], told: tuple[str, ...]) -> ParsedReply:
-        """Return what was found; ``info`` says what is legal, ``told`` what the model has read."""
+        """Return what was found; ``info`` may hold a mask, ``told`` is what the model has read."""
         move = self.format.parse(drop_thinking(reply) if self.strict else visible(reply))
         if move is not None and (action := self._choices.get(move)) is not None:
             return ParsedReply(move, action)
@@ -101,7 +101,7 @@ class ReplyReader:
 
 
 def _is_count(text: str, at: int) -> bool:
-    """Whether the number at this place counts things.
+    """Return whether the number at this position counts things.
 
     >>> [_is_count(text, text.index("3")) for text in ("There are 3 walls.", "3 turns", "I take 3")]
     [True, True, False]
@@ -110,7 +110,7 @@ def _is_count(text: str, at: int) -> bool:
 
 
 class BookSpeaker:
-    """Finds the moves of a phrasebook in sentences; ``told`` says nothing when quoted back."""
+    """Finds the moves of a phrasebook in sentences; quotes from ``told`` do not count."""
 
     def __init__(
         self, book: Phrasebook, info: Mapping[str, Any], told: tuple[str, ...] = ()
@@ -146,9 +146,9 @@ class BookSpeaker:
 
 
 def read_on(reply: str, speaker: BookSpeaker, read: Callable[[str], Any]) -> ParsedReply:
-    """Return the move in a reply that is more than a move.
+    """Return the move in a reply that contains other text, too.
 
-    Raises ``Unusable``, with what was understood, if anything, where there is none.
+    Raises ``Unusable`` if there is none, with whatever was understood.
     """
     for found in readings(reply, speaker, speaker.told):
         if found.move is None:
@@ -162,7 +162,7 @@ def read_on(reply: str, speaker: BookSpeaker, read: Callable[[str], Any]) -> Par
 
 
 def read_by_function(parse: Callable[[str], Any], space: gym.Space[Any], move: str) -> Any:
-    """Return the action that a function of the user's finds in ``move``."""
+    """Return the action that the user's function finds in ``move``."""
     try:
         chosen = parse(move)
         usable = chosen is not None and space.contains(chosen)

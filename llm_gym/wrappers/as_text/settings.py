@@ -14,7 +14,7 @@ from llm_gym.registry.user_code import import_object
 
 
 def path_of(phrasebook: Any) -> Any:
-    """Return a class as ``module:Class``, which JSON can hold, where it can be found by that."""
+    """Return a class as ``module:Class`` for JSON, if it can be imported by that name."""
     if isinstance(phrasebook, type) and "<locals>" not in phrasebook.__qualname__:
         return f"{phrasebook.__module__}:{phrasebook.__qualname__}"
     return phrasebook
@@ -36,7 +36,6 @@ def of_step(env: gym.Env[Any, Any], given: Any) -> tuple[Any, Any, bool, bool, d
 
 
 def _one_number(env: gym.Env[Any, Any], reward: Any) -> float:
-    """Return the number in an array, or in a tensor, of one."""
     values, who = np.asarray(reward), type(env.unwrapped).__name__
     if values.size > 1:
         raise ContractError(
@@ -49,7 +48,7 @@ def _one_number(env: gym.Env[Any, Any], reward: Any) -> float:
 
 
 def _shaped(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> tuple[Any, ...]:
-    """Return ``given`` if it is a tuple of these values with a dictionary at its end."""
+    """Return ``given`` if it is a tuple of these values that ends with a dictionary."""
     count = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
     if type(given) is not tuple or len(given) != len(names.split(", ")):
         told = f"({names}), got {count}"
@@ -61,7 +60,7 @@ def _shaped(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> tupl
 
 
 Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
-"""From the sum of rewards, ``terminated``, the last reward and ``info`` to whether it was won."""
+"""Decides whether an episode was won, from return, ``terminated``, last reward and ``info``."""
 
 
 def load_success(success: str | Success | None) -> Success | None:
@@ -74,7 +73,7 @@ def load_success(success: str | Success | None) -> Success | None:
 
 
 class SuccessInfo(gym.Wrapper[Any, Any, Any, Any]):
-    """Say in ``info`` whether an episode was a success, for an environment that does not."""
+    """Add ``success`` to the ``info`` of an environment that lacks it."""
 
     has_splits = False
 

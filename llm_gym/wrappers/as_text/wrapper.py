@@ -1,4 +1,4 @@
-"""``AsText``: any Gymnasium environment, played in words.
+"""``AsText``: any Gymnasium environment, played in text.
 
 Read ``step`` first. It finds the action that the model's text means, lets the environment play it,
 and describes the result. The words come from a phrasebook or from functions that the user gives.
@@ -40,48 +40,47 @@ _Step = tuple[str, SupportsFloat, bool, bool, dict[str, Any]]
 class AsText(TextWrapper):
     r"""Play any environment in text.
 
-    The spaces may be Discrete, MultiDiscrete, MultiBinary, Box, Text, and Dict and Tuple of
-    these. The environment's phrasebook names actions and describes observations; without one,
-    its spaces, spec and docstring do. Reward, flags and the environment's keys of ``info`` are
-    passed on unchanged. ``info`` also gets these keys, unless the environment uses them:
-    ``move``, ``reader``, ``valid_action``, ``success`` (where it can be known), ``stop_reason``,
-    ``reward_terms``, ``turn``, ``invalid_actions``, and ``fallback``, the move that was played
-    for an unusable text.
+    The spaces may be Discrete, MultiDiscrete, MultiBinary, Box, Text, and Dict and Tuple of these.
+    A phrasebook names the actions and describes the observations; without one, the names come from
+    the environment's spaces, spec and docstring. Reward, flags and the environment's keys of
+    ``info`` are passed on unchanged. ``info`` also gets these keys, unless the environment uses
+    them: ``move``, ``reader``, ``valid_action``, ``success`` (if known), ``stop_reason``,
+    ``reward_terms``, ``turn``, ``invalid_actions``, and ``fallback``, the move that was played for
+    an unusable text.
 
-    For an unusable text the wrapper says why and plays the fallback, a move that does as little
-    as possible. Its costs count; its rewards do not, and a game that it ends is no success. So
-    nonsense never pays more than playing. Without a fallback (text spaces, your own ``parse``),
-    and with ``invalid="feedback"``, the environment is not stepped, and the text costs as much as
-    the worst step of the episode so far. An episode that unusable texts end costs as much as a
-    random player loses in the turns that are left (of the environment's limit, or of 1,000).
+    For an unusable text the wrapper says why and plays the fallback, a move that does as little as
+    possible. Its costs count, its rewards do not, and a game that ends by it is no success, so
+    nonsense never pays more than play. Without a fallback (text spaces, your own ``parse``), and
+    with ``invalid="feedback"``, the environment is not stepped, and the text costs as much as the
+    worst step of the episode so far. If unusable texts end the episode, it costs as much as a
+    random player would lose in the remaining turns (of the environment's limit, or of 1,000).
 
     Args:
         env: The environment to play.
-        phrasebook: The words, instead of those registered for the environment: a subclass of
+        phrasebook: Replaces the phrasebook registered for the environment: a subclass of
             ``Phrasebook`` or its name, ``module:Class``. ``Phrasebook`` itself uses only spaces,
             spec and docstring.
         system_prompt: System prompt instead of the rules.
-        describe: From observation and info to what the player sees.
-        parse: From the text of a move to the action. None, or any exception, means that the text
-            cannot be used; the player is told the exception's message.
-        success: Whether an episode that is over was a success: a function of the sum of rewards,
-            of ``terminated``, of the last reward and of ``info``, or its name,
-            ``module:function``.
+        describe: Function from observation and info to the text that the player sees.
+        parse: Function from the text of a move to the action. If it returns None or raises, the
+            text is unusable; the player reads the exception's message.
+        success: Function that decides whether a finished episode was a success, or its name,
+            ``module:function``. It gets the return, ``terminated``, the last reward and ``info``.
         action_format: How a move is written: plain, tag, boxed, json, react or raw.
         strict: Accept only a move in the exact format. By default, a reply that names exactly one
             legal move plays that move.
-        rules: Where the rules go: into the first observation, or into ``system_prompt``, which
-            is the default where a ``system_prompt`` is given.
+        rules: Where the rules go: into the first observation, or into ``system_prompt`` (the
+            default if ``system_prompt`` is given).
         invalid: What an unusable text does: ``fallback`` says why and plays the fallback,
             ``feedback`` says why, ``terminate`` ends the episode.
         fallback: The move that is played for an unusable text, instead of the phrasebook's.
-        penalty: Taken from the reward at every unusable text, at least 0.
+        penalty: Subtracted from the reward at every unusable text, at least 0.
         retries: Unusable texts per turn that do not count.
         max_invalid: Unusable texts after which the episode is truncated. None: 20, or no limit if
             fallbacks are played and the environment has a step limit.
-        masked: What an action does that ``info["action_mask"]`` excludes: ``play`` passes it on,
-            ``refuse`` makes it an unusable one.
-        max_observation_chars: Longer descriptions are cut.
+        masked: What happens to an action that ``info["action_mask"]`` excludes: ``play`` passes it
+            on, ``refuse`` makes the text unusable.
+        max_observation_chars: Maximum length of a description; a longer one is cut.
 
     Example:
         >>> import gymnasium as gym
@@ -161,7 +160,7 @@ class AsText(TextWrapper):
     # --- Gymnasium -----------------------------------------------------------------------
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
-        """Begin an episode; seed and options are the environment's."""
+        """Begin an episode; seed and options go to the environment."""
         if seed is not None:
             self._player_seed, self._player_rng = seed, None
         observation, info = of_reset(self.env, self.env.reset(seed=seed, options=options))
@@ -187,7 +186,7 @@ class AsText(TextWrapper):
     # --- the turn ------------------------------------------------------------------------
 
     def _play(self, reading: ParsedReply) -> _Played:
-        """Let the environment play an action, and say what it shows."""
+        """Play an action in the environment and return the described observation."""
         played = of_step(self.env, self.env.step(reading.action))
         observation, reward, terminated, truncated, info = played
         if self._played is not None:
@@ -208,9 +207,9 @@ class AsText(TextWrapper):
         return text, reward, terminated, truncated, ours, info
 
     def _checked_fallback(self, move: str) -> str | None:
-        """Return the fallback that was given; None where the phrasebook keeps it from here on.
+        """Return the fallback setting; None if the phrasebook handles the fallback.
 
-        That knows when it is legal, and what to play instead.
+        The phrasebook knows when the fallback is legal and what to play instead.
         """
         try:
             action = self._replies.action(move, {})
@@ -229,7 +228,7 @@ class AsText(TextWrapper):
         return self._fallback or self.book.fallback_move(info)
 
     def _play_fallback(self, reading: ParsedReply) -> _Step | None:
-        """Play the fallback for an unusable text; None where there is none now."""
+        """Play the fallback for an unusable text; None if there is none in this state."""
         fallback = self._fallback_move(self._last_info)
         if fallback is None:
             return None
@@ -288,9 +287,9 @@ class AsText(TextWrapper):
         return clip(text, self.max_observation_chars), reward, terminated, cut, info
 
     def quitting_cost(self) -> float:
-        """Return what a random player would lose in the turns that are left; it earns nothing.
+        """Return what a random player would lose in the remaining turns; its gains do not count.
 
-        Only for an episode that is over: the environment is played on and must be reset.
+        Only for an episode that is over, because it steps the environment; reset it afterwards.
         """
         entropy = None if self._player_seed is None else (self._player_seed, 2)
         rng, info, over = np.random.default_rng(entropy), self._last_info, False
@@ -334,7 +333,7 @@ class AsText(TextWrapper):
         points: float,
         info: Mapping[str, Any],
     ) -> None:
-        """Note how the episode ended, where that can be known."""
+        """Record how the episode ended, if that is known."""
         success = flag(info, "success")
         if self._success is not None:
             success = self._success(self._total, terminated, points, info)
@@ -378,7 +377,6 @@ class AsText(TextWrapper):
         return self._told if self.rules == "system" else ""
 
     def _rules_told(self) -> str:
-        """Return the rules of the phrasebook and of these settings."""
         parts = [self.book.rules_text(), self.book.how()]
         if self.retries:
             parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")

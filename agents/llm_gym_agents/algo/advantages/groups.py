@@ -106,7 +106,6 @@ class _Groups:
         self.size_E = self.sum(torch.ones_like(stream.scores_E))
 
     def sum(self, values_E: Tensor) -> Tensor:
-        """The sum over each episode's group."""
         zeros_G = values_E.new_zeros(self._count)
         played_E = torch.where(self.played_E, values_E, 0.0)
         return zeros_G.index_add(0, self._group_E, played_E)[self._group_E]

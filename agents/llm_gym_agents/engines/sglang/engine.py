@@ -1,8 +1,8 @@
 """SGLang as an engine, over its native HTTP interface: token ids in, token ids and log-probs out.
 
-Every running request waits for its answer in a thread of its own, so the server batches as it
-likes while environments move. Answers are checked before they are used: ids are whole numbers of
-the vocabulary, no more of them than were asked for, and log-probs are finite and not above 0.
+Every running request waits for its answer in its own thread, so the server can batch freely while
+environments step. Answers are checked: ids must be in the vocabulary and not too many, and
+log-probs must be finite and at most 0.
 """
 
 import os
@@ -24,7 +24,7 @@ from llm_gym_agents.engines.sglang.server import Calls, SGLangServer
 from llm_gym_agents.model.load import load_generation_config
 
 ABORT_S = 10.0
-"""Seconds in which the server must have dropped what was cancelled."""
+"""Maximum seconds for the server to drop cancelled requests."""
 _PAUSE_S = 0.05
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
@@ -32,22 +32,21 @@ _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 class SGLangEngine(Engine):
     """Samples with an SGLang server.
 
-    Log-probs are those of ``softmax(logits / temperature)`` over the whole vocabulary. A server
-    heeds the seed of a request only with ``--enable-deterministic-inference`` among its
-    ``arguments``; without, two runs sample differently.
+    Log-probs are those of ``softmax(logits / temperature)`` over the whole vocabulary. The server
+    uses the seed of a request only with ``--enable-deterministic-inference`` in ``arguments``;
+    otherwise two runs sample differently.
 
     Args:
         path: The model: a folder or a hub name.
-        tokenizer: For the ids that end a reply, besides those that the model's folder names.
-        url: Of a server that runs already and serves ``path``; None starts one.
-        arguments: More of SGLang's own command line, for a server that is started.
+        tokenizer: Adds its end-of-text ids to those in the model's folder.
+        url: URL of a running server that serves ``path``; None starts one.
+        arguments: More command-line arguments for a server that is started.
         dtype: float32, bfloat16, float16 or auto (as saved).
-        max_model_len: Most tokens of prompt and reply; by default what the model allows.
+        max_model_len: Maximum tokens of prompt and reply; by default the model's context.
         tensor_parallel_size: GPUs to spread the model over.
-        max_rows: Most replies that run at once; others wait.
-        patterns: Start so that ``Sampling.pattern`` can be used. A server at a ``url`` must have
-            a tokenizer for that.
-        stall_s: Seconds without any reply after which the server is given up.
+        max_rows: Maximum replies that run at once; others wait.
+        patterns: Enable ``Sampling.pattern``. A server at a ``url`` then needs a tokenizer.
+        stall_s: Seconds without any reply after which the server counts as failed.
         trust_remote_code: Whether to run Python code that comes with the model.
     """
 
@@ -124,9 +123,9 @@ class SGLangEngine(Engine):
         return len(self._requests)
 
     def cancel(self) -> list[Completion]:
-        """Drop whatever is running. What was sampled so far stays with the server.
+        """Cancel all running requests; their partial replies are lost.
 
-        A server that does not drop them is given up.
+        A server that does not cancel them counts as failed.
         """
         dropped, self._requests = self._requests, {}
         self._calls.drop()
@@ -209,9 +208,9 @@ class SGLangEngine(Engine):
     # --- weights -------------------------------------------------------------------------
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Have the server read new weights, and forget what it has cached of the old ones.
+        """Let the server load new weights and empty its cache.
 
-        They go through a folder in shared memory, so the server must be on this machine.
+        The weights go through a folder in shared memory, so the server must be on this machine.
         """
         self.need_open()
         self.need_idle()
@@ -231,7 +230,7 @@ class SGLangEngine(Engine):
     # --- life and death ------------------------------------------------------------------
 
     def close(self) -> None:
-        """Drop what is running and end the server, if it is ours. Safe to call twice."""
+        """Cancel all requests, and end the server if it was started here. Safe to call twice."""
         self._closed = True
         self._requests.clear()
         self._calls.close()
@@ -255,17 +254,17 @@ def _dtype(said: str, config: Any) -> torch.dtype:
 
 
 _SLACK = 1e-3
-"""How far above 0 rounding may put the log-prob of a token that is certain."""
+"""Rounding error by which the log-prob of a certain token may exceed 0."""
 _LEAST = -sys.float_info.max
 
 
 def read_reply(answer: Any, vocabulary: int, most: int) -> tuple[str, str, list[int], list[float]]:
-    """Return how a reply ended, what the server says about that, its ids and their log-probs."""
+    """Return a reply's finish reason, the server's message, its ids and their log-probs."""
     about = _row(_row(answer, "an answer").get("meta_info"), "meta_info")
     finish = _row(about.get("finish_reason"), "finish_reason")
     kind = finish.get("type")
     if not isinstance(kind, str):
-        raise ValueError("a reply without a way to end")
+        raise ValueError("a reply has no finish reason")
     if kind == "abort":  # such a reply has no tokens
         return kind, str(finish.get("message")), [], []
     ids, log_probs = _tokens(about.get("output_token_logprobs"), vocabulary)
@@ -289,9 +288,9 @@ def _tokens(rows: Any, vocabulary: int) -> tuple[list[int], list[float]]:
         raise ValueError("a token without id and log-prob")
     for log_prob, id in pairs:
         if type(id) is not int or not 0 <= id < vocabulary:
-            raise ValueError(f"{id!r:.40} is no token id")
+            raise ValueError(f"{id!r:.40} is not a token id")
         if type(log_prob) not in (int, float) or not _LEAST <= log_prob <= _SLACK:
-            raise ValueError(f"{log_prob!r:.40} is no log-prob")
+            raise ValueError(f"{log_prob!r:.40} is not a log-prob")
     return [id for _, id in pairs], [float(log_prob) for log_prob, _ in pairs]
 
 
@@ -303,5 +302,5 @@ def _row(value: Any, what: str) -> dict[Any, Any]:
 
 def _rows(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError("no list where one must be")
+        raise ValueError("a list is missing")
     return value

@@ -132,7 +132,6 @@ class SGLangServer:
 
 
 def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """End a process with everything that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,12 +1,12 @@
 """The running batch: replies join it, grow by a token a step, and leave it.
 
-Read ``step`` first, then ``join``. A row of the batch is a slot of the cache. Rows that finish
-stay behind as holes, computed and ignored, until a quarter of the batch is holes; then the last
-rows move into them. What a finished slot holds is kept for prompts that go on from there.
+Read ``step`` first, then ``join``. A row of the batch is a slot of the cache. Rows that finish stay
+as holes, computed and ignored, until a quarter of the batch is holes; then the last rows move into
+them. The cache of a finished slot is kept for prompts with the same prefix.
 
-One uniform number decides one token: the vocabulary, in the order of ids, is laid along [0, 1)
-and the token is taken on which the number falls. So a row's token depends on its own logits,
-settings and number alone. Number ``i`` of a seed is a function of both (``uniforms``).
+One uniform number decides one token, by inverting the cumulative distribution over ids. So a row's
+token depends only on its own logits, settings and number. Number ``i`` of a seed is a function of
+both (``uniforms``).
 
 Shapes: B rows (slots 0 to B), N joining rows or seeds, V vocabulary, C hidden channels, K uniform
 numbers per row.

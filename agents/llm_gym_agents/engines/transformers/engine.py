@@ -25,22 +25,22 @@ from llm_gym_agents.model.self_check import as_config_error, full_float32, logit
 class TransformersEngine(Engine):
     """Samples with a transformers causal language model, on the device that it is on.
 
-    The model is shared, not copied: after a training step the engine samples with the new
-    weights, and ``update_weights`` with the model's own tensors only sets the version. While it
-    generates, the model is in eval mode and without gradient; afterwards it is as it was.
+    The model is shared, not copied: after a training step the engine samples with the new weights,
+    and ``update_weights`` with the model's own tensors only sets the version. During generation the
+    model is in eval mode without gradients; afterwards its mode is restored.
 
-    What is sampled depends on the prompt, the settings and the seed, up to rounding: a batch of
-    another size may change the last bits of a log-prob, and about one token in a million.
+    A reply depends on prompt, settings and seed, up to rounding: another batch size may change the
+    last bits of a log-prob, and about one token in a million.
 
     Args:
-        model: Any transformers causal language model that takes positions and a cache. One whose
-            decoding does not agree with its own forward is refused.
-        tokenizer: Needed for stop strings only.
-        end_ids: Ids that end a reply; by default what model and tokenizer say.
-        context_length: Most tokens of prompt and reply; by default what the model allows.
-        max_rows: Most replies that run at once; others wait. Bounds the memory of the cache.
-        prefix_cache: Keep keys and values, so that a prompt is read only from where it differs
-            from earlier ones. ``update_weights`` empties it, and so does a training step.
+        model: Any transformers causal language model that takes positions and a cache. A model is
+            refused if its decoding does not agree with its own forward pass.
+        tokenizer: Needed only for stop strings.
+        end_ids: Ids that end a reply; by default those of model and tokenizer.
+        context_length: Maximum tokens of prompt and reply; by default the model's context.
+        max_rows: Maximum replies that run at once; others wait. Limits the memory of the cache.
+        prefix_cache: Keep keys and values, so that a common prefix of prompts is computed once.
+            ``update_weights`` and training steps empty the cache.
     """
 
     shares_model = True
@@ -89,8 +89,8 @@ class TransformersEngine(Engine):
         for gap, spread in gaps:
             if not logits_agree(gap, spread, model.dtype):
                 raise ConfigError(
-                    f"{name} does not decode as it reads: log-probs with a cache are off by up to "
-                    f"{gap:.2g}; this engine cannot sample from it rightly"
+                    f"{name} must decode as in its forward pass, got log-probs with a cache that "
+                    f"differ by up to {gap:.2g}; use another engine for it"
                 )
 
     def _gap(self, request: Request, reply: Completion) -> tuple[float, float]:

@@ -140,7 +140,6 @@ class _SlotLayer(CacheLayerMixin):
             self.states = [like.new_zeros(*size, *shape) for shape in shapes]
 
     def grow(self) -> None:
-        """Make as much room as the cache has reserved."""
         size = (self.cache.slots, self.cache.length)
         for at, old_SLHD in enumerate(self.states):
             if old_SLHD.shape[:2] != size:

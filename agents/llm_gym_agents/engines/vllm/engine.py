@@ -26,28 +26,28 @@ from llm_gym_agents.model.load import load_generation_config
 class VLLMEngine(Engine):
     """Samples with vLLM.
 
-    Log-probs are those of ``softmax(logits / temperature)``, as everywhere; with ``top_p`` or a
-    pattern vLLM gives them among the tokens that these leave, so train without them.
+    Log-probs are those of ``softmax(logits / temperature)``. With ``top_p`` or a pattern, vLLM
+    normalises them over the remaining tokens, so do not train with these.
 
     Args:
         path: A model folder or a hub name.
-        tokenizer: For stop strings and patterns only.
-        end_ids: Ids that end a reply; by default what the folder and the tokenizer say.
-        separate: Run vLLM in a process of its own, which works while environments move, instead
-            of in this one, which starts faster and has less to send around.
-        dtype: float32, bfloat16, float16 or auto: as saved, and on a CPU float32, where vLLM would
-            take bfloat16 and end with an illegal instruction if the processor has none.
-        max_model_len: Most tokens of prompt and reply; by default what the model allows.
+        tokenizer: Needed only for stop strings and patterns.
+        end_ids: Ids that end a reply; by default those of model folder and tokenizer.
+        separate: Run vLLM in its own process, which works while environments step. In this process
+            it starts faster and sends less data.
+        dtype: float32, bfloat16, float16 or auto: as saved, but float32 on a CPU, because not every
+            CPU supports bfloat16.
+        max_model_len: Maximum tokens of prompt and reply; by default the model's context.
         tensor_parallel_size: GPUs to spread the model over.
-        gpu_memory_utilization: Share of a GPU that vLLM takes for weights and cache. It counts what
-            everybody holds on that GPU.
-        cache_gb: Memory of the key-value cache, in whole GiB: on a CPU 1 if not given; on a GPU
-            instead of that share, for several engines that share one.
-        max_rows: Most replies that run at once; others wait.
-        sleeps: Start so that ``sleep`` can give the GPU's memory to a trainer.
-        patterns: Start so that ``Sampling.pattern`` can be used.
-        eager: No CUDA graphs: starts sooner, decodes slower.
-        stall_s: Seconds after which a process that says nothing is given up.
+        gpu_memory_utilization: Share of a GPU's memory that may be in use, by vLLM's weights and
+            cache and by all other processes together.
+        cache_gb: Memory of the KV cache in whole GiB. The default on a CPU is 1. On a GPU it
+            replaces ``gpu_memory_utilization``, for several engines on one GPU.
+        max_rows: Maximum replies that run at once; others wait.
+        sleeps: Enable ``sleep``, which frees GPU memory for a trainer.
+        patterns: Enable ``Sampling.pattern``.
+        eager: Use no CUDA graphs: starts faster, decodes slower.
+        stall_s: Seconds of silence after which the process counts as failed.
         trust_remote_code: Whether to run Python code that comes with the model.
     """
 
@@ -110,7 +110,7 @@ class VLLMEngine(Engine):
             raise
 
     def _read_model_config(self, trust_remote_code: bool, end_ids: Iterable[int] | None) -> None:
-        """Read vLLM's resolved settings, and let its processes end with this one."""
+        """Read vLLM's resolved settings, and make its processes end with this one."""
         found = self._vllm.llm_engine.model_config
         self.context_length, self.dtype = int(found.max_model_len), found.dtype
         self._vocabulary = int(found.get_vocab_size())
@@ -160,7 +160,7 @@ class VLLMEngine(Engine):
         return len(self._requests)
 
     def cancel(self) -> list[Completion]:
-        """Drop whatever is running. vLLM keeps what was sampled so far to itself."""
+        """Cancel all running requests; their partial replies are lost."""
         dropped = self._drop(list(self._requests))
         if dropped and self._vllm.is_open and not self._vllm.separate:
             # vLLM notes a block as cached before it computes it, and an interrupt may have come
@@ -216,7 +216,7 @@ class VLLMEngine(Engine):
     ) -> list[list[float]]:
         """Return the log-prob of every token of each sequence but the first.
 
-        This reads every prompt anew: vLLM cannot score what it has in its prefix cache.
+        This computes every prompt anew, because vLLM cannot score tokens in its prefix cache.
         """
         self._need_open()
         if temperature != 1.0:
@@ -261,7 +261,7 @@ class VLLMEngine(Engine):
         return written[0]
 
     def finish_loading(self, version: int) -> None:
-        """Go on with what was written; refuse if that was not all."""
+        """Use the written weights; refuse if some are missing."""
         reached, self._reached = self._reached, set()
         if missing := sorted(set(self._dtypes) - reached):
             raise ConfigError(f"weights are missing for {', '.join(missing[:3])} of vLLM's model")
@@ -274,16 +274,16 @@ class VLLMEngine(Engine):
         return found
 
     def weight_sums(self) -> dict[str, WeightSum] | None:
-        """Return the sums of the parameters in use; None where workers have parts of them."""
+        """Return checksums of the parameters; None if they are split over workers."""
         self._need_open()
         said, *others = self._vllm.ask("collective_rpc", "llm_gym_sums")
         return None if others else {name: WeightSum(*each) for name, each in said.items()}
 
     def _forget(self) -> None:
-        """Use nothing of the prefix cache any more: what is asked from now on has another salt.
+        """Invalidate the prefix cache by changing the salt of new requests.
 
-        To empty it vLLM goes over every block that it has, in Python: milliseconds after each
-        update. Blocks with an old salt are found by nobody, and are the first to be used again.
+        Emptying it would take vLLM milliseconds after each update, because it visits every block in
+        Python. Blocks with an old salt are never matched and are reused first.
         """
         self._vllm.salt += 1
 

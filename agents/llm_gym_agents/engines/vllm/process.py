@@ -1,7 +1,7 @@
-"""``VLLMProcess``: every call into vLLM returns, or ends it with one ``EngineError``.
+"""``VLLMProcess``: every call to vLLM returns, or ends vLLM with one ``EngineError``.
 
-vLLM raises errors of any type, and waits for ever for a worker process that is gone. Here both
-become an ``EngineError``, and the replies under way are dropped.
+vLLM raises errors of any type, and waits for ever for a dead worker process. Here both become an
+``EngineError``, and running replies are dropped.
 """
 
 import functools
@@ -57,7 +57,7 @@ class VLLMProcess:
     # --- what it can be asked ------------------------------------------------------------
 
     def add(self, name: str, prompt: Sequence[int], parameters: Any) -> None:
-        """Begin a reply; what vLLM finds wrong with a request does not end it."""
+        """Begin a reply; an invalid request does not end vLLM."""
         known = {"prompt_token_ids": list(prompt), "cache_salt": str(self.salt)}
         self._guard(self._add, name, known, parameters)
 
@@ -67,11 +67,11 @@ class VLLMProcess:
         return said
 
     def abort(self, names: list[str]) -> None:
-        """Drop replies, of which some may have ended."""
+        """Cancel replies; some of them may have ended."""
         self._guard(self.llm_engine.abort_request, names)
 
     def ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of vLLM's ``LLM``; a process that is gone or silent is an error."""
+        """Call a method of vLLM's ``LLM``; a dead or silent process raises ``EngineError``."""
         work: Callable[[], Any] = functools.partial(getattr(self._llm, method), *args, **kwargs)
         if self.separate:
             return self._guard(call_with_timeout, work, self._check_alive)
@@ -86,7 +86,7 @@ class VLLMProcess:
     # --- how it ends ---------------------------------------------------------------------
 
     def give_up(self, what: str, cause: Exception | None = None) -> NoReturn:
-        """End vLLM, and say what it did."""
+        """End vLLM and raise ``EngineError`` with the reason."""
         lost = len(self._replies)
         self.close()
         raise EngineError(
@@ -103,7 +103,7 @@ class VLLMProcess:
                 vllm_runtime.free()
 
     def _guard(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Return what ``work`` returns; a failure that is not ours ends vLLM."""
+        """Return the result of ``work``; an unexpected failure ends vLLM."""
         try:
             return work(*args)
         except LLMGymError:
@@ -112,7 +112,6 @@ class VLLMProcess:
             self.give_up(f"failed: {vllm_runtime.reason(error)}", error)
 
     def _check_alive(self, since: float) -> None:
-        """Give vLLM up if its process is gone, or has been asked too long ago."""
         if not all(child.is_alive() for child in self._children):
             self.give_up("lost its process")
         if time.monotonic() - since >= self.stall_s:

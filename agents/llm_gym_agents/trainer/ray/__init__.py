@@ -1,1 +1,1 @@
-"""Episodes are played by Ray actors; the learner sends them new weights."""
+"""Ray actors play the episodes; the learner sends them new weights."""

@@ -1,8 +1,8 @@
-"""``SamplerActor``: what runs inside a Ray actor, and its ``ActorHandle``. This file needs no Ray.
+"""``SamplerActor``, which runs inside a Ray actor, and its ``ActorHandle``. Needs no Ray.
 
-It holds the same ``Sampler`` that plays in one process, built by the same function from the same
-config. Its model starts with the learner's shape and random weights; the weights come in buckets.
-Two threads call it: one plays, the other updates weights, and a lock keeps them apart.
+It holds the same ``Sampler`` as a run in one process, built by the same function from the same
+config. Its model starts with the learner's shape and random weights; the learner then sends the
+weights in buckets. One thread plays, another updates the weights, and a lock separates them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from llm_gym_agents.trainer.ray.cluster import RayCluster
 
 VLLM_SHARE = 0.9
-"""Of the part of a GPU that an actor has, what vLLM may take."""
+"""Share of an actor's part of a GPU that vLLM may use."""
 
 
 class ActorSetup(NamedTuple):
@@ -43,34 +43,34 @@ class ActorSetup(NamedTuple):
     shape: Any
     """The config of the model."""
     generation: Any
-    """Its generation config, which names the ids that end a reply."""
+    """Generation config of the model, with the ids that end a reply."""
     dtype: torch.dtype
     tokenizer: PreTrainedTokenizerBase
     env: EnvSource
     held_out: EnvSource | None
     names: tuple[str, ...]
-    """Of the weights that will be sent."""
+    """Names of the weights that will be sent."""
 
 
 class ActorInfo(NamedTuple):
-    """What an actor says about itself."""
+    """Facts about an actor's engine."""
 
     pid: int
     node: str
     gpu: str | None
-    """UUID of its GPU; None on a CPU."""
+    """UUID of the actor's GPU; None on a CPU."""
     env_id: str | None
     has_splits: bool
     context_length: int
     dtype: torch.dtype | None
-    """In which the engine computes, where it says so."""
+    """Precision in which the engine computes, if known."""
     dtypes: dict[str, torch.dtype | None]
-    """In which the engine keeps each weight."""
+    """Precision in which the engine keeps each weight."""
     packed_weights: dict[str, Sequence[str]]
 
 
 class ActorResult(NamedTuple):
-    """What an actor has played, and how long it took."""
+    """An actor's episodes, and the time that they took."""
 
     rollout: Rollout
     busy_s: float
@@ -84,7 +84,7 @@ def actor_setup(
     held_out: EnvSource | None,
     names: Sequence[str],
 ) -> ActorSetup:
-    """Return what actors need to play with the weights of ``lm``."""
+    """Return the setup of actors that play with the weights of ``lm``."""
     own = copy.deepcopy(config)
     # They sample with merged weights, in the precision in which the learner computes.
     own.model.lora_rank, own.model.gradient_checkpointing = 0, False
@@ -102,7 +102,7 @@ def actor_setup(
 
 
 class SamplerActor:
-    """Plays shards of episodes, and takes new weights in between."""
+    """Plays shards of episodes, and receives new weights in between."""
 
     def __init__(self, setup: ActorSetup) -> None:
         self._setup = setup
@@ -134,7 +134,7 @@ class SamplerActor:
     def play(
         self, tasks: Sequence[EpisodeTask], version: int | None, held_out: bool
     ) -> ActorResult:
-        """Play ``tasks`` with weights of ``version``; None where they may change meanwhile."""
+        """Play ``tasks`` with weights of ``version``; with None they may change meanwhile."""
         start = time.perf_counter()
         with self.swap_lock.playing():
             rollout = self.sampler.play(tasks, version, held_out=held_out)
@@ -143,7 +143,7 @@ class SamplerActor:
     # --- weights: called by name, by ``WeightTransport`` ---------------------------------
 
     def begin_weights(self) -> None:
-        """Wait until nothing is sampled, and keep it so until ``end_weights``."""
+        """Wait until sampling stops, and block it until ``end_weights``."""
         self.swap_lock.acquire()
         self.sampler.engine.wake()
 
@@ -153,7 +153,7 @@ class SamplerActor:
             torch.cuda.synchronize()  # the sender reuses its buffer when this returns
 
     def end_weights(self, version: int) -> Mapping[str, WeightSum] | None:
-        """Go on with the new weights; return their checksums as read back from the engine."""
+        """Continue with the new weights; return their checksums, read back from the engine."""
         engine = self.sampler.engine
         try:
             engine.finish_loading(version)
@@ -206,12 +206,12 @@ class EpisodeShard:
 
     tasks: list[EpisodeTask]
     version: int | None
-    """Of the weights they must be played with; None where these may change meanwhile."""
+    """Required version of the weights; None if they may change meanwhile."""
     held_out: bool = False
     call: Any = None
     played: Rollout | None = None
     wanted: bool = True
-    """False once nobody waits for it any more."""
+    """False when its result is no longer needed."""
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -225,15 +225,15 @@ class ActorHandle:
     index: int
     actor: Any = None
     info: ActorInfo | None = None
-    """None while it is being started."""
+    """None while the actor starts."""
     shards: deque[EpisodeShard] = field(default_factory=deque)
-    """Given to it and not done, oldest first; it plays the first."""
+    """Assigned and unfinished shards, oldest first; the actor plays the first one."""
     since: float = 0.0
-    """Latest time at which it can have begun its first shard."""
+    """Latest possible time at which the actor began its first shard."""
     deaths: int = 0
-    """In a row, without a finished shard."""
+    """Deaths in a row without a finished shard."""
     longest_s: float = 0.0
-    """That it took for a shard."""
+    """Longest time for a shard, in seconds."""
     tokens: int = 0
     busy_s: float = 0.0
 
@@ -242,10 +242,9 @@ class ActorHandle:
         return f"sampler {self.index}"
 
     def overdue_in(self, timeout: float | None) -> float | None:
-        """Return the seconds until its first shard is overdue; None if it never is.
+        """Return the seconds until its first shard is overdue; None without a time limit.
 
-        Shards that are slow by nature get more time: twice the longest so far, and twice as much
-        after each loss.
+        The limit is at least twice the longest time so far, and doubles after each loss.
         """
         if timeout is None or not self.shards:
             return None
@@ -263,9 +262,9 @@ class ActorHandle:
 
 
 class ActorEngine:
-    """An actor's engine, as far as the trainer asks it: for the probe and a warm start.
+    """An actor's engine, as the trainer sees it in the probe and the warm start.
 
-    Without a cluster it only answers what ``info`` says.
+    Without a cluster it only offers the facts in ``info``.
     """
 
     shares_model = False

@@ -1,4 +1,4 @@
-"""``ActorPool``: keeps the actors that play alive, and their weights up to date.
+"""``ActorPool``: keeps the actors alive and their weights up to date.
 
 An actor that dies, or takes too long, is replaced. The new actor gets the current weights and the
 same shards. After too many deaths in a row the run ends, with the last lines that the actor wrote.
@@ -40,9 +40,9 @@ from llm_gym_agents.trainer.ray.actor import (
 from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError, RayCluster
 
 MAX_RESTARTS = 3
-"""Replacements of an actor in a row, without an episode from it, before the run ends."""
+"""Replacements of an actor in a row, without a finished episode, before the run ends."""
 Weights = Callable[[], AbstractContextManager[Iterator[tuple[str, Tensor]]]]
-"""Opens the present weights of the learner, which are then read one by one."""
+"""Opens the learner's current weights, which are then read one by one."""
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +81,7 @@ class ActorPool:
         return info
 
     def assign(self, actor: ActorHandle, shard: EpisodeShard) -> None:
-        """Give an actor a shard to play, after those that it has."""
+        """Append a shard to an actor's queue."""
         if not actor.shards:
             actor.since = time.monotonic()
         actor.shards.append(shard)
@@ -109,7 +109,7 @@ class ActorPool:
                 handle.info = self.cluster.result(call)
 
     def replace(self, lost: ActorHandle, why: str) -> None:
-        """Start another actor in the place of a lost one, and give it the same shards."""
+        """Replace a lost actor by a new one with the same shards."""
         while True:
             if lost.info and (tail := self.cluster.log_tail(lost.actor, lost.info.pid)):
                 why = f"{why}; its last lines:\n{tail}"
@@ -162,13 +162,13 @@ class ActorPool:
 def gpu_assignment(settings: RayConfig, device: torch.device, learners: int) -> list[str] | None:
     """Return the GPUs that a cluster on this machine may give to actors; None for any.
 
-    The learner keeps its GPUs to itself where actors want whole ones and enough are left. Actors
-    that want a share of a GPU (``ray.num_gpus_per_actor`` below 1) may share the learner's.
+    The learner keeps its GPUs for itself if actors need whole GPUs and enough are left. Actors that
+    need part of a GPU (``ray.num_gpus_per_actor`` below 1) may share the learner's.
 
     Args:
-        settings: Of the cluster.
-        device: Of the learner.
-        learners: Processes of the learner on this machine, a GPU each; 0 where it is one process.
+        settings: Settings of the cluster.
+        device: The learner's device.
+        learners: Learner processes on this machine, one per GPU; 0 for a single process.
     """
     each = 1.0 if settings.num_gpus_per_actor is None else settings.num_gpus_per_actor
     if device.type != "cuda" or each < 1 or settings.address is not None:
@@ -203,7 +203,7 @@ class WeightTransport:
     def push(
         self, actors: Sequence[ActorHandle], version: int, timeout: float | None = None
     ) -> dict[ActorHandle, str]:
-        """Send the present weights; return the actors that were lost meanwhile, and why.
+        """Send the current weights; return the actors that were lost meanwhile, and why.
 
         Raises ``StaleWeightsError`` if an engine does not hold what it was sent.
         """
@@ -253,7 +253,7 @@ class WeightTransport:
 
 
 class ActorCalls:
-    """Calls to several actors at once; an actor that is lost is left out from then on."""
+    """Calls to several actors at once; a lost actor is left out from then on."""
 
     def __init__(
         self, cluster: RayCluster, actors: Sequence[ActorHandle], timeout: float | None

@@ -29,10 +29,10 @@ from llm_gym_agents.engines.base import EngineError, restored_environ
 PLAY, WEIGHTS = "play", "weights"
 """The two threads of an actor: one plays, the other does everything else."""
 OBJECT_STORE_BYTES = 2 << 30
-"""Of a cluster on this machine: room for a few buckets of weights, and as much for episodes."""
+"""Object store of a local cluster: a few buckets of weights, and as much for episodes."""
 LOG_LINES = 8
 LOG_S = 60.0
-"""Seconds that a machine gets to send the log of an actor that died there."""
+"""Seconds to wait for the log of an actor that died on another machine."""
 _RAY_ENVIRONMENT = {
     "RAY_AUTH_MODE": "disabled",  # 2.60 asks for a token otherwise
     "RAY_DEDUP_LOGS": "1",
@@ -50,7 +50,7 @@ _TORCHRUN = (
 
 
 class ActorLostError(EngineError):
-    """An actor is gone: it was killed, ran out of memory, or its machine is gone."""
+    """An actor was killed, ran out of memory, or lost its machine."""
 
 
 class ClusterLostError(EngineError):
@@ -61,7 +61,7 @@ class RayCluster:
     """A Ray cluster: a running one, or one on this machine that ends with this object.
 
     Args:
-        settings: Where it is, and the resources of each actor.
+        settings: Address of the cluster, and the resources of each actor.
         gpus: GPUs of this machine that actors may have, if the cluster is started here; None for
             all.
     """
@@ -111,14 +111,14 @@ class RayCluster:
             threading.Thread(target=self._report_death, args=(raylet,), daemon=True).start()
 
     def _report_death(self, raylet: Any) -> None:
-        """Print what to do when the cluster of this machine dies: Ray then ends this process."""
+        """Print what to do when the local cluster dies, because Ray then ends this process."""
         raylet.wait()
         if self._mine:
             sentence = str(_lost_cluster("is gone", RuntimeError("its raylet ended")))
             os.write(sys.stderr.fileno(), f"llm-gym: {sentence}\n".encode())
 
     def _check_room(self) -> None:
-        """Refuse what the cluster can never give: Ray would wait for it for ever."""
+        """Refuse more resources than the cluster has: Ray would wait for them for ever."""
         have = self._ray.cluster_resources()
         actors = self._settings.num_actors
         for kind, each in zip(("CPU", "GPU"), self._resources().values(), strict=True):
@@ -135,7 +135,7 @@ class RayCluster:
     # --- actors --------------------------------------------------------------------------
 
     def start(self, make: Callable[..., Any], argument: Any) -> Any:
-        """Return an actor that holds ``make(argument)``; it is being started."""
+        """Start an actor that holds ``make(argument)``; return before it is ready."""
         groups = {PLAY: 1, WEIGHTS: 1}
         resources = self._resources()
         remote = self._ray.remote(max_restarts=0, concurrency_groups=groups, **resources)(make)
@@ -148,7 +148,7 @@ class RayCluster:
             return self._ray.put(value)
 
     def call(self, actor: Any, method: str, *args: Any) -> Any:
-        """Call a method of an actor; ``result`` returns what it returned."""
+        """Call a method of an actor; ``result`` returns its answer."""
         group = PLAY if method == "play" else WEIGHTS
         with _as_cluster_error("is gone"):
             return getattr(actor, method).options(concurrency_group=group).remote(*args)
@@ -205,7 +205,7 @@ class RayCluster:
 
 
 def import_ray() -> Any:
-    """Return the ``ray`` package, set to print nothing that this file reports itself."""
+    """Return the ``ray`` package, without messages that this file reports itself."""
     require_package("ray", "ray.use_ray")
     for name, value in _RAY_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -246,7 +246,6 @@ def _lost_cluster(how: str, error: BaseException) -> ClusterLostError:
 
 @contextmanager
 def _as_cluster_error(how: str) -> Iterator[None]:
-    """Within this block Ray's errors become a ``ClusterLostError``."""
     ray = import_ray()
     try:
         yield

@@ -1,9 +1,9 @@
 """``RaySampler``: many actors behind the interface of one ``Sampler``.
 
-Tasks are split into shards by id, shards are given to actors, and the results are joined in id
-order: the batch is the same whoever played it. The shards of a lost actor are played again from
-their seeds (``actor_pool``). A shard counts only when all of it is there, so no episode is lost or
-counted twice, and ``play`` checks that.
+Tasks are split into shards by id, actors play the shards, and the results are joined in id order,
+so the batch does not depend on which actor played what. The shards of a lost actor are played again
+from their seeds (``actor_pool``). Only complete shards count, so no episode is lost or counted
+twice; ``play`` checks that.
 
 With ``staleness`` k, actors also get the shards of the next k iterations before the results of this
 one are awaited, so they play while the learner learns. They take new weights between two replies.
@@ -135,7 +135,7 @@ class RaySampler:
 
     @cached_property
     def policy(self) -> LLMPolicy:
-        """A policy like that of every actor, to read its chat format and limits from."""
+        """A policy like that of every actor, for its chat format and limits."""
         return self._make_policy(cast(Engine, ActorEngine(self._info)))
 
     # --- playing ---------------------------------------------------------------------------
@@ -177,7 +177,6 @@ class RaySampler:
     def _give(
         self, tasks: Sequence[EpisodeTask], version: int | None, held_out: bool = False
     ) -> list[EpisodeShard]:
-        """Split tasks into shards and give them to the actors in turn."""
         actors = self.pool.actors
         size = self._shard_size or -(-len(tasks) // len(actors)) or None
         split = split_tasks(tasks, size)
@@ -242,7 +241,7 @@ class RayPublisher(WeightPublisher):
         self._sampler, self._main, self._probe = sampler, main, probe
 
     def _publish(self, version: int) -> dict[str, float]:
-        """Give every actor the present weights; return metrics of it and of the last batch."""
+        """Send every actor the current weights; return metrics of this and of the last batch."""
         return self._main.run_on_main(lambda: self._push(version))
 
     def _push(self, version: int) -> dict[str, float]:
@@ -271,9 +270,9 @@ class _Outcome(NamedTuple, Generic[T]):
 class MainRank:
     """Runs work in the main process of ``ranks``, which hold the weights of ``lm``.
 
-    Sharded weights can only be gathered by all processes together, and the main one needs them at
-    moments that the others cannot foresee, such as after the loss of an actor. In a run of one
-    process ``run_on_main`` is a plain call.
+    All processes must take part in gathering sharded weights, but only the main process knows when
+    they are needed, for example after the loss of an actor. In a run of one process ``run_on_main``
+    is a plain call.
     """
 
     def __init__(self, ranks: SingleProcess, lm: PreTrainedModel) -> None:
@@ -312,7 +311,7 @@ class MainRank:
 
     @contextmanager
     def weights(self) -> Iterator[Iterator[tuple[str, Tensor]]]:
-        """Within this block of ``run_on_main`` the present weights can be read, one by one."""
+        """Within this block of ``run_on_main``, the current weights can be read one by one."""
         if self._gathers:
             self._ranks.broadcast(_WEIGHTS)
         named = served_weights(self._lm)
@@ -323,7 +322,7 @@ class MainRank:
                 pass
 
     def heartbeat(self) -> None:
-        """Tell the waiting processes now and then that work goes on, so that they wait longer."""
+        """Tell the waiting processes from time to time that the work goes on."""
         now = time.monotonic()
         if self._ranks.world > 1 and now - self._last_beat > HEARTBEAT_S:
             self._last_beat = now
@@ -331,7 +330,7 @@ class MainRank:
 
 
 def staleness_metrics(rollout: Rollout, version: int, allowed: int) -> dict[str, float]:
-    """Return by how many versions a batch lags behind; refuse more than ``allowed``.
+    """Return the staleness of a batch in versions; refuse more than ``allowed``.
 
     The mean is over tokens.
     """
@@ -348,6 +347,6 @@ def staleness_metrics(rollout: Rollout, version: int, allowed: int) -> dict[str,
 
 
 def _drop(shards: Sequence[EpisodeShard]) -> None:
-    """Note that nobody waits for these any more; an actor still plays them to the end."""
+    """Mark these shards as unneeded; an actor still plays them to the end."""
     for shard in shards:
         shard.wanted = False

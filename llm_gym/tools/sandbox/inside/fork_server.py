@@ -153,7 +153,6 @@ class ForkServer:
 def _become_child(
     context: child.WorkerContext, request: dict[str, Any], streams: tuple[int, int, int]
 ) -> None:
-    """Isolate the forked process and run the code. Never returns."""
     import fcntl
 
     status = 1

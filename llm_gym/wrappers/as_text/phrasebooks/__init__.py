@@ -1,4 +1,4 @@
-"""Phrasebooks: the words with which ``llm_gym.wrappers.AsText`` speaks for an environment.
+"""Phrasebooks: names of actions and descriptions of observations for ``llm_gym.wrappers.AsText``.
 
 ``register_phrasebook`` adds one of your own::
 

@@ -1,7 +1,7 @@
 """``Phrasebook``: the words for one kind of environment, and which phrasebook an environment gets.
 
-The base class finds words for any environment in its spaces, its spec and its docstring. A
-subclass overrides what it can say better. Its methods have the names and the meaning of those of
+The base class derives texts for any environment from its spaces, its spec and its docstring. A
+subclass overrides methods with better texts. The methods have the names and the meaning of those of
 ``llm_gym.core.game.Game``.
 """
 
@@ -35,24 +35,24 @@ class Phrasebook:
 
     Args:
         env: The environment to find words for.
-        reads_actions: False where a function of the user's reads the actions, so that their
-            space may be any.
+        reads_actions: False if a function of the user reads the actions; the action space may then
+            be of any type.
     """
 
     names: Sequence[str] | None = None
-    """Of the choices of a Discrete action space, in their order; a smaller space has the first."""
+    """Names of a Discrete space's actions, in order; a smaller space uses the first ones."""
     aliases: Mapping[str, int] = {}
-    """Further words for these choices."""
+    """Other words for these actions."""
     labels: Sequence[str] | None = None
-    """Of the numbers of a Box of observations."""
+    """Names of the numbers in a Box observation."""
     mask_advises = False
-    """Whether an action that the mask excludes can be played all the same, and does nothing."""
+    """Whether an action outside the mask may still be played and has no effect."""
     end_text = "The episode is over."
-    """Said at the end of a game, after its last state."""
+    """Text at the end of a game, after its last state."""
     end_is_success = False
-    """Whether a game that ends by its rules has been won."""
+    """Whether a terminated game counts as won."""
     fallback: str | None = None
-    """The move that is played for a text that means none, where it is not the idle one."""
+    """The move that is played for an unusable text, if it is not the idle move."""
 
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         self.env = env
@@ -68,7 +68,7 @@ class Phrasebook:
     # --- what the player is told ---------------------------------------------------------
 
     def rules_text(self) -> str:
-        """Return what the game is about; how to write a move is added to it."""
+        """Return the description of the game; the format of a move is added to it."""
         spec = self.env.spec
         told = [f"You are playing {spec.id if spec else type(self.game).__name__}."]
         story = discover.prose(self._doc.get("description") or self._doc[""], _STORY)
@@ -81,7 +81,7 @@ class Phrasebook:
         return " ".join(filter(None, told))
 
     def step_limit(self) -> int | None:
-        """Return after how many moves an episode is cut, where that is known."""
+        """Return the number of moves after which an episode is truncated, if known."""
         return discover.step_limit(self.env, self.game)
 
     def limit_text(self) -> str:
@@ -95,7 +95,7 @@ class Phrasebook:
         return f"{told}\n{line}" if (line := self.legal_line(info)) else told
 
     def legal_line(self, info: Mapping[str, Any]) -> str:
-        """Return which moves the action mask allows, where there is one."""
+        """Return a line with the moves that the action mask allows, if there is one."""
         mask = info.get(_MASK)
         if mask is None:
             return ""
@@ -103,7 +103,7 @@ class Phrasebook:
         return f"Legal moves: {', '.join(moves)}." if moves else ""
 
     def ending(self, reward: float) -> str:
-        """Return what is said at the end of a game, after the description of its last state."""
+        """Return the text at the end of a game, after the description of its last state."""
         return self.end_text
 
     # --- moves ---------------------------------------------------------------------------
@@ -122,16 +122,16 @@ class Phrasebook:
         return ["your move"] if self.reader is None else self.reader.examples()
 
     def legal_moves(self, info: Mapping[str, Any]) -> Sequence[str] | None:
-        """Return the moves that the action mask allows, or all, or None where they are many."""
+        """Return the moves that the action mask allows, or all moves; None if they are too many."""
         if self.reader is None:
             return None
         allowed = None if (mask := info.get(_MASK)) is None else self.reader.allowed(mask)
         return allowed or self.reader.moves()
 
     def fallback_move(self, info: Mapping[str, Any]) -> str | None:
-        """Return the move that is played for a text that means none: the idle one, if it is legal.
+        """Return the move that is played for an unusable text: the idle move, if it is legal.
 
-        None where no such move is known.
+        None if no such move is known.
         """
         if self.reader is None:
             return None
@@ -153,9 +153,9 @@ class Phrasebook:
         return None if self.reader is None else self.reader.pattern()
 
     def oracle_move(self) -> str:
-        """Return a move of a best player who sees everything.
+        """Return the best move, computed from the full state.
 
-        By default it knows the transition table ``P`` of an environment that has one.
+        By default it uses the transition table ``P``, if the environment has one.
         """
         try:
             if self._plan is None:
@@ -167,7 +167,7 @@ class Phrasebook:
             raise NotImplementedError(f"{name} does not define oracle_move()") from error
 
     def played(self, action: Any) -> None:
-        """Note what was played, for an oracle that has to know; called only where overridden."""
+        """Record the played move, for an oracle that needs it; called only if overridden."""
         return
 
     # --- the result ----------------------------------------------------------------------
@@ -177,8 +177,7 @@ class Phrasebook:
     ) -> bool | None:
         """Return whether a finished episode was a success, or None if that is unknown.
 
-        By default the environment says so itself (``info["is_success"]``), or its spec has the
-        return from which on it counts as solved.
+        By default ``info["is_success"]`` decides, or else the reward threshold of the spec.
         """
         if self.end_is_success:
             return terminated
@@ -251,11 +250,11 @@ _BOOKS: dict[str, str | type[Phrasebook]] = {
 
 
 def register_phrasebook(env: str | type[gym.Env[Any, Any]], book: str | type[Phrasebook]) -> None:
-    """Use ``book`` for ``env`` from now on, in place of any other.
+    """Use ``book`` for ``env`` from now on, instead of any other phrasebook.
 
     Args:
-        env: An id (``Maze-v2``; ``Maze`` stands for every version), or a class of environments
-            (with all that derive from it), which may be given as ``module:Class``.
+        env: An id (``Maze-v2``; ``Maze`` stands for every version), or an environment class
+            (including its subclasses), which may be given as ``module:Class``.
         book: A subclass of ``Phrasebook``, which may be given as ``module:Class``.
     """
     if isinstance(env, type):
