@@ -27,7 +27,7 @@ def parse_number(move: str) -> int | None:
 
 
 class CountEnv(TextEnv):
-    """Count upwards from a number that is shown once, one number a turn.
+    """Count upwards from a number that is said once, one number a turn.
 
     Description:
         The first observation shows a number; every turn asks for the next one. After

@@ -141,7 +141,7 @@ def number_of(towers: Sequence[str]) -> int:
 
 
 class TowerOfHanoiEnv(TextEnv):
-    """Move all disks to a given peg.
+    """Move all disks to the peg that is named.
 
     Description:
         The disks, numbered from 1 (the smallest), lie on pegs named A, B, C and so on. A move

@@ -268,7 +268,7 @@ def read_problem(text: str) -> tuple[str, Numbers] | None:
 
 
 class MathPythonEnv(ToolEnv):
-    """Work out a number with the help of Python.
+    """Work out a number, with Python at hand.
 
     Description:
         The answer of each problem is a whole number. A problem is a story in several steps, an

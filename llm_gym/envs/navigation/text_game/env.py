@@ -14,7 +14,7 @@ from llm_gym.envs.navigation.text_game.world import Quest, World
 
 
 class TextGameEnv(WorldEnv):
-    """Explore a house, find what is needed, and bring an item to its target.
+    """Explore a house, find what is needed, and bring a thing where it belongs.
 
     Description:
         Every episode is a new map with a quest of ``quest_length`` dependent steps: items to
