@@ -35,7 +35,6 @@ from llm_gym.registry.suite import ENVS
 
 
 def summary() -> str:
-    """Return the main results in a few sentences."""
     seeds = read("demo")["rows"]
     before, fresh = (
         f"{100 * min(row[when] for row in seeds):.1f}-{max(row[when] for row in seeds):.1%}"

@@ -3,7 +3,7 @@
     make size                                        # this tree beside commit 8702acd
     python -m benchmarks.size --tree FOLDER --json   # another checkout
 
-A room is a folder or file directly inside a package; an arrow is an import between two rooms.
+A "room" is a folder or file directly inside a package; an "arrow" is an import between two rooms.
 """
 
 from __future__ import annotations
@@ -96,7 +96,6 @@ print(frames)
 
 
 def measure(tree: Path) -> dict[str, Any]:
-    """Return what there is in a checkout."""
     sources = [path for home in PACKAGES.values() for path in sorted((tree / home).rglob("*.py"))]
     folders = Counter(path.parent for path in sources)
     found: dict[str, Any] = {

@@ -1,14 +1,11 @@
-"""What ``AsText`` costs per step, over the environment it speaks for.
+"""What ``AsText`` costs per step, compared with the bare environment.
 
-The same actions are played in the bare environment and, written as text, through ``AsText``, in
-slices that take turns. The overhead of a slice is the difference of its two times per step, resets
-included; the table has the median of the slices. ``still`` rows are environments that do nothing,
-so that their overhead is not blurred by the environment's own time. The aim is less than 15 µs
-where actions and observations are Discrete.
+The same actions are played in the bare environment and, as text, through ``AsText``, in alternating
+slices. The overhead is the difference in time per step, resets included; the table has the median
+of the slices. ``still`` rows are environments that do nothing, so only the overhead is measured.
+The aim is less than 15 µs for Discrete actions and observations.
 
-    python -m benchmarks.envs.as_text
-
-Prints a line of JSON for each and writes ``results/as_text.json``.
+    python -m benchmarks.envs.as_text    # writes results/as_text.json
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ AIM_US = 15.0
 
 
 class Still(gym.Env[Any, Any]):
-    """Shows the same thing for ever."""
+    """Always returns the same observation."""
 
     def __init__(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]):
         self.observation_space, self.action_space = observation_space, action_space

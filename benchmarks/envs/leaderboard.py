@@ -1,12 +1,12 @@
-"""The leaderboard of the suite: built-in players, and every model that somebody has evaluated.
+"""The leaderboard of the suite: built-in players and all evaluated models.
 
     llm-gym eval --suite --endpoint http://host/v1 --model NAME --json > mine.json
     python -m benchmarks.envs.leaderboard --add mine.json --name "my model"   # and write the page
     python -m benchmarks.envs.leaderboard                                     # only write it
 
-``--add`` takes what ``llm-gym eval --json`` prints or what ``suite_scores.py --model`` writes, and
-replaces the rows of the same ids. Results are in ``benchmarks/results/leaderboard.json``, the page
-is a section of ``docs/reports/results.md``, its heat map ``docs/images/leaderboard.png``.
+``--add`` takes the output of ``llm-gym eval --json`` or of ``suite_scores.py --model`` and replaces
+rows of the same ids. It writes ``benchmarks/results/leaderboard.json``, a section of
+``docs/reports/results.md``, and the heat map ``docs/images/leaderboard.png``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RESULT = RESULTS / "leaderboard.json"
 PICTURE = ROOT / "docs" / "images" / "leaderboard.png"
 IDS = [row.id for row in ENVS]
 BEFORE, AFTER = "SmolLM2-135M-Instruct", "SmolLM2-135M, trained on GuessTheNumber"
-"""A model and what became of it."""
+"""A model before and after training."""
 TAUGHT, FAMILY = "llm_gym/GuessTheNumber-v0", "llm_gym/GuessTheNumber"
 PLAYERS = ("solver", "reflex", "random")
 EVALUATED = 100
@@ -40,7 +40,6 @@ KEPT = ("episodes", "success", "success_low", "success_high", "turns", "invalid"
 
 
 def read(path: Path = RESULT) -> dict[str, Any]:
-    """Return the models of the leaderboard by name."""
     found: dict[str, Any] = json.loads(path.read_text())["models"] if path.exists() else {}
     return found
 
@@ -81,14 +80,14 @@ def write(models: Mapping[str, Any], path: Path = RESULT) -> None:
 
 
 def normalised(env_id: str, success: float) -> float | None:
-    """Return where ``success`` lies between the random player (0) and the solver (1)."""
+    """Return ``success`` on the scale from the random player (0) to the solver (1)."""
     scores = published()[env_id]
     span = scores["solver"].success - scores["random"].success
     return (success - scores["random"].success) / span if span > 0 else None
 
 
 def table(models: Mapping[str, Any]) -> str:
-    """Return the means: success, and the place between random and solver."""
+    """Return a table of mean success and mean normalised score."""
     columns = {"player": TEXT, "environments": "{}", "episodes each": "{}"}
     columns |= {
         "mean success": "{:.1%}",
@@ -116,12 +115,11 @@ def _place(rows: Mapping[str, Any]) -> float:
 
 
 def _cell(row: Mapping[str, float]) -> str:
-    """Return success with its 95 % interval."""
     return f"{row['success']:.0%} ({100 * row['success_low']:.0f}-{100 * row['success_high']:.0f})"
 
 
 def transfer(models: Mapping[str, Any]) -> str:
-    """Return what it did elsewhere to learn one game: to its family, and to all others."""
+    """Return the effect of training on one game: on its family, and on all other games."""
     if AFTER not in models:
         return "Not measured yet."
     before, after = (models[name]["rows"] for name in (BEFORE, AFTER))

@@ -1,8 +1,7 @@
-"""The ways to say a move that the reader of replies is held to.
+"""Phrasings of a move that the reader of replies must accept or refuse.
 
-``{m}`` is a legal move and ``{n}`` another one, each written as the game's random player writes
-it. Which half a phrasing belongs to was fixed, by a hash of its text, before the reader was tuned;
-nobody looked at the failures of the untouched half while tuning.
+``{m}`` is a legal move and ``{n}`` another one, as the game's random player writes them. A hash of
+its text puts each phrasing into one of two halves; only one half was used to tune the reader.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ REFUSED = (
 
 
 def is_tuned(phrasing: str) -> bool:
-    """Return whether a phrasing may be looked at while tuning.
+    """Return whether a phrasing is in the half that was used for tuning.
 
     >>> sum(map(is_tuned, ACCEPTED + REFUSED)) - len(ACCEPTED + REFUSED) // 2 in range(-15, 16)
     True

@@ -1,14 +1,12 @@
 """How replies are read: many ways to say a move, in every game, and what a small model wrote.
 
-Each phrasing of ``phrasings.py`` is played in every family of games, for two of its legal moves.
-It counts as accepted when the game does just what the bare move does, as refused when nothing is
-played. The other formats are asked the same. Then come sets of natural replies to the first state
-of a game, and the recorded replies of SmolLM2-135M-Instruct, read strictly and freely.
+Each phrasing of ``phrasings.py`` is played in every family of games, for two legal moves. It is
+accepted if it has the effect of the bare move, and refused if nothing is played. All action formats
+are tested. Then come natural replies to the first state of a game, and recorded replies of
+SmolLM2-135M-Instruct, read with and without ``strict``. The last line of stdout is JSON.
 
     python -m benchmarks.envs.replies            # writes results/replies.json
     python -m benchmarks.envs.replies --failures # what fails among the tuned phrasings
-
-The last line of stdout is the result as JSON.
 """
 
 from __future__ import annotations
@@ -43,7 +41,6 @@ ASKS_BACK = {"{m}, or not?", "{m} / {n} ?"}  # a search may be a question, and e
 
 
 def families() -> list[str]:
-    """Return the plainest id of every game."""
     first = {row.entry_point: row.id for row in reversed(ENVS)}
     return [name for name in list(first.values())[::-1] if name not in NOT_ASKED]
 
@@ -57,7 +54,7 @@ class State(NamedTuple):
     moves: tuple[str, str]
 
     def play(self, action: str) -> tuple[Any, ...]:
-        """Return what a reply does, and go back."""
+        """Return the effect of a reply, and restore the state."""
         game: Any = self.env.unwrapped
         game.restore(self.saved)
         text, reward, ended, _, info = game.step(action)
@@ -90,13 +87,11 @@ def states(name: str, seeds: int = 2, **settings: Any) -> Iterator[State]:
 
 
 def say(phrasing: str, state: State) -> str:
-    """Return the phrasing with the moves of a state."""
     m, n = state.moves
     return phrasing.format(m=m, n=n, M=m[:1].upper() + m[1:])
 
 
 def table(seeds: int = 2, **settings: Any) -> list[dict[str, Any]]:
-    """Return one row per game, phrasing and seed."""
     rows = []
     for name in families():
         for state in states(name, seeds, **settings):
@@ -169,7 +164,7 @@ def natural(name: str) -> dict[str, Any]:
 
 
 def recorded() -> list[dict[str, Any]]:
-    """Return the recorded replies, each as it is read strictly and freely."""
+    """Return the recorded replies, each read with and without ``strict``."""
     rows = []
     for line in RECORDED.read_text().splitlines():
         row = json.loads(line)
@@ -225,7 +220,6 @@ def main() -> None:
 
 
 def by_phrasing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return, for each phrasing, the share of games that read it right."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         found[row["phrasing"]].append(row)
@@ -237,7 +231,6 @@ def by_phrasing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how much of the recorded replies can be used, strictly and freely."""
     first = [row for row in rows if not row["moves"]]
     return {
         "replies": len(rows),

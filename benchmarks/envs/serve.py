@@ -1,8 +1,8 @@
 """How fast ``llm-gym serve`` is beside OpenEnv's own server.
 
-Both run in processes of ``.venv-openenv``, which this script makes; the player is this process. It
-plays over 64 WebSockets on either, in OpenEnv's protocol, and on ours also in requests of 64 rows.
-Slices take turns. Steps per second of the server's CPU time depend little on player and load.
+Both servers run in ``.venv-openenv``, which this script creates; this process is the player. It
+uses 64 WebSockets in OpenEnv's protocol on both, and on ours also requests of 64 rows. Slices
+alternate. Speed is in steps per second of the server's CPU time.
 
     python -m benchmarks.envs.serve
 """
@@ -64,7 +64,6 @@ def serve_openenv(port: int) -> None:
 
 
 def start(*command: str) -> tuple[subprocess.Popen[bytes], str]:
-    """Return a server that answers, and its address."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     process, host = subprocess.Popen([*command, port], cwd=ROOT), f"127.0.0.1:{port}"
@@ -83,7 +82,6 @@ def cpu_seconds(pid: int) -> float:
 
 
 async def over_sockets(host: str, until: float) -> int:
-    """Play over a WebSocket for each player and return the steps."""
 
     async def play(seed: int) -> int:
         steps, done = 0, True
@@ -99,7 +97,6 @@ async def over_sockets(host: str, until: float) -> int:
 
 
 async def over_rows(host: str, until: float) -> int:
-    """Play with requests of a row for each player and return the steps."""
     http, done, steps, turn = JsonHTTP(f"http://{host}"), [True] * PLAYERS, 0, 0
     names = [f"{time.monotonic_ns()}-{at:08}" for at in range(PLAYERS)]
     while time.monotonic() < until:

@@ -1,8 +1,8 @@
 r"""Make the bank of sudokus that ``llm_gym/envs/puzzles/sudoku_puzzles.py`` draws from.
 
-A puzzle is found by emptying the cells of a full grid in random order, each unless the puzzle
-would lose its only solution. Those with few clues left go into the bank; no two of size 4 are the
-same puzzle in different guises (of size 9 that does not happen).
+The script empties the cells of a full grid in random order, as long as the solution stays unique.
+Puzzles with few clues go into the bank. No two puzzles of size 4 are equivalent by a permutation
+(for size 9 that does not happen).
 
     python -m benchmarks.envs.sudoku_bank            # takes minutes
     python -m benchmarks.envs.sudoku_bank --large 5 --out some.txt
@@ -46,7 +46,7 @@ def full_grid(size: int, rng: np.random.Generator) -> str:
 
 
 def reduce(grid: str, rng: np.random.Generator) -> str:
-    """Return a puzzle of ``grid`` that no clue can be taken from, its open cells as letters."""
+    """Return a minimal puzzle of ``grid``, with open cells as letters."""
     cells = list(grid)
     for at in rng.permutation(len(cells)).tolist():
         kept, cells[at] = cells[at], "."
@@ -63,7 +63,7 @@ def clues(puzzle: str) -> int:
 
 
 def plainest(puzzle: str) -> str:
-    """Return the one of all guises of a puzzle of size 4 that comes first in order."""
+    """Return the first of all equivalent puzzles of size 4."""
     orders = line_orders(4)
     return min(
         dress(puzzle, Guise(rows, cols, turned, "".join(digits)))

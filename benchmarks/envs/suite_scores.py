@@ -1,9 +1,8 @@
 """What players score in every environment of the suite: the built-in ones, or a model.
 
 Without ``--model`` it measures the random player, the reflex, the solver and the oracle and writes
-``llm_gym/evaluate/scores.json``, which ``llm-gym list`` and normalised scores quote. Run it again
-whenever an environment is added or gets a new version. Several runs with different ``--only`` may
-go on side by side: each row is added to the file as it then is.
+``llm_gym/evaluate/scores.json``. Run it again for a new environment or version. Runs with different
+``--only`` may run at the same time.
 
 With ``--model`` the model plays the suite, as with ``llm-gym eval --suite``, but several games at a
 time and with a limit of minutes. Rows and their mean go to ``benchmarks/results/suite_NAME.json``.
@@ -13,9 +12,8 @@ time and with a limit of minutes. Rows and their mean go to ``benchmarks/results
     python -m benchmarks.envs.suite_scores --model Qwen/Qwen3-0.6B --engine vllm --episodes 50
     python -m benchmarks.envs.suite_scores --model FOLDER --engine vllm --minutes 4 --out mine.json
 
-Games come one id of each first, so that ``--minutes`` leaves out levels and no game; the same
-command with the same ``--out`` goes on from there. An engine on a GPU likes many replies at a
-time: ``--together 16 --num-envs 256`` plays sixteen environments side by side.
+One id of each game comes first, so that ``--minutes`` leaves out levels and no game; the same
+command continues later. On a GPU, ``--together 16 --num-envs 256`` plays 16 environments at once.
 """
 
 from __future__ import annotations
@@ -89,13 +87,13 @@ def parser() -> argparse.ArgumentParser:
 
 @cache
 def game(env_id: str) -> tuple[str, int]:
-    """Return what ``llm-gym list`` says of it: its first line and its turns."""
+    """Return the description and the turns for ``llm-gym list``."""
     env: Any = gym.make(env_id).unwrapped
     return type(env).__doc__.strip().partition("\n")[0], env.max_turns
 
 
 def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
-    """Add ``rows`` to the file as it is now, and drop those of ids that are no more."""
+    """Add ``rows`` to the file, and drop rows of ids that no longer exist."""
     path.touch()
     with path.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed: another run may be about to write
@@ -176,8 +174,8 @@ def plain_first(ids: Sequence[str]) -> list[str]:
 def suite_mean(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
     """Return the means over environments, with half the width of their 95 % intervals.
 
-    Every environment counts alike. One on which the solver is no better than chance, or that has
-    no published scores, has no place on the scale and counts for the success only.
+    Every environment has the same weight. Without published scores, or with a solver that is no
+    better than chance, it counts for the success only, not for the normalised score.
     """
     scaled = [row for row in rows if row["normalised"] is not None]
     return {
@@ -195,23 +193,18 @@ def _half(row: Mapping[str, Any]) -> float:
 
 
 def _span(env_id: str) -> float:
-    """Return the success between the random player and the solver."""
     row = published()[env_id]
     return row["solver"].success - row["random"].success
 
 
 def _half_width(halves: Sequence[float]) -> float | None:
-    """Return that of a mean of independent figures."""
     return math.sqrt(sum(half**2 for half in halves)) / len(halves) if halves else None
 
 
 def play_together(
     ids: Sequence[str], policy: LLMPolicy, episodes: int, *, num_envs: int, seed: int
 ) -> list[Evaluation]:
-    """Return how ``policy`` played each of ``ids``; episode ``i`` has the seed ``seed + i``.
-
-    Twenty episodes of one game leave a GPU idle; episodes of several games are played together.
-    """
+    """Play all ``ids`` together to fill a GPU; episode ``i`` has the seed ``seed + i``."""
     from llm_gym_agents.rollouts.mix import MixedEnv, in_env
     from llm_gym_agents.rollouts.pool import TextEnvPool
     from llm_gym_agents.rollouts.sampler import Sampler

@@ -47,7 +47,6 @@ def speed(found: Any) -> str:
 
 @measured("replies", "python -m benchmarks.envs.replies")
 def replies(result: Any) -> str:
-    """How many replies are read as they should be."""
     shares, model, count = result["shares"], result["smollm2"], result["phrasings"]
     halves = {"": TEXT, "tuned half": "{:.1%}", "held-out half": "{:.1%}"}
     rows = [(k, shares[f"{k} tuned"], shares[f"{k} untouched"]) for k in ("accepted", "refused")]
@@ -75,7 +74,6 @@ def replies(result: Any) -> str:
 
 @measured("serve", "python -m benchmarks.envs.serve")
 def serve(result: Any) -> str:
-    """The server beside OpenEnv's."""
     columns = {"": TEXT, "steps/s": "{:,.0f}", "over OpenEnv's": "{:.1f}x"}
     columns |= {"by the server's CPU time": "{:.1f}x"}
     slices = result["steps_per_s_and_per_cpu_s_of_the_server"].items()

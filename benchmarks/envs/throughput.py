@@ -1,15 +1,13 @@
 r"""How fast the environments are, beside GEM and TextArena with the same parameters.
 
-Each suite runs in a process of its own (the peers in ``.venv-peers``, which this script creates)
-and plays the same random valid moves. Slices of the suites alternate in short turns, one process
-at a time, so that whatever else the machine does hits all of them alike. Ours is what a user
-gets from ``gym.make``, Gymnasium's wrappers included; GEM is its bare environment and TextArena
-its ``-raw`` one, the fastest form of each (TextArena's default wrapper never forgets an earlier
-episode and gets slower with every step). Steps include the resets that occur in play.
+Each suite runs in its own process (the peers in ``.venv-peers``, which this script creates) and
+plays the same random valid moves. Slices of the suites alternate, one process at a time, so that
+other load affects all alike. Ours is ``gym.make`` with Gymnasium's wrappers; GEM is its bare
+environment and TextArena its ``-raw`` one, the fastest form of each. Steps include resets.
 
-Then 64 environments in one vector environment, beside GEM's with and without threads; then every
-id of ours alone, playing random usable moves that are chosen while the clock stands still; then
-every game with short replies that it refuses, beside itself with ``strict=True``.
+Further parts: 64 environments in one vector environment, compared with GEM's with and without
+threads; every id of ours alone with random usable moves, which are chosen while the clock is
+stopped; and every game with short replies that it refuses, compared with ``strict=True``.
 
     python -m benchmarks.envs.throughput
     python -m benchmarks.envs.throughput --only Lake --peers textarena --repeats 15
@@ -52,10 +50,10 @@ print(middle - start, now() - middle)
 HEADER = ("game", "suite", "steps/s", "spread", "turns", "reset µs", "p99")
 LINE = "{:<44}{:<13}{:>10}{:>8}{:>8}{:>10}{:>10}"
 ACTIONS = {OURS: "{}", "gem": r"\boxed{{{}}}", "textarena": "[{}]"}
-"""How each suite wants a move to be written."""
+"""The form of a move in each suite."""
 SHORT = 40  # characters of a short reply
-ENDLESS = 100_000  # turns, so that hardly anything but steps is timed
-ALONE = 3  # slices of an id that is compared with nobody
+ENDLESS = 100_000  # turns, so that almost only steps are timed
+ALONE = 3  # slices of an id without a peer
 RESETS = 500  # most resets timed in one slice
 STRICT = f"{OURS} strict"
 SAID = ("I do not know.", "xyzzy", "pass", "Yes.", "42 17 99 3")  # beside the moves of all games
@@ -87,14 +85,14 @@ class Suite(Worker):
 
 
 class Suites:
-    """The processes, and the packages that they turned out to have."""
+    """The processes and the versions of their packages."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.all = {name: Suite(name) for name in names}
         self.packages: dict[str, str] = {}
 
     def compare(self, game: Game, repeats: int, seconds: float) -> dict[str, Any]:
-        """Return the row of one game: the figures of every side, from slices that take turns."""
+        """Return the row of one game: the figures of every side, from alternating slices."""
         playing: dict[str, Suite] = {}
         skipped: dict[str, str] = {}
         for label in game.sides:
@@ -125,7 +123,7 @@ def measure(
     times: dict[str, list[float]] = {label: [] for label in playing}
     order = list(playing)
     for repeat in range(repeats):
-        first = repeat % len(order)  # nobody always follows the same neighbour
+        first = repeat % len(order)  # rotate the order of the sides
         for label in order[first:] + order[:first]:
             ask = playing[label].ask
             plays[label].append(ask(op="play", game=label, seconds=seconds))
@@ -151,7 +149,7 @@ def figures(plays: list[dict[str, float]], resets: list[float]) -> dict[str, Any
 
 
 def ratios(sides: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return how we stand to the faster peer: slice by slice, and in resets."""
+    """Return our speed over the faster peer's: by slice, and in resets."""
     peers = {name: figure for name, figure in sides.items() if name != OURS}
     if not peers:
         return {}
@@ -187,7 +185,6 @@ def refused_replies() -> list[Game]:
 
 
 def random_moves(name: str) -> list[str]:
-    """Return the moves of a random player over some episodes."""
     env, moves = gym.make(name), list[str]()
     for seed in range(5):
         env.reset(seed=seed)

@@ -4,10 +4,10 @@
     python -m benchmarks.learn.credit --only FrozenLake --flags " " "--model.critic separate"
     python -m benchmarks.learn.credit --model FOLDER --iterations 15 --lanes 4     # on a GPU
 
-Each run is PPO with its critic as ``llm-gym train ID`` would do it, but for the warm start: where
-the solver's moves teach all there is, random moves are imitated. The judge of ``llm-gym eval
---credit`` looks at the run after the warm start and at the end. One game has further runs with
-other settings of the critic. Rows are written as they come: a stopped script goes on where it was.
+Each run is PPO with a critic, as in ``llm-gym train ID``. Only the warm start differs: it imitates
+random moves if the solver's moves leave nothing to learn. ``llm-gym eval --credit`` is applied
+after the warm start and at the end. One game has further runs with other critic settings. Rows are
+written as they come; a stopped script continues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GAMES = {
     "CoinCollectorEasy": "random", "FifteenPuzzleEasy": "random", "MastermindEasy": "random",
     "GuessTheNumberEasy": "random",
 }  # fmt: skip
-"""Game → whose moves are imitated first, so that neither all episodes are won nor none."""
+"""Game → player whose moves are imitated first, so that some but not all episodes are won."""
 CRITICS = (
     "--training.value-learning-rate 1e-2",
     "--training.critic-warmup-iters 3",
@@ -66,7 +66,7 @@ def jobs(args: argparse.Namespace) -> Iterator[Job]:
 
 
 def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
-    """Return what the judge says of the policy and the critic as they are now."""
+    """Return the judge's measures of the current policy and critic."""
     config, ppo = trainer.config, trainer.learner.ppo
     report, _ = judge(
         str(config.environment.env_id),
@@ -84,7 +84,6 @@ def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
 
 
 def result(arguments: Sequence[str]) -> dict[str, Any]:
-    """Train and judge one game; return the row of it."""
     game, seed, iterations, branches, turns, *flags = arguments
     torch.set_num_threads(1)
     config = settings(game, int(seed), "gae", flags)

@@ -1,16 +1,13 @@
 """Does the laptop demo learn, seed after seed, and how fast?
 
-Runs the recipe of ``make demo`` once per seed in a process of its own and reads what it wrote.
-Times are of the whole command, imports, warm start, training and evaluations: seconds of the clock,
-and seconds of all cores together, which a busy machine does not change much.
+Runs the recipe of ``make demo`` once per seed, each in its own process. Wall-clock and CPU seconds
+are those of the whole command: imports, warm start, training and evaluations.
 
-    python -m benchmarks.learn.demo
+    python -m benchmarks.learn.demo    # writes benchmarks/results/demo.json
     python -m benchmarks.learn.demo --seeds 0 1 2 --keep runs/demo
 
 A run stops by its success on 200 held-out episodes; ``before`` and ``after`` are of 200 others, and
 ``fresh`` is the same model on 1,000 more. ``lib/figures.py`` draws the figure.
-
-Prints a line of JSON per seed and writes ``benchmarks/results/demo.json``.
 """
 
 from __future__ import annotations
@@ -99,7 +96,6 @@ def measure(seed: int, folder: Path, threads: int) -> dict[str, Any]:
 
 
 def _cpu_seconds() -> float:
-    """Return the seconds of every process that was started here and has ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,17 +1,16 @@
-"""Whole iterations of training with vLLM on one GPU, by phase, beside their limits.
+"""Whole iterations of training with vLLM on one GPU, by phase, compared with their limits.
 
-A run trains for a few iterations. Two limits are measured in the same process, with nothing else
-under way: *bare* is vLLM alone on the very prompts of the iteration, every reply as long as it
-was, each turn asked as soon as the one before it is answered; *update alone* is ``PPO.update`` on
-the very batch. ``ratio`` is the two together over the whole iteration, a median over iterations.
+A run trains for a few iterations. Two limits are measured in the same process while nothing else
+runs: *bare* is vLLM alone on the same prompts with the same reply lengths, each turn sent as soon
+as the last one is answered; *update alone* is ``PPO.update`` on the same batch. ``ratio`` is the
+sum of both over the whole iteration, a median over iterations.
 
     python -m benchmarks.learn.iteration_gpu --models FOLDER 1.5B
     python -m benchmarks.learn.iteration_gpu --models tiny --engine transformers --episodes 8
 
-A size builds a model with random weights and the tokenizer of ``--tokenizer``. Its episodes are
-all lost, so every second one is rewarded. The learning rate is small: iterations stay alike, and
-no update ends early. Adds a row per model to ``benchmarks/results/iteration_gpu.json`` (``--out``
-for another place). Scripts that start at the same time measure in turn.
+A size such as 1.5B builds a model with random weights; it loses all episodes, so every second one
+is rewarded. The learning rate is small, so that iterations stay alike and no update ends early.
+Adds a row per model to ``benchmarks/results/iteration_gpu.json`` (or ``--out``).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ RESULT = RESULTS / "iteration_gpu.json"
 PHASES = ("collect", "score", "advantage", "train", "publish")
 AIM = 0.85
 WARM = 2
-"""Iterations that are left out: the first batches of a shape are compiled or captured."""
+"""Iterations to skip: the first batches of a shape are compiled or captured."""
 
 
 def settings(args: argparse.Namespace, folder: str) -> ConfigStore:
@@ -65,10 +64,7 @@ def trainer_of(name: str, args: argparse.Namespace, config: ConfigStore) -> PPOT
 
 
 class Watch:
-    """Times the iterations of a trainer, and after each its limits, while the clock stands still.
-
-    The weights move a little more than the engine's by the second update, which hardly moves them.
-    """
+    """Times the iterations of a trainer and, with the clock stopped, the limits after each."""
 
     def __init__(self, trainer: PPOTrainer) -> None:
         self.rows: list[dict[str, float]] = []

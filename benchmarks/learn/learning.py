@@ -1,17 +1,16 @@
 """Does it learn, with every estimator? Success against episodes and CPU time, seed after seed.
 
-Seven games, five seeds, seven estimators, and a control whose advantages are shuffled: each run
-is a process of one thread that begins with the warm-started weights of its game and seed, which
-imitated random moves, and ends when nearly all is won.
+Seven games, five seeds, seven estimators, and a control with shuffled advantages. Each run is a
+process with one thread. It starts from the warm-started weights of its game and seed, which
+imitated random moves, and ends when nearly all episodes are won.
 
     python -m benchmarks.learn.learning --lanes 13                  # everything, about 20 minutes
     python -m benchmarks.learn.learning --lanes 2 --only Echo Count # these games
     python -m benchmarks.learn.learning --only Echo --estimators grpo --out tried.json \
         --flags " " "--training.learning-rate 5e-4"           # what a setting does
 
-Rows go to ``benchmarks/results/learning.json`` as they come; a run that was stopped goes on where
-it was. Seed 0 of everything comes first, the cheap games before the others; the game that is seldom
-won comes last. ``lib/figures.py`` draws the figures.
+Rows go to ``benchmarks/results/learning.json`` as they come; a stopped script continues. Seed 0
+comes first, cheap games before others. ``lib/figures.py`` draws the figures.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ EPISODES = {
     "TextGameEasy": 4096,
     "TextGameMedium": 1024,
 }
-"""Game → most episodes of training, 10 to 100 CPU seconds, the cheap ones first: enough to level
-out for those that learn fastest. Rates fall to 0 over them."""
+"""Game → maximum training episodes (10 to 100 CPU seconds), cheap games first. The learning rate
+falls to 0 over them."""
 POINTS = {"TextGameMedium": 4}
-"""Evaluations of a run where they cost as much as it does; elsewhere 8."""
+"""Evaluations per run, for games where they are expensive; otherwise 8."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus", "gigpo", "state_td")
 CONTROL, WARM = "shuffled", "warm"
 SEEDS = (0, 1, 2, 3, 4)

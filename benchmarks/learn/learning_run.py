@@ -1,9 +1,8 @@
 """One training run of ``benchmarks/learn/learning.py``: a warm start, or RL from it.
 
-The warm start of a game and seed is left in FOLDER, and every estimator begins with its weights:
-what differs between two runs is the estimator. Settings, and when a run has learned enough, are
-those of ``llm-gym train ID --training.adv-estimator NAME``, whose flags may be added. CPU seconds
-are those of the whole process, evaluations taken out.
+The warm start of a game and seed is saved in FOLDER, and every estimator starts from its weights,
+so runs differ only in the estimator. Settings and stopping rule are those of ``llm-gym train ID
+--training.adv-estimator NAME``. CPU seconds are of the whole process without evaluations.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.metrics import SAMPLED_TOKENS
 
 CONTROL = "shuffled"
-"""PPO with GAE whose advantages are dealt to other tokens of the batch: it cannot learn."""
+"""PPO with GAE whose advantages are shuffled over the tokens of the batch: it cannot learn."""
 FRESH = 200
-"""Held-out episodes that a run is scored on at its end; it was not stopped by them."""
+"""Held-out episodes for the final score; they do not decide when a run stops."""
 PATIENCE = 400.0
-"""Seconds that a run waits for its warm start, which another lane may still be at."""
+"""Seconds that a run waits for its warm start, which another lane may still be computing."""
 
 
 @register_advantage(CONTROL, needs_critic=True)
 def shuffled(stream: TokenStream, *, gamma: float = 1.0, lam: float = 0.95) -> Advantages:
-    """GAE's advantages in random order; the critic's targets stay as they are."""
+    """GAE's advantages in random order; the critic's targets are unchanged."""
     found = get_advantage("gae")(stream, gamma=gamma, lam=lam, discount="turn")
     order_T = torch.randperm(len(found.advantages_T))
     return Advantages(found.advantages_T[order_T], found.returns_T)
@@ -85,7 +84,6 @@ class Curve:
         trainer.callbacks.append(self.note)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluate as the trainer does, with the clock stopped."""
         start = process_time()
         try:
             return self._evaluate(episodes=self._episodes)
@@ -93,13 +91,11 @@ class Curve:
             self._evaluated_s += process_time() - start
 
     def note(self, trainer: PPOTrainer, row: dict[str, float]) -> None:
-        """Keep what an evaluated iteration came to."""
         self._tokens += int(row[SAMPLED_TOKENS])
         if "eval/success" in row:
             self.add(trainer.iteration * trainer.config.training.batch_size, row["eval/success"])
 
     def add(self, episodes: int, success: float) -> None:
-        """Keep a point."""
         took = process_time() - self._begun - self._evaluated_s
         point = {"episodes": episodes, "tokens": self._tokens, "success": success}
         self.rows.append(point | {"cpu_s": round(took, 2)})
@@ -156,7 +152,6 @@ def learn(
 
 
 def wait_for(folder: Path) -> None:
-    """Return when the warm-started model is there."""
     begun = monotonic()
     while not folder.exists():
         if monotonic() - begun > PATIENCE:
@@ -165,7 +160,6 @@ def wait_for(folder: Path) -> None:
 
 
 def result(arguments: Sequence[str]) -> dict[str, Any]:
-    """Do the job with these arguments; return the row of it."""
     torch.set_num_threads(1)
     what, game, seed, folder, *rest = arguments
     if what == "warm":

@@ -5,13 +5,12 @@
     python -m benchmarks.learn.referee --model FOLDER --lanes 4   # four claims, on a GPU
     python -m benchmarks.learn.referee --minutes 0           # only the verdicts
 
-A claim compares two arms. They begin with the same weights of the embedded model, or of the one in
-``--model``, which has imitated random moves. They have the same settings but for what the claim
-names (``referee_run.ARMS``), the plain reward of the game, and the same number of sampled tokens;
-tokens of branches and of resampled groups count. An arm's score is its mean held-out success over
-the run, or what the claim says. A pair is one game and seed. The interval is that of a bootstrap
-over pairs; a claim holds, or is reversed, if its interval leaves out 0. Rows are written as they
-come, so the script goes on where it was stopped.
+A claim compares two arms. Both start from the same weights (the embedded model or ``--model``,
+after imitating random moves) and have the same settings except for the claim's
+(``referee_run.ARMS``), the plain reward, and the same number of sampled tokens, those of branches
+and resampled groups included. An arm's score is its mean held-out success over the run, unless the
+claim says otherwise. A pair is one game and seed. A claim holds, or is reversed, if the bootstrap
+interval over pairs excludes 0. Rows are written as they come; a stopped script continues.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ TOKENS = {
     "Count": 24_000, "Memory": 24_000, "GuessTheNumberEasy": 60_000, "TextGameEasy": 40_000,
     "FrozenLake": 40_000,
 }  # fmt: skip
-"""Game → sampled tokens of a run: about as many as it takes to come near the top."""
+"""Game → sampled tokens of a run: about as many as success needs to come near its maximum."""
 SEEDS = (0, 1, 2, 3, 4)
 RUN = "benchmarks.learn.referee_run"
 
 
 class Claim(NamedTuple):
-    """What somebody published."""
+    """A published claim."""
 
     says: str
     source: str
@@ -76,10 +75,10 @@ CLAIMS = {
     )
 }  # fmt: skip
 OWN = "critic"
-"""The claim that nobody published."""
+"""Our own claim, which is not published."""
 MODEL_CLAIMS = ("gigpo", "reinforce", "gspo", "critic")
 MODEL_GAMES = ("GuessTheNumberEasy", "FrozenLake")
-"""What a model of one's own is tried on, by default."""
+"""Default games for ``--model``."""
 
 
 def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]:
@@ -113,7 +112,6 @@ def run(args: argparse.Namespace, results: Results) -> None:
 
 
 def verdicts(rows: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what was found of each claim."""
     found = []
     for name, claim in CLAIMS.items():
         differences = [
@@ -187,7 +185,6 @@ def arms(rows: Mapping[str, Any]) -> str:
 
 
 def page(rows: Mapping[str, Any]) -> str:
-    """Return everything that was found."""
     return f"{shown(rows)}\n\n**Mean held-out success over the run:**\n\n{arms(rows)}"
 
 

@@ -1,6 +1,6 @@
 """One training run of ``benchmarks/learn/referee.py``: a warm start, or an arm of a claim from it.
 
-An arm ends when it has sampled its tokens; held-out success is measured at equal steps of them.
+An arm ends after a fixed number of sampled tokens; held-out success is measured at equal intervals.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PLAIN = (
     "--training.lr-schedule", "constant",
     "--warm-start.player", "random",
 )  # fmt: skip
-"""Flags of every run. Where a solver was imitated, most of these games are won already."""
+"""Flags of every run. Imitating a solver would already win most of these games."""
 
 
 @register_advantage("grpo_filtered", needs_groups=True)
 def grpo_filtered(stream: TokenStream, *, keep: float = 0.5) -> Advantages:
-    """``grpo`` of those starts whose scores differ most; the others teach nothing."""
+    """``grpo`` of the starts whose scores differ most; the others get the advantage 0."""
     assert stream.group_E is not None
     _, group_E = torch.unique(stream.group_E, return_inverse=True)
     spread_G = torch.stack(
@@ -137,7 +137,6 @@ def learn(game: str, seed: int, folder: Path, model: str, arm: str, tokens: int)
 
 
 def result(arguments: Sequence[str]) -> dict[str, Any]:
-    """Do what the command line says; return the row of it."""
     what, game, seed, folder, model, *rest = arguments
     torch.set_num_threads(1)
     if what == "warm":

@@ -1,14 +1,13 @@
-"""Does reinforcement learning keep what a model was given? Every family, from its solver's moves.
+"""Does RL keep the success of the warm start? Every family, from its solver's moves.
 
     python -m benchmarks.learn.steady --lanes 12                     # the embedded model
     python -m benchmarks.learn.steady --model path/to/SmolLM2-135M   # a given one, on a GPU
     python -m benchmarks.learn.steady --with "--training.max-kl 1000" CookingWorldEasy
 
-Each run is ``llm-gym train ID --warm-start.player solver`` at its full length. Rows are written as
-they come, so the script can be stopped and goes on where it was. The table compares held-out
-success at the start, lowest and at the end, for families that start above 80 %. "Kept" counts the
-seeds whose lowest evaluation is within the interval of their start, on the same episodes; "end" is
-on fresh ones.
+Each run is ``llm-gym train ID --warm-start.player solver`` at full length. Rows are written as they
+come; a stopped script continues. The table compares held-out success at the start, at its lowest
+and at the end, for families that start above 80 %. "Kept" counts seeds whose lowest evaluation is
+within the interval of their start, on the same episodes; "end" uses fresh episodes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ MODELS = {
     "1.5B": "1.5B, vocabulary 152k, random weights",
 }
 GOOD = 0.8
-"""Success at the start from which RL has something to lose."""
+"""Success at the start above which RL can lose something."""
 GAIN = 0.2
 """Points, as a share, that reinforcement learning is to add to the warm start."""
 SCALES = {"CartPole-v1": (21.0, 100.0)}
@@ -33,7 +33,6 @@ PAID = (*SCALES, "CliffWalking-v1", "Taxi-v4", "Acrobot-v1", "Blackjack-v1")
 
 @measured("demo", "make bench-demo")
 def demo(result: Any) -> str:
-    """The laptop demo, seed by seed."""
     columns = {"seed": "{}"}
     columns |= dict.fromkeys(("before", "after", "1,000 fresh episodes"), "{:.1%}")
     columns |= dict.fromkeys(("iterations", "to 90 %"), "{}")
@@ -131,7 +130,6 @@ def gpu_update() -> str:
 
 
 def gpu_fits() -> str:
-    """What fits on one GPU that is otherwise empty."""
     found: dict[str, list[float | str]] = {}
     for row in _gpu_rows("fits"):
         cell = row["peak_gib"] if row["fits"] else f"refused: {row['planned_gib']:.0f} planned"
@@ -222,7 +220,6 @@ def train_random(result: Any) -> str:
 
 
 def mean(of: Callable[[Row], float | None], runs: Iterable[Row]) -> float | None:
-    """Return the mean of a number over the seeds that have it."""
     known = [value for run in runs if (value := of(run)) is not None]
     return fmean(known) if known else None
 
@@ -318,13 +315,11 @@ def train_model(result: Any) -> str:
 
 
 def model_goals(rows: Mapping[str, Any]) -> str:
-    """Return how many runs end well."""
     ends = [row["success"]["trained"] or 0.0 for row in rows.values() if "success" in row]
     return f"{sum(end >= GOOD for end in ends)} of {len(ends)} runs end at {GOOD:.0%} or more"
 
 
 def reached(rows: Mapping[str, Any]) -> str:
-    """Return a line for each run: held-out success."""
     columns = {"id": TEXT, "taught": "{:.0%}", "end": "{:.0%}"}
     found: list[tuple[Any, ...]] = []
     for command, row in rows.items():

@@ -6,14 +6,13 @@
     python -m benchmarks.learn.train_all --model FOLDER --lanes 4 --with "--inference.backend vllm"
     python -m benchmarks.pages                                 # write the page again
 
-Every training command in README.md and docs/ that needs no model of your own is run as well, at
-full length: no example can be one that does not learn. Each command is a process of its own with
-one thread and at most five minutes of CPU time (``train_one.py``), as many side by side as there
-are lanes. A row is written as soon as it is known, so the script can be stopped and goes on where
-it was, and a command that fails is a row that says so.
+Every training command in README.md and docs/ that needs no model of your own is run too, at full
+length, to show that all examples learn. Each command is a process with one thread and at most five
+minutes of CPU time (``train_one.py``). Rows are written as they come; a stopped script continues,
+and a command that fails becomes a row with its error.
 
-With ``--model`` that model trains on each id or on those given, on a GPU, for ``--seconds`` at
-most, and a table says how it went; what has a row is not run again.
+With ``--model`` that model trains on each id, or on the given ids, on a GPU for at most
+``--seconds``; ids with a row are not run again.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from benchmarks.lib.machine import RESULTS, ROOT, provenance
 RESULT, MODEL_RESULT = RESULTS / "train_all.json", RESULTS / "train_model.json"
 ONE = ("-m", "benchmarks.learn.train_one")
 SUMMED_UP = 20
-"""Seconds before the end in which what was measured becomes a row."""
+"""Seconds before the end for writing the row."""
 SLOWEST = 8
-"""A lane gives up after this many times the CPU limit: something sleeps there."""
+"""A lane gives up after this many times the CPU limit in wall-clock time."""
 FAMILIES = (
     "Echo", "Count", "Memory", "TextGameEasy", "GuessTheNumberEasy", "FrozenLake",
     "MinesweeperEasy", "SudokuEasy", "TowerOfHanoiEasy", "FifteenPuzzleEasy", "CoinCollectorEasy",
@@ -60,11 +59,11 @@ FOREIGN = (
 _ELSEWHERE = re.compile(
     r"--model\b|--inference\.backend|--ray\.|--help|--dry-run|--smoke|\.yaml|\b[A-Z]{2,}\b|\w:\w"
 )
-"""In a command that needs a model or a module of one's own, a GPU or Ray, or is a pattern."""
+"""Parts of commands that are not run: they need a model, module, GPU or Ray, or are patterns."""
 
 
 def commands() -> list[str]:
-    """Return every command that is run, each once, what takes longest first."""
+    """Return every command once, the longest first."""
     return list(dict.fromkeys([*by_default(), *examples()]))
 
 
@@ -96,7 +95,6 @@ def examples_in(page: str) -> Iterator[str]:
 
 
 def with_seeds(seeds: Sequence[int]) -> list[str]:
-    """Return the command of each family with these seeds."""
     ours = [each for each in by_default() if "llm_gym/" in each]
     return [f"{each} {SEED} {seed}" for seed in seeds for each in ours]
 
@@ -128,7 +126,6 @@ def explained(row: Mapping[str, Any]) -> bool:
 
 
 def load(place: Path) -> dict[str, Any]:
-    """Return the results so far."""
     empty: dict[str, Any] = {"provenance": None, "rows": {}}
     return json.loads(place.read_text()) if place.exists() else empty
 

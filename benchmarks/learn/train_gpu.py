@@ -1,21 +1,21 @@
-"""Training on one GPU: speed and memory beside a loop written by hand, and what fits on the card.
+"""Training on one GPU: speed and memory compared with a hand-written loop, and what fits.
 
-*update.* ``PPO.update`` in turn with the same reads as one would write them by hand (float32
-weights, bfloat16 autocast, a scoring pass, two epochs of four steps, a chunked head, fused AdamW)
-on 64 episodes of 1,024 tokens. ``ratio`` is our speed over the loop's, ``memory`` our peak by its.
+*update.* ``PPO.update`` in turn with a hand-written loop (float32 weights, bfloat16 autocast, a
+scoring pass, two epochs of four steps, a chunked head, fused AdamW) on 64 episodes of 1,024 tokens.
+``ratio`` is our speed over the loop's, ``memory`` our peak over the loop's.
 
-*prefix.* ``PPO.update`` on sequences of 256 ids that begin alike: each prefix read ``once``, every
-sequence read ``whole``, and read whole without CUDA graphs (``eager``). ``limit`` is the ratio of
-the multiplications of weights in both: attention, optimizer and trust region are left out.
+*prefix.* ``PPO.update`` on sequences of 256 ids with common prefixes: each prefix read ``once``,
+every sequence read ``whole``, and whole without CUDA graphs (``eager``). ``limit`` is the ratio of
+multiplications with weights, without attention, optimizer and trust region.
 
-*fits.* One update of random weights of a size: all weights, with checkpointing, with LoRA. Seconds,
-peak, and what ``memory_plan`` said before.
+*fits.* One update of random weights: all weights, with checkpointing, with LoRA. Seconds, peak
+memory, and the prediction of ``memory_plan``.
 
     python -m benchmarks.learn.train_gpu update --model FOLDER
     python -m benchmarks.learn.train_gpu prefix
     python -m benchmarks.learn.train_gpu fits
 
-Each adds its part to ``benchmarks/results/train_gpu.json`` (``--out`` for another place).
+Each adds its part to ``benchmarks/results/train_gpu.json`` (or ``--out``).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def free() -> None:
 
 
 def by_hand(name: str, episodes: int, repeats: int) -> dict[str, float]:
-    """The loop that somebody who knows the card would write for this very batch."""
+    """The loop that an expert would write for this batch."""
     lm = load(name).train()
     value = torch.nn.Linear(lm.config.hidden_size, 1).to(DEVICE)
     optimizer = torch.optim.AdamW(
@@ -191,7 +191,7 @@ def update_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 class Case(NamedTuple):
-    """How sequences of 256 ids begin alike."""
+    """The common prefixes of sequences of 256 ids."""
 
     shared: int
     """Ids at the beginning that are the same."""
@@ -201,7 +201,6 @@ class Case(NamedTuple):
     """Ids at the end that are learned."""
 
     def batch(self, vocabulary: int, episodes: int) -> RolloutData:
-        """Return episodes of one turn."""
         data = batch(vocabulary, episodes, 1, 256 - self.sampled, self.sampled)
         rows = data.ids_S.view(episodes, 256)
         for first in range(0, episodes, self.group):
@@ -267,7 +266,6 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def planned(name: str, kind: str, micro: int) -> MemoryPlan:
-    """Return what training it will take."""
     asked = KINDS[kind]
     return plan_memory(
         ModelShape.of(llama(*SIZES[name])),
@@ -321,7 +319,7 @@ def main() -> None:
     parts = {"update": update_rows, "prefix": prefix_rows, "fits": fit_rows}
     for row in parts[args.part](args):
         rows.append(row)
-        keep(args.out, args.part, rows)  # after each: a later one may take the machine's last hour
+        keep(args.out, args.part, rows)  # after each, in case a later one does not finish
 
 
 def keep(place: Path, part: str, rows: list[dict[str, Any]]) -> None:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.learn.train_one "llm-gym train llm_gym/Echo-v0"
 
-A row has held-out success and return at random weights, after the warm start and after
-reinforcement learning, the solver's, CPU seconds, seconds in all and until model and engine were
-ready, and the advice that was printed. A run that comes to its limit is told to stop a little
-before; its best weights then play the episodes of the report, which its time does not count.
+A row has held-out success and return with random weights, after the warm start, after RL, and of
+the solver; CPU seconds, total seconds and seconds until the engine was ready; and the printed
+advice. A run is told to stop shortly before its limit; its best weights then play the episodes of
+the report, whose time does not count.
 """
 
 from __future__ import annotations
@@ -38,16 +38,13 @@ from llm_gym_agents.run.metrics import KL, read_metrics
 
 CPU_SECONDS = 300
 GRACE = 25
-"""Seconds before a limit at which a run is told to stop, so that it can say how it went."""
+"""Seconds before the limit at which a run is told to stop, so that it can report."""
 SOLVED = 20
-"""Episodes of the solver, where nobody has published its score."""
+"""Episodes of the solver, if its score is not published."""
 
 
 def train(command: str, seconds: float = float("inf"), *, free: bool = False) -> dict[str, Any]:
-    """Run a command in a process of its own, ``seconds`` at most; return its row.
-
-    A ``free`` one may use a GPU, and as much CPU time as it likes.
-    """
+    """Run a command for at most ``seconds``; a ``free`` one has a GPU and no CPU limit."""
     began = time.time()
     with tempfile.TemporaryDirectory(prefix="train-all-") as place:
         run, log = Path(place) / "run", Path(place) / "log"
@@ -55,7 +52,7 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
         with log.open("w") as out:
             child = subprocess.Popen(
                 [*program, "--checkpoint.output-dir", str(run)],
-                # A GPU would be taken where there is one; the table is about one CPU core.
+                # The table is about one CPU core, so GPUs are hidden.
                 env=os.environ | ({} if free else ONE_THREAD),
                 preexec_fn=None if free else _limit,
                 stdout=out,
@@ -91,7 +88,7 @@ def finish(run: Path) -> None:
     config.checkpoint.resume = True
     trainer = PPOTrainer(config)
     try:
-        trainer.fit(num_epochs=1, num_iters_per_epoch=1)  # which it has behind it
+        trainer.fit(num_epochs=1, num_iters_per_epoch=1)  # already done: it only reports
         trainer.evaluate(trainer.schedule.reported, str(run / "episodes/after.jsonl"))
     finally:
         trainer.cleanup()
@@ -100,10 +97,7 @@ def finish(run: Path) -> None:
 def _end_of(
     child: subprocess.Popen[bytes], until: float, limit: float
 ) -> tuple[int, resource.struct_rusage]:
-    """Wait for a run, which is told to stop in time; return its status and what it used.
-
-    One that goes on for ``GRACE`` seconds is ended: its folder has what it measured.
-    """
+    """Wait for a run and return its status and usage; it is told to stop, then ended."""
     told = False
     while True:
         pid, status, used = os.wait4(child.pid, os.WNOHANG)
@@ -118,7 +112,7 @@ def _end_of(
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process and of all that it has started."""
+    """Return the CPU seconds of a process and its children."""
     place = Path("/proc", str(pid))
     try:
         fields = (place / "stat").read_text().rpartition(")")[2].split()
@@ -135,7 +129,6 @@ def _limit() -> None:
 
 
 def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any]:
-    """Return what the metrics of a run say, and what it printed."""
     first, evaluated = rows[0], [row for row in rows if "eval/success" in row]
     begun = reported(run, "before") or {}
     # Before the first evaluation the best weights are those of the warm start.

@@ -3,9 +3,8 @@
     python -m benchmarks.learn.train_suite --model FOLDER                        # one GPU, vLLM
     python -m benchmarks.learn.train_suite --model FOLDER --with "--warm-start-only"
 
-The six are families that have no game of that name; the model as given plays them too. Success is
-that of held-out instances where a game has splits. Rows go to
-``benchmarks/results/suite_model.json`` as they come.
+The six other games are families without an easy game; the untrained model plays them too. Success
+is on held-out instances if a game has splits. Rows go to ``benchmarks/results/suite_model.json``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run whose episodes are counted where they reach the learner, and timed; for other scripts."""
+"""A training run that counts the episodes that reach the learner, and times iterations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import Any
 from llm_gym_agents import ConfigStore, PPOTrainer
 
 TIMED = ("time/", "ray/", "engine/")
-"""Metrics that depend on when and where a run is played."""
+"""Metrics that depend on the machine and its load."""
 
 
 def served_config(args: argparse.Namespace, folder: str) -> ConfigStore:
-    """Return a run that plays and learns alike in every iteration, and keeps nothing.
-
-    The learning rate is small, so that episodes stay equally long.
-    """
+    """Return a run that saves nothing; its small learning rate keeps episodes equally long."""
     config = ConfigStore()
     config.inference.backend = args.engine
     if args.engine == "vllm":
@@ -36,18 +33,13 @@ def served_config(args: argparse.Namespace, folder: str) -> ConfigStore:
 
 
 class CountedRun:
-    """A trainer, the ids of the episodes that came to it, and when its iterations ended.
-
-    Args:
-        config: Of the run.
-        **given: What else the trainer is given.
-    """
+    """A trainer, the ids of its episodes, and the times at which its iterations ended."""
 
     def __init__(self, config: ConfigStore, **given: Any) -> None:
         began = perf_counter()
         self.trainer = trainer = PPOTrainer(config, **given)
         self.start_s = perf_counter() - began
-        """Seconds until engines and environments were there."""
+        """Seconds until engines and environments were ready."""
         trainer.on_warning = lambda sentence: None
         self.ids: list[Any] = []
         self.moments: list[float] = []
@@ -63,7 +55,6 @@ class CountedRun:
 
 
 def untimed(rows: list[dict[str, float]]) -> list[dict[str, float]]:
-    """Return rows of metrics without those that depend on when and where."""
     return [
         {name: value for name, value in row.items() if not name.startswith(TIMED)} for row in rows
     ]

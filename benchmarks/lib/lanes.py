@@ -1,13 +1,10 @@
-"""Jobs in lanes: many processes of one thread each, side by side, and a file that knows them all.
+"""Jobs in lanes: many single-threaded processes in parallel, and one result file.
 
 A job is a command whose last line of output is its result, as JSON. Rows go to the result file as
-they come, under the job's key, so that a run that is stopped goes on where it was: what is there
-is not done again, what failed is.
+they come, under the job's key. A stopped script continues: only missing and failed jobs are run.
 
-``Forks`` runs jobs as forks of a process that has imported everything: importing torch, TorchRL and
-transformers takes half a minute, which is as long as a short run trains.
-
-Of scripts that start at the same time one can measure while no other starts or measures (``turn``).
+``Forks`` runs jobs as forks of a process that has imported everything, because importing torch,
+TorchRL and transformers takes half a minute. ``turn`` lets one of several scripts measure alone.
 """
 
 from __future__ import annotations
@@ -44,7 +41,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
 
 @contextmanager
 def turn(*, alone: bool) -> Iterator[None]:
-    """Wait for other scripts on this machine: many start at the same time, one works alone."""
+    """Wait for other scripts on this machine: many may start together, one measures alone."""
     with (Path(tempfile.gettempdir()) / "llm_gym_benchmarks.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
@@ -52,7 +49,7 @@ def turn(*, alone: bool) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Job:
-    """A command, and what its result is called."""
+    """A command and the key of its result."""
 
     key: str
     command: Sequence[str]
@@ -61,12 +58,12 @@ class Job:
 
 
 class Results:
-    """A result file that several lanes add to. Opening it keeps the rows that are there.
+    """A result file that several lanes add to. Opening it keeps existing rows.
 
     Args:
         path: The file.
-        about: What it says besides its rows.
-        again: Keys that are done once more; what is known of them stays until it is known better.
+        about: Its entries besides the rows.
+        again: Keys to run again; their old rows stay until the new ones are there.
     """
 
     def __init__(self, path: Path, about: Row, again: Iterable[str] = ()) -> None:
@@ -76,11 +73,11 @@ class Results:
         self._about = about
 
     def lacks(self, key: str) -> bool:
-        """Whether there is no row of this key, or only one that says what went wrong."""
+        """Whether the key has no row, or only a row with an error."""
         return key in self.again or "error" in self.rows.get(key, {"error": "not run"})
 
     def add(self, key: str, row: Row) -> None:
-        """Write the row of a job; the file is whole at any moment."""
+        """Write the row of a job; the file is replaced atomically."""
         with self._lock:
             if "error" not in row or "error" in self.rows.get(key, row):
                 self.rows[key] = row
@@ -103,12 +100,12 @@ def work(
     """Run the jobs that ``results`` lacks, in order, ``lanes`` at a time.
 
     Args:
-        jobs: The first are started first.
-        results: Gets their rows.
+        jobs: In the order in which they start.
+        results: Receives the rows.
         lanes: Processes at a time.
-        deadline: Moment of ``monotonic`` after which none is started, and none goes on.
-        least: Seconds that a job must have left to be started.
-        by: Runs a job for so many seconds at most; None starts its command as a process.
+        deadline: Time of ``monotonic`` at which all jobs end.
+        least: Seconds that must be left to start a job.
+        by: Runs a job with a limit in seconds; None starts its command as a process.
     """
 
     def one(job: Job) -> None:
@@ -127,7 +124,7 @@ def work(
 
 
 def run(job: Job, timeout: float) -> Row:
-    """Run one job; return what its last line says, or what went wrong."""
+    """Run one job; return the JSON of its last line, or an error."""
     child = subprocess.Popen(
         job.command,
         stdout=subprocess.PIPE,
@@ -154,7 +151,6 @@ def run(job: Job, timeout: float) -> Row:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """End a job that goes on, and everything it has started."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
@@ -164,8 +160,8 @@ class Forks:
     """Runs jobs by forking a process that has imported ``module``.
 
     Args:
-        module: Has a function ``result(arguments)``, which gets a job's command and returns its
-            row. It must not start threads when imported.
+        module: Has a function ``result(arguments)`` that gets a job's command and returns its row.
+            Its import must not start threads.
         gpu: Whether jobs see GPUs.
     """
 
@@ -180,7 +176,6 @@ class Forks:
             forkserver.ensure_running()
 
     def __call__(self, job: Job, timeout: float) -> Row:
-        """Run one job; return what its function does, or what went wrong."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_call, args=(self._module, list(job.command), theirs), daemon=True

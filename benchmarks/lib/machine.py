@@ -1,4 +1,4 @@
-"""Where a figure comes from: the command, the commit and the machine, for result files."""
+"""The provenance of result files: command, commit and machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ STAMP = ROOT / ".stamp.json"
 
 
 def provenance(script: str, packages: Iterable[str] = ()) -> dict[str, Any]:
-    """Return what a result file says about how its numbers were made."""
     path = Path(script).resolve().relative_to(ROOT).with_suffix("")
     return {
         "command": " ".join(["python -m", ".".join(path.parts), *sys.argv[1:]]),
@@ -47,8 +46,8 @@ def provenance(script: str, packages: Iterable[str] = ()) -> dict[str, Any]:
 def source() -> dict[str, Any]:
     """Return the commit, and whether files differ from it.
 
-    A tree that travelled alone, or into an older history, has a stamp: its commit holds if the
-    files are those of that commit.
+    A copied tree without its history has a stamp with the commit, which is used if the files are
+    those of that commit.
     """
     commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain")
     found = {"commit": commit, "uncommitted_changes": commit is None or bool(changes)}
@@ -69,7 +68,6 @@ def tree_hash() -> str | None:
 
 
 def cpu_model() -> str:
-    """Return the name of the processor, as the system has it."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith(("model name", "CPU part")):
@@ -78,7 +76,6 @@ def cpu_model() -> str:
 
 
 def gpu_model() -> str | None:
-    """Return the name of the first GPU; None without one."""
     try:
         asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
         done = subprocess.run(asked, capture_output=True, text=True)

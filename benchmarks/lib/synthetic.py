@@ -11,7 +11,7 @@ from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
 def llama(
     hidden: int, layers: int, heads: int, groups: int, mlp: int, vocabulary: int, tied: bool = False
 ) -> LlamaConfig:
-    """Return the shape of a Llama; ``groups`` are its key-value heads."""
+    """Return the config of a Llama; ``groups`` are its key-value heads."""
     return LlamaConfig(
         hidden_size=hidden,
         num_hidden_layers=layers,

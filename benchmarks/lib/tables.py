@@ -10,15 +10,13 @@ from typing import Any
 from benchmarks.lib.machine import IMAGES, RESULTS
 
 TEXT = ""
-"""The format of a column of words, which stand on its left."""
+"""The format of a text column, which is left-aligned."""
 
 
 def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table; a value that is None is a dash, and one that is words is said as it is.
+    """Return a table; None becomes a dash, and a string stays unchanged.
 
-    Args:
-        columns: Titles, and how the numbers below are written, as for ``str.format``.
-        rows: A row that is shorter ends in empty cells.
+    ``columns`` maps titles to formats of ``str.format``. A shorter row ends in empty cells.
 
     >>> print(table({"who": TEXT, "s": "{:.1f}", "times": "{:.0f}x"}, [("we", 1, 2), ("they",)]))
     | who | s | times |
@@ -45,13 +43,12 @@ def _cell(value: Any, format: str) -> str:
 
 
 def read(name: str) -> Any:
-    """Return what was measured, or None where nobody has."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def measured(name: str, command: str) -> Callable[[Callable[[Any], str]], Callable[[], str]]:
-    """Hand a function the result ``name``; without one, say which command makes it."""
+    """Pass the result ``name`` to a function; without it, the text says which command makes it."""
 
     def of(write: Callable[[Any], str]) -> Callable[[], str]:
         @functools.wraps(write)
@@ -66,5 +63,5 @@ def measured(name: str, command: str) -> Callable[[Callable[[Any], str]], Callab
 
 
 def figure(name: str, about: str) -> str:
-    """Return a figure of a report and a blank line; nothing where there is none."""
+    """Return a figure of a report and a blank line; empty if the file does not exist."""
     return f"![{about}](../images/{name})\n\n" if (IMAGES / name).exists() else ""

@@ -1,4 +1,4 @@
-"""Peers in virtual environments of their own, and processes that answer questions there."""
+"""Virtual environments for peers, and processes that run in them and answer requests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ REQUIREMENTS = ROOT / "benchmarks" / "peers" / "requirements.txt"
 
 
 class Worker:
-    """A process with one suite in it, which answers questions: a line of JSON each way.
-
-    Args:
-        module: What it runs, with the name for an argument.
-        name: Of the suite; all but ours need the peers' Python.
-    """
+    """A process that runs ``module`` with the suite ``name``; it answers requests in JSON lines."""
 
     def __init__(self, module: str, name: str) -> None:
         is_ours = name == "llm_gym"
@@ -44,12 +39,11 @@ class Worker:
         return json.loads(answer)
 
     def close(self) -> None:
-        """End the process."""
         self.process.communicate()
 
 
 def python_with(name: str, *installs: Iterable[str]) -> str:
-    """Return the Python of ``.venv-NAME``, made by what each of ``installs`` asks of pip."""
+    """Return the Python of ``.venv-NAME``; each of ``installs`` is one call of pip."""
     folder = ROOT / f".venv-{name}"
     python, marker = folder / "bin" / "python", folder / ".installed"
     wanted = "\n".join(" ".join(each) for each in installs)

@@ -1,10 +1,10 @@
 """AgileRL's side of ``trl.py``: one run of its PPO for language models on a CPU, with adapters.
 
-``get_action`` writes the replies of a turn: a padded batch is one prompt to it. ``learn`` takes
-whole episodes with a reward and an id for each turn, as AgileRL's own rollouts do. It trains LoRA
-adapters only, here of rank 64; success is measured on the weights with these added. It has no
-entropy bonus. Liger's kernels need a GPU, so AgileRL is told that they are not there; and that
-bitsandbytes and openenv, which it asks for by name only, are. The last line is the result.
+``get_action`` samples the replies of a turn from a padded batch. ``learn`` takes whole episodes
+with a reward and an id for each turn, as in AgileRL's own rollouts. It trains only LoRA adapters,
+here of rank 64; success is measured with merged weights. It has no entropy bonus. The script hides
+Liger, which needs a GPU, and pretends that bitsandbytes and openenv are installed, because AgileRL
+only checks their names. The last line is the result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ class Merged:
 
     @torch.no_grad()
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return the weights as they are now."""
         return self.first.state_dict() | {
             f"{name}.weight": part.get_base_layer().weight + part.get_delta_weight("actor")
             for name, part in self.lm.named_modules()
@@ -86,7 +85,7 @@ def agent(args: argparse.Namespace, tokenizer: Any, chat: ChatFormat) -> Any:
 
 
 def play(ppo: Any, rows: list[Row]) -> None:
-    """Play episodes to their end, everybody's turn at once."""
+    """Play episodes to their end, one turn of all episodes at a time."""
     while going := [row for row in rows if not row.done]:
         prompt = padded([row.prompt + row.completion for row in going], ppo.pad_token_id)
         out = ppo.get_action([prompt]).token_ids[0][:, prompt["input_ids"].shape[1] :]

@@ -1,8 +1,7 @@
 """The games that a peer has too: one row each, with the same parameters in every suite.
 
-A row lists moves that every suite understands; each side says how it wants them to be written. A
-peer that cannot be built, say because it has to download a word list, is skipped, and the result
-file says why.
+A row lists moves that every suite understands; each side defines their form. A peer that cannot be
+built, for example because it must download a word list, is skipped with a reason.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ class Side(NamedTuple):
     id: str
     kwargs: dict[str, Any] = {}
     action: str = ""
-    """How a move is written, with ``{}`` for the move; by default as the suite always wants it."""
+    """The form of a move, with ``{}`` for the move; by default the form of the suite."""
     moves: list[str] | None = None
-    """Moves of its own, where its language is another one; empty to let the environment choose a
-    random usable move each time, outside the clock."""
+    """Moves in another language, if the suite needs it; if empty, the environment chooses random
+    usable moves while the clock is stopped."""
     players: int = 1
     envs: int = 0
-    """Side by side in one vector environment; 0 is a single one."""
+    """Environments in one vector environment; 0 means a single environment."""
     threads: bool = False
     """Whether GEM's vector environment gives each a thread."""
 
@@ -40,7 +39,7 @@ class Game(NamedTuple):
     moves: list[str]
     sides: dict[str, Side]
     order: Literal["drawn", "dealt", "given"] = "drawn"
-    """Dealt like cards, hardly any move repeats within an episode."""
+    """``dealt`` is like cards: hardly any move repeats within an episode."""
     note: str = ""
 
 
@@ -279,8 +278,8 @@ GAMES: tuple[Game, ...] = (
     ),
 )
 
-# Games in a vector environment of 64: a light one, where it is the vector environment that is
-# measured, and two of more usual weight.
+# Games in a vector environment of 64: a fast one, which measures the vector environment itself,
+# and two of typical speed.
 VECTORS: tuple[Game, ...] = tuple(
     game._replace(
         name=f"64 x {game.name}",

@@ -32,7 +32,6 @@ WIDTH, WARM_STEPS, GPU_WARM_STEPS = 128, 250, 60
 
 
 def settings(args: argparse.Namespace) -> ConfigStore:
-    """Return the config of a run."""
     made = ConfigStore()
     shaped, own = ARMS.get(args.what, (False, {}))
     chosen = {
@@ -71,7 +70,7 @@ def settings(args: argparse.Namespace) -> ConfigStore:
 
 
 def start(args: argparse.Namespace) -> None:
-    """Leave the model that both sides begin with in the folder: it has imitated random moves."""
+    """Save the model that both sides start from: it has imitated random moves."""
     lm = tokenizer = None
     if not args.model:
         tokenizer = tiny_tokenizer({ENV_ID: ENV_KWARGS})
@@ -91,7 +90,6 @@ def start(args: argparse.Namespace) -> None:
 
 
 def train(args: argparse.Namespace) -> None:
-    """Train until the time is over."""
     config = settings(args)
     lm, tokenizer = (None, None)
     if not args.gpu:

@@ -33,7 +33,6 @@ HELD_OUT = 5_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what a run is told, the same on all sides."""
     parser.add_argument("folder", type=Path, help="of the model to begin with")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def complete(args: argparse.Namespace) -> argparse.Namespace:
-    """Add what follows from the place of a run, the same on all sides."""
+    """Add settings that follow from CPU or GPU, the same on all sides."""
     args.tokens = 8 if args.gpu else 3  # of a reply
     args.entropy = 0.0 if args.gpu else 0.01
     args.vllm = {"cache_gb": 8, "max_model_len": 1024}
@@ -54,7 +53,7 @@ def complete(args: argparse.Namespace) -> argparse.Namespace:
 
 
 class Row:
-    """One episode as peers want it: a prompt, a completion, and which of it the model wrote."""
+    """One episode as peers need it: a prompt, a completion, and the tokens that the model wrote."""
 
     def __init__(self, env: gym.Env[str, str], chat: ChatFormat, seed: int, told: bool) -> None:
         self.env, self.chat = env, chat
@@ -63,12 +62,12 @@ class Row:
         self.completion: list[int] = []
         self.logprobs: list[float] = []
         self.turns: list[int] = []
-        """The turn of each token of the completion, -1 where the environment speaks."""
+        """The turn of each token of the completion; -1 for tokens of the environment."""
         self.rewards: list[float] = []
         self.done, self.success = False, False
 
     def move(self, reply: list[int], logprobs: list[float]) -> None:
-        """Play a reply, and append it and what is said to it."""
+        """Play a reply; append it and the next observation."""
         said, reward, terminated, truncated, info = self.env.step(self.chat.text_of(reply))
         self.done, self.success = terminated or truncated, bool(info.get("success"))
         heard = [] if self.done else self.chat.following(reply, said)
@@ -87,7 +86,7 @@ def padded(read: list[list[int]], pad: int) -> dict[str, torch.Tensor]:
 
 
 def replies_in(out: torch.Tensor, chat: ChatFormat) -> list[list[int]]:
-    """Return each reply up to the token that ends it, which it keeps."""
+    """Return each reply up to and including its end token."""
     replies: list[list[int]] = out.tolist()
     for reply in replies:
         ends = [at for at, token in enumerate(reply) if token in chat.stop_ids]
@@ -98,8 +97,8 @@ def replies_in(out: torch.Tensor, chat: ChatFormat) -> list[list[int]]:
 class Curve:
     """Success of a run: of every batch as it was sampled, and on held-out episodes.
 
-    The clock counts CPU seconds of the process, on a GPU wall seconds, and stands still during
-    evaluations. Of the model only ``state_dict()`` and ``device`` are used.
+    The clock counts CPU seconds of the process, or wall-clock seconds on a GPU, and stops during
+    evaluations. Only ``state_dict()`` and ``device`` of the model are used.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Curve:
         self._evaluate(0.0)
 
     def note(self, success: float) -> bool:
-        """Note a batch that was learned from; return whether the time is over."""
+        """Record a batch after its update; return whether the time is over."""
         took = self.now() - self.begun - self.paused_s
         updates = len(self.batches) + 1
         point = {"updates": updates, "episodes": updates * BATCH, "seconds": round(took, 3)}
@@ -142,7 +141,7 @@ class Curve:
         self.paused_s += self.now() - begun
 
     def finish(self) -> None:
-        """Print the row of this run, and end the process: engines would be waited for."""
+        """Print the row of this run and end the process without waiting for engines."""
         batches = self.batches[-1:] if self.args.points else self.batches
         row = {"held_out": self.held_out, "batches": batches}
         print("\n" + json.dumps(row), flush=True)

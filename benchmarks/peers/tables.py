@@ -51,7 +51,7 @@ def trl_gpu(result: Any) -> str:
 
 
 def name_of(arm: str) -> str:
-    """Return what an arm is called on pages.
+    """Return the name of an arm on pages.
 
     >>> name_of("trl, compile")
     "TRL's GRPO, compile"

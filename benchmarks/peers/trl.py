@@ -45,7 +45,7 @@ ARMS = {
 ALONE = ("ppo", "grpo", "trl", "trl, compile", "trl, liger")
 FILES = {"cpu": "trl_cpu.json", "gpu": "trl_h200.json"}
 GOALS = {"cpu": 0.6, "gpu": 0.8}
-"""Success whose seconds are compared: twice the first weights', and what both sides had reached."""
+"""Success at which seconds are compared: twice that of the first weights; reached by both sides."""
 SECONDS = {"cpu": 180.0, "gpu": 60.0}
 ALONE_S = 20.0
 POINTS = 9
@@ -56,9 +56,9 @@ TRL = (*PINNED, "transformers==5.19.0", "trl==1.16.0")
 AGILERL = (*PINNED, "transformers==5.17.0", "peft==0.21.0", "wandb==0.31.0", "lazy-loader==0.6",
            "pettingzoo==1.27.0", "fastrand==3.1.0", "pillow")  # fmt: skip
 AGILERL_ALONE = ("agilerl==2.58.0", "agilerl-arena==1.29.0")
-"""Without what they ask for: another TensorDict than TorchRL's, JAX, and games."""
+"""Installed without dependencies: another version of TensorDict, JAX, and games."""
 T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
-"""Of Student's distribution, by the number of seeds."""
+"""Factors of Student's t distribution, by the number of seeds."""
 Row = dict[str, Any]
 
 
@@ -85,7 +85,7 @@ SETTINGS = {
 
 
 class Plan:
-    """Which runs there are."""
+    """The runs of the comparison."""
 
     def __init__(self, args: argparse.Namespace, weights: Path) -> None:
         self.args, self.weights = args, weights
@@ -96,7 +96,7 @@ class Plan:
         self.pythons = {SIDES[arm]: self.python(arm) for arm in self.arms if arm in SIDES}
 
     def python(self, peer: str) -> str:
-        """Return the Python that has a peer; it is made unless one is given."""
+        """Return the Python that has a peer; it is created unless one is given."""
         if self.args.model or self.args.python:
             return sys.executable if self.args.model else str(self.args.python)
         ours = ("--editable", f"{ROOT}[train]")
@@ -113,7 +113,7 @@ class Plan:
         ]
 
     def sweep(self) -> list[Job]:
-        """Return the runs that settings are chosen by."""
+        """Return the runs that decide the settings."""
         return [
             self.run("sweep", arm, setting, SWEEP_SEED)
             for setting in self.settings
@@ -139,7 +139,6 @@ class Plan:
         return self.weights / ("start" if self.args.model else f"start-{seed}")
 
     def run(self, stage: str, arm: str, setting: Setting, seed: int) -> Job:
-        """Return one training run."""
         seconds = min(self.seconds, ALONE_S) if stage == "alone" else self.seconds
         command = [arm, str(self.folder(seed)), "--seconds", str(seconds)]
         command += ["--rate", str(setting.rate), "--parts", str(setting.parts)]
@@ -185,10 +184,10 @@ def curve(row: Row) -> list[Row]:
 
 
 def summary(rows: Mapping[str, Row], goal: float) -> dict[str, Any]:
-    """Return what each arm came to.
+    """Return the results of each arm.
 
-    ``to_goal`` is the median of the seeds' seconds; one that never gets there counts as infinite,
-    and a median of these is None.
+    ``to_goal`` is the median seconds over seeds; a seed that never reaches the goal counts as
+    infinite, and an infinite median is None.
     """
     told: dict[str, Any] = {}
     for arm, name in ARMS.items():

@@ -1,9 +1,9 @@
 """TRL's side of ``trl.py``: one run of ``GRPOTrainer``. The last line is its result.
 
-``rollout_func`` plays the 64 episodes of a batch side by side: every turn is one call of the
-model's ``generate``, or of TRL's own vLLM, on the conversations that go on. What the environment
-says is appended to the completion with 0 in ``env_mask``. Rewards are the environment's, summed.
-vLLM's log-probs are handed over, so that TRL corrects for what the engine computes otherwise.
+``rollout_func`` plays the 64 episodes of a batch together: every turn is one call of the model's
+``generate``, or of TRL's vLLM, for all unfinished episodes. Observations are appended to the
+completion with 0 in ``env_mask``. Rewards are the environment's, summed. TRL gets vLLM's log-probs
+for its importance correction.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Player:
     """Plays batches of episodes for a trainer; on a GPU the model reads the rules."""
 
     success = 0.0
-    """Of the last batch."""
+    """Success of the last batch."""
 
     def __init__(self, tokenizer: Any, args: argparse.Namespace) -> None:
         self.chat, self.pad = ChatFormat.from_tokenizer(tokenizer), tokenizer.pad_token_id
@@ -97,19 +97,18 @@ class Player:
 
 
 class Watch(TrainerCallback):
-    """Notes every batch, when the last of its steps is done; ends the run when it is time."""
+    """Records every batch after its last step; ends the run when the time is over."""
 
     def __init__(self, curve: Curve, player: Player, steps: int) -> None:
         self.curve, self.player, self.steps = curve, player, steps
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Called by the trainer."""
         if state.global_step % self.steps == 0 and self.curve.note(self.player.success):
             self.curve.finish()
 
 
 def settings(args: argparse.Namespace, place: str, stop_ids: list[int]) -> GRPOConfig:
-    """Return what a user would set: no reference model, and on a GPU bfloat16 and vLLM."""
+    """Return the settings of a typical user: no reference model; on a GPU bfloat16 and vLLM."""
     vllm: dict[str, Any] = {
         "use_vllm": True,
         "vllm_mode": "colocate",

@@ -33,7 +33,7 @@ DISCOUNT = {"gamma": 0.99, "lam": 0.95}
 
 
 def batch() -> dict[str, Any]:
-    """Return padded rows; episodes are of different length."""
+    """Return padded rows of episodes of different lengths."""
     torch.manual_seed(0)
     turns = torch.randint(2, TURNS + 1, (EPISODES, 1))
     at = torch.arange(TURNS * TURN).expand(EPISODES, -1)

@@ -1,8 +1,8 @@
 """One suite in one process, playing on request.
 
-The same file runs in our environment and in the peers', so that every suite is timed by the same
-loop. It reads one JSON request per line and answers each with one line of JSON; between requests
-it waits and costs nothing. Clocks are read here, so the pipe is not part of any figure.
+The same file runs in our environment and in the peers', so the same loop times every suite. It
+reads one JSON request per line and answers with one line of JSON. Times are measured here, so they
+do not include the pipe.
 
     {"op": "make", "game": "lake", "id": "FrozenLake-v0-raw", "kwargs": {}, "actions": ["[up]"]}
     {"op": "play", "game": "lake", "seconds": 0.3}
@@ -26,7 +26,7 @@ PACKAGES = {
     "gem": ["gem-llm"],
     "textarena": ["textarena"],
 }
-CHUNK = 256  # most steps between two looks at the clock
+CHUNK = 256  # maximum steps between two readings of the clock
 
 
 class GymGame:
@@ -63,7 +63,7 @@ class GymGame:
 
 
 class ChoosingGame(GymGame):
-    """A game of ours that chooses random usable moves itself; the clock stands still meanwhile."""
+    """A game of ours that chooses random usable moves itself while the clock is stopped."""
 
     def play(self, count: int) -> tuple[int, float]:
         env, ended, seconds = self.env, 0, 0.0

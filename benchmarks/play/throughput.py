@@ -1,14 +1,12 @@
 """How much of a bare engine's speed is left when it plays environments.
 
 N text environments are played for 8 turns of 32-token replies through pool, policy and TorchRL's
-collector. Beside it, in turn with the playing and with the same prefix cache, the very same
-requests go to the engine and to nothing else: each turn's as soon as the one before it is
-answered, which is the limit for any player (``ratio``). For vLLM the bare engine is vLLM itself,
-without a line of ours in between. ``share`` is what the engine spent on its requests while
-playing over the time of playing, from one run; what is left is our own time per turn.
+collector. In turn with this, the same requests go to the bare engine with the same prefix cache,
+each turn as soon as the last one is answered: this is the limit (``ratio``). For vLLM the bare
+engine is vLLM's own. ``share`` is the engine's part of the playing time; the rest is our overhead.
 
-The last row has replies of very uneven length (one in eight is 256 tokens, the others 8) and
-compares moving each environment when its reply is there with waiting for all of them.
+The last row has replies of uneven length (one in eight is 256 tokens, the others 8) and compares
+stepping each environment when its reply is ready with waiting for all replies.
 
     python -m benchmarks.play.throughput
     python -m benchmarks.play.throughput --engine vllm --envs 64
@@ -67,7 +65,7 @@ class Metronome(gym.Env[str, str]):
 
 
 class UnevenPolicy(LLMPolicy):
-    """Asks for a long reply now and then, at places that are the same in every run."""
+    """Asks for some long replies, at the same places in every run."""
 
     def _request(self, episode: int, pattern: str | None) -> Request | None:
         made = super()._request(episode, pattern)
@@ -77,7 +75,7 @@ class UnevenPolicy(LLMPolicy):
 
 
 class Recorder:
-    """Notes what an engine is asked and how long it takes, from the outside."""
+    """Records the requests to an engine and their times."""
 
     def __init__(self, engine: Engine) -> None:
         self.busy, self.chains = 0.0, {}
@@ -104,16 +102,13 @@ class Recorder:
         return done
 
     def stop(self) -> dict[object, list[Request]]:
-        """Leave the engine alone; return the requests of each episode, in order.
-
-        Each asks for as many tokens as its reply had.
-        """
+        """Stop recording; return each episode's requests, with the reply's length as limit."""
         del self.engine.submit, self.engine.poll
         return self.chains
 
 
 def bare(engine: Engine, chains: dict[object, list[Request]]) -> None:
-    """Hand in each request as soon as the one before it is answered."""
+    """Send each request as soon as the one before it is answered."""
     if hasattr(engine, "_vllm"):
         return bare_vllm(engine._vllm, chains)
     waiting = {key: iter(chain) for key, chain in chains.items()}
@@ -124,7 +119,7 @@ def bare(engine: Engine, chains: dict[object, list[Request]]) -> None:
 
 
 def bare_vllm(vllm: Any, chains: dict[object, list[Request]]) -> None:
-    """The same with vLLM's own engine; every reply has the length that it is asked for."""
+    """Do the same with vLLM's own engine; every reply has the requested length."""
     from llm_gym_agents.engines.vllm.runtime import parameters
 
     llm, salt = vllm.llm_engine, str(vllm.salt)

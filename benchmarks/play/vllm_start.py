@@ -1,16 +1,15 @@
 """Where the seconds of vLLM's start go, and whether a short run should do without its graphs.
 
-Three processes start the same model, each from a temporary folder of its own as the trainer does:
-with an empty cache, with what the first one compiled, and eagerly (no compiling, no graphs). Each
-then decodes 64 replies, so that the last line says after how many steps the graphs have paid for
-themselves. ``all`` is what vLLM adds to a run, which has imported its trainer (``trainer``).
-Phases are those of vLLM's worker: ``device``, ``weights``, ``profile`` (a first pass,
-which compiles or loads what was compiled), ``cache`` and ``graphs`` (recording and warm-up).
+Three processes start the same model: with an empty cache, with the compiled files of the first one,
+and eagerly (no compiling, no graphs). Each then decodes 64 replies; the last line says after how
+many steps the graphs have paid off. ``all`` is the time that vLLM adds to a run after its imports
+(``trainer``). Phases of vLLM's worker are ``device``, ``weights``, ``profile`` (a first pass, which
+compiles or loads compiled files), ``cache`` and ``graphs`` (recording and warm-up).
 
     python -m benchmarks.play.vllm_start                  # 135M, about three minutes on an H200
     python -m benchmarks.play.vllm_start --size 0.5B
 
-Writes ``benchmarks/results/vllm_start.json`` (``--out`` for another place).
+Writes ``benchmarks/results/vllm_start.json`` (or ``--out``).
 """
 
 from __future__ import annotations

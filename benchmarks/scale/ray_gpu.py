@@ -1,18 +1,16 @@
-"""Two players and a learner on one card under Ray, beside one process that does both in turn.
+"""Two players and a learner on one GPU under Ray, compared with one process that does both.
 
-*in_process* plays and learns in turn, with one engine. *sync* plays on Ray actors that wait for
-fresh weights (``ray.staleness=0``); then the same actors go on as *staleness_1*, and play the next
-batch while the learner learns; ``--rounds`` repeats the two in turn. With and without Ray are a
-process each, so one that fails leaves the other alone; they start together and measure in turn.
-The learning rate is small, so that episodes stay equally long.
+*in_process* plays and learns in turn, with one engine. *sync* plays on Ray actors that wait for new
+weights (``ray.staleness=0``). *staleness_1* uses the same actors, which play the next batch during
+the update; ``--rounds`` repeats the two. With and without Ray are separate processes that measure
+in turn. The learning rate is small, so that episodes stay equally long.
 
     python -m benchmarks.scale.ray_gpu --model FOLDER
     python -m benchmarks.scale.ray_gpu --engine transformers --model tiny --episodes 8 --share 0
 
-Writes ``benchmarks/results/ray_gpu.json`` (``--out`` for another place) after each iteration, and
-what each process says into a ``.log`` beside it. Engines start before the clock does (``start_s``).
-Figures leave out the first and the last iteration of a stage, before and after which nothing is
-played ahead; ``ids`` says whether every episode came once, in order.
+Writes ``benchmarks/results/ray_gpu.json`` (or ``--out``) and ``.log`` files beside it. Engines
+start before the clock (``start_s``). Figures leave out the first and the last iteration of a stage,
+which play nothing ahead; ``ids`` says whether every episode came once, in order.
 """
 
 from __future__ import annotations
@@ -96,7 +94,6 @@ def run_part(arguments: argparse.Namespace) -> None:
 
 
 def figures(steps: list[Step], episodes: int) -> dict[str, Any]:
-    """Return what the iterations of a stage took."""
     kept = [
         ({name: value for name, value in row.items() if name.startswith(SHOWN)}, took)
         for row, took in steps
@@ -160,7 +157,6 @@ class Child:
             self._process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
 
     def found(self) -> dict[str, Any]:
-        """Return what it has written so far."""
         try:
             found: dict[str, Any] = json.loads(self._place.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
@@ -168,7 +164,7 @@ class Child:
         return found
 
     def ended(self, *, late: bool) -> str | None:
-        """Return how it ended, nothing if well; None while it goes on, unless it is ``late``."""
+        """Return how the process failed, "" for success; None while it runs, unless ``late``."""
         code = self._process.poll()
         if code is None and not late:
             return None

@@ -23,7 +23,6 @@ STAGES = {
 
 @measured("chaos", "make chaos")
 def chaos(row: Any) -> str:
-    """Actors that are killed at random."""
     same = "every metric" if row["equal"] else "**not** every metric"
     return (
         f"{row['kills']} actors were killed at random moments, {row['kills_while_playing']} of "
@@ -35,7 +34,6 @@ def chaos(row: Any) -> str:
 
 @measured("staleness", "a one-off study")
 def staleness(result: Any) -> str:
-    """Learning and speed of actors that play ahead."""
     columns = {"sampler": TEXT, "episodes/s": "{:.1f}"}
     columns |= dict.fromkeys(("success at half time", "at the end", "held out"), "{:.0%}")
     columns |= dict.fromkeys(("staleness", "ESS", "actors idle"), "{:.2f}")
@@ -75,7 +73,6 @@ def _success(row: dict[str, Any], share: float) -> float:
 
 @measured("ray_gpu", "python -m benchmarks.scale.ray_gpu --model FOLDER")
 def ray_gpu(result: Any) -> str:
-    """Two vLLM actors and a learner on one GPU."""
     columns = {"sampler": TEXT, "start": "{:.0f} s"}
     timed = ("an iteration", "waiting for episodes", "learning", "publishing")
     columns |= dict.fromkeys(timed, "{:.2f} s")

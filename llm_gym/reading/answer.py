@@ -1,12 +1,12 @@
 """Stage 2: which part of a reply is its final answer, in one order for all games.
 
-1. What a later word takes back is dropped: of "up. No, wait: down" only "down" is left.
-2. An explicit marker of any format counts, whatever the rules ask for (``markup``).
-3. Then the last line, if it is a move.
+1. Text that the model retracts is dropped: of "up. No, wait: down" only "down" is left.
+2. An explicit marker of any format counts, whatever format the rules ask for (``markup``).
+3. Then the last line counts, if it is a move.
 4. Then the one move that the sentences state (``moves``).
 
-``readings`` gives the candidates one after the other. The game decides with ``apply`` which of
-them it can play, and a refused move changes nothing. Text quoted from the prompt never counts.
+``readings`` yields the candidates in this order. The game plays the first that ``apply`` accepts;
+a refused candidate changes nothing. Text quoted from the prompt never counts.
 """
 
 import re
@@ -19,14 +19,14 @@ from llm_gym.reading.markup import BULLET, MARKS, STRONG, Marker, find_markers, 
 from llm_gym.reading.moves import DENIED, SENTENCES, WINDOW, Find, Named, Reading, is_open, judge
 
 _HALT = "(?:no|actually|wait|hold on|hang on)"
-# Two such words take back what was said, and so do some phrases; one may only be a second look.
+# Two such words, or one of some phrases, retract the text before; a single word may not mean it.
 _RETRACTION = re.compile(
     rf"(?i)[.,;!…—\n-][\s\"'*_]{{0,4}}(?:(?P<sure>{_HALT}(?:[\s,.:!…-]{{1,4}}{_HALT}\b)+|oops"
     "|scratch that|never ?mind|on second thoughts?|correction|i take (?:that|it) back|just kidding)"
     r"|wait|hold on|hang on|no(?=[,.:!…—]|\s*\Z))\b"
 )
-_LOOKS = 8  # second thoughts looked at, from the end
-_SHORT = 160  # characters of a reply that is answered at a glance
+_LOOKS = 8  # retractions that are checked, from the end
+_SHORT = 160  # characters of a reply that takes the fast path
 _PLAIN = re.compile(r"[A-Za-z0-9(\"'*][\w ,'\"()*/+:-]*[.!]*", re.ASCII)  # one sentence
 _BETWEEN = re.compile(r"(?i)[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?")
 _TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", True)
@@ -34,7 +34,7 @@ _TAKEN_BACK = Reading(None, "denial", "Your reply takes back what it says. Give 
 
 
 class Speaker(Protocol):
-    """What the reader has to know of a game; ``Game`` says what each of it means."""
+    """The part of a game that the reader uses; ``Game`` documents its members."""
 
     @property
     def free_text(self) -> bool: ...
@@ -46,7 +46,7 @@ class Speaker(Protocol):
 
 
 class _Finder(NamedTuple):
-    """A game as a short reply sees it: the sentence alone names its moves."""
+    """A game for the fast path: it only finds the moves of a sentence."""
 
     named_moves: Find
     mention_is_answer: bool
@@ -55,7 +55,7 @@ class _Finder(NamedTuple):
 
 
 def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text: bool) -> bool:
-    """Return whether ``move``, found by the format's own parser, needs no closer look."""
+    """Return whether ``move``, found by the format's parser, needs no further checks."""
     if not free_text and is_open(move):
         return False
     if format.mark:
@@ -70,7 +70,7 @@ def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text
 def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]:
     """Return what ``said`` may mean, the most explicit first; the first that can be played counts.
 
-    ``said`` has no reasoning. ``told`` is what the model has read; quoting it says nothing.
+    ``said`` has no reasoning. ``told`` holds texts that the model has read; quotes do not count.
     """
     text = said.strip()
     is_short = len(text) <= _SHORT and "\n" not in text
@@ -81,9 +81,9 @@ def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]
     return _search(said, game, told) if any(_quotes(part, told) for part in parts) else found
 
 
-@lru_cache(maxsize=4096)  # players repeat themselves, above all where they are refused
+@lru_cache(maxsize=4096)  # models repeat replies, above all refused ones
 def _glance(text: str, find: Find, mention: bool) -> tuple[tuple[Reading, ...], tuple[str, ...]]:
-    """Return the readings of a short reply; they count unless one of the sentences is a quote."""
+    """Return the readings of a short reply, and its sentences; they count unless one is a quote."""
     found = tuple(_search(text, _Finder(find, mention), ()))
     is_clear = len(found) < 2 or all(one.move == text for one in found)
     return found, () if is_clear else tuple(map(_squeeze, SENTENCES.split(text)))
@@ -91,7 +91,7 @@ def _glance(text: str, find: Find, mention: bool) -> tuple[tuple[Reading, ...], 
 
 @lru_cache(maxsize=4096)
 def has_one_reading(text: str, find: Find) -> bool:
-    """Return whether a short reply can mean nothing but itself, whatever was told."""
+    """Return whether a short reply has one reading, whatever the prompt was."""
     is_short = len(text) <= _SHORT and "\n" not in text
     return is_short and all(one.move == text for one in _glance(text, find, False)[0])
 
@@ -128,7 +128,7 @@ def _from_markers(text: str, game: Speaker | _Finder) -> Iterator[Reading]:
         if between and _differ(strong[1].text, strong[0].text, game):
             yield _TWO
     for marker in markers:
-        if marker not in strong[1:]:  # of several, the last
+        if marker not in strong[1:]:  # the last of several
             yield from _marked(marker, game)
     lines = [line for line in text.split("\n") if line.strip()][-2:]
     if len(lines) > 1 and all(map(BULLET.match, lines)) and _differ(lines[0], lines[1], game):
@@ -142,7 +142,7 @@ def _differ(first: str, second: str, game: Speaker | _Finder) -> bool:
 
 def _marked(marker: Marker, game: Speaker | _Finder) -> Iterator[Reading]:
     raw, bare = marker.text, undress(marker.text)
-    # Where any text is a move, the first reading counts: it must be the undressed one.
+    # If any text is a move, the first reading counts, so it must be the one without markup.
     texts = [bare] if game.free_text and marker.kind != "fence" else [raw, bare, marker.more]
     moves = [game.marked_move(marker.label, text) for text in dict.fromkeys(texts) if text]
     if game.free_text or not is_open(raw):
@@ -155,18 +155,18 @@ def _marked(marker: Marker, game: Speaker | _Finder) -> Iterator[Reading]:
 
 
 def _retracted(text: str, game: Speaker | _Finder) -> int:
-    """Return how much of ``text`` a later word takes back."""
+    """Return how many characters of ``text`` are retracted later."""
     found = [*_RETRACTION.finditer(text)][: -_LOOKS - 1 : -1]
     markers = [one for one in find_markers(text) if one.kind in STRONG] if found else []
     for one in found:
         if any(game.named_moves(one[0])):
             continue  # it is a move
         if any(m.kind == "json" and m.start < one.end() < m.end for m in markers):
-            continue  # a thought within an object takes nothing back
+            continue  # a thought inside a JSON object retracts nothing
         rest = text[one.end() :].lstrip(" \n,.:!…—-")
         another = DENIED.search(SENTENCES.split(rest, 1)[0]) or judge(rest, game.named_moves).move
         if not one["sure"] and not another and (rest or markers):
-            continue  # only a second look
+            continue  # a single word is no retraction
         if game.free_text and not any(any(game.named_moves(s)) for s in rest.split("\n")[-3:]):
             continue  # it may be part of an answer, unless another one follows
         return one.end()
@@ -194,6 +194,6 @@ def _quotes(said: str, told: Sequence[str]) -> bool:
 
 
 def _has_all(text: str, words: Sequence[str]) -> bool:
-    """Return whether ``text`` has every word, which is soon seen of a board that changes."""
+    """Return whether ``text`` has every word; a cheap test before the exact one."""
     text = text.casefold()
     return all(word in text for word in words)

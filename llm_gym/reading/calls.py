@@ -1,13 +1,12 @@
 """Tool calls: their definition, calls as JSON inside other text, and the parser interface.
 
-Python's decoder reads the JSON; ``NaN`` and numbers that overflow are refused, and the number of
-attempts is bounded, because a failed one may cost the whole text. ``read_call`` knows the names
-that models and APIs give the parts of a call.
+Python's decoder reads the JSON; ``NaN`` and numbers that overflow are refused. The number of
+attempts is bounded, because a failed attempt may scan the whole text. ``read_call`` accepts the
+names that models and APIs give the parts of a call.
 
-A parser is pure: the same text gives the same ``Parsed``, whatever came before. It never raises
-for what a model wrote, reads at most ``MAX_CHARS`` characters, and takes time linear in them. What
-its own ``render`` writes, it reads back exactly. One broken call makes the whole reply a problem:
-running half of what a model asked for helps nobody.
+A parser is pure: the same text gives the same ``Parsed``. It never raises for the text of a model,
+reads at most ``MAX_CHARS`` characters, and takes linear time. It reads the output of its ``render``
+back exactly. One broken call makes the whole reply a problem: no call of such a reply is run.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class ToolDefinition:
 
     Args:
         name: 1 to 64 letters, digits, ``_``, ``-`` or ``.``, beginning with a letter or ``_``.
-        description: What it does, for the model.
+        description: What the tool does, for the model.
         parameters: JSON schema of the arguments: an object with properties.
 
     >>> ToolDefinition("now", "Tell the time.").schema()["function"]["name"]
@@ -92,7 +91,7 @@ class ToolDefinition:
         return {"name": self.name, "description": self.description, "parameters": parameters}
 
     def example(self) -> ToolCall:
-        """Return a call of it, for the instructions."""
+        """Return an example call of the tool, for the instructions."""
         return ToolCall(self.name, {key: _example(one) for key, one in self.properties.items()})
 
 
@@ -130,7 +129,7 @@ def dump(value: object) -> str:
 
 
 def skip(text: str, at: int, pattern: re.Pattern[str] = _SPACE) -> int:
-    """Return where ``text`` goes on after spaces, or what else ``pattern`` matches."""
+    """Return the index after the spaces at ``at``, or after a match of ``pattern``."""
     found = pattern.match(text, at)
     return found.end() if found else at
 
@@ -156,9 +155,9 @@ def read_json(text: str, start: int = 0) -> tuple[Any, int]:
 
 
 def find_json(text: str) -> list[tuple[int, Any]]:
-    """Return the objects and lists of objects in ``text``, each with its place.
+    """Return the objects and lists of objects in ``text``, each with its index.
 
-    Raises ``BrokenCall`` for what is nearly a call.
+    Raises ``BrokenCall`` for text that is nearly a call.
 
     >>> find_json('first {"a": 1}, then [{"b": 2}], in a {set}')
     [(6, {'a': 1}), (21, [{'b': 2}])]
@@ -237,7 +236,7 @@ def read_call(value: Any) -> ToolCall | None:
         return None
     name = value[key].strip()
     if given is None:
-        # {"action": "go north"} is how an environment's own JSON format writes a move.
+        # The JSON action format writes a move as {"action": "go north"}.
         alone = key != "action" and value.keys() <= {key, *_BESIDE}
         return ToolCall(name) if alone and name else None
     if not name:
@@ -270,7 +269,7 @@ def read_calls(values: Iterable[Any]) -> tuple[ToolCall, ...]:
 
 
 def looks_like_call(text: str, start: int) -> bool:
-    """Return whether what begins at ``start`` was meant to be a call.
+    """Return whether the text at ``start`` was meant to be a call.
 
     >>> looks_like_call("{'tool': 'add'", 0), looks_like_call("{'city': 'Rome'", 0)
     (True, False)
@@ -349,7 +348,7 @@ class ActionParser(ABC):
         return result
 
     def instructions(self, tools: Sequence[ToolDefinition]) -> str:
-        """Return how to call ``tools``, for the rules; empty where there are none."""
+        """Return how to call ``tools``, for the rules; empty if there are none."""
         if not tools:
             return ""
         how = self.tell(tools[0].example())
@@ -359,9 +358,9 @@ class ActionParser(ABC):
 
     @abstractmethod
     def read(self, text: str) -> Parsed:
-        """Return what ``text`` says, or raise ``BrokenCall``.
+        """Parse ``text``, or raise ``BrokenCall``.
 
-        The length of ``text`` is bounded and its reasoning dropped.
+        The length of ``text`` is bounded, and it has no reasoning.
         """
 
     @abstractmethod

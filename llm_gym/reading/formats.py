@@ -1,10 +1,10 @@
 r"""How a model writes a move: one game, six action formats.
 
-A *move* is the game's own language (``go north``); an *action* is what a model writes
-(``<think>...</think>\n<action>go north</action>``). A format turns one into the other, says how
-in the rules, and gives the regex for constrained decoding. Its parser finds what was written as
-asked; ``llm_gym.reading`` understands the rest. Every parser is linear in the length of the
-text and answers ``None`` where it finds no move: model text never raises.
+A *move* is in the game's language (``go north``); an *action* is the text of a model
+(``<think>...</think>\n<action>go north</action>``). A format converts one into the other, explains
+itself in the rules, and gives the regex for constrained decoding. Its parser accepts only the exact
+format; other modules of ``llm_gym.reading`` handle other replies. Every parser takes linear time
+and returns ``None`` if it finds no move: model text never raises.
 """
 
 import json
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 _THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _REACT = re.compile(r"^[ \t]*action[ \t]*:(.*)$", re.MULTILINE | re.IGNORECASE)
-_TRIES = 32  # candidates looked at, from the end, before giving up: bounds hostile nesting
-_TAIL = 20_000  # characters from the end in which a box or an object is looked for
+_TRIES = 32  # candidates that are tried, from the end; this bounds the cost of hostile nesting
+_TAIL = 20_000  # characters from the end that are searched for a box or an object
 
 
 def drop_thinking(text: str) -> str:
@@ -65,7 +65,7 @@ def parse_tag(text: str) -> str | None:
 
 
 def parse_boxed(text: str) -> str | None:
-    r"""Return the content of the last closed ``\boxed{}``, braces balanced.
+    r"""Return the content of the last closed ``\boxed{}``, which may contain balanced braces.
 
     >>> parse_boxed(r"so \boxed{7}")
     '7'
@@ -131,7 +131,7 @@ class ActionFormat(NamedTuple):
     prefix: str = ""
     suffix: str = ""
     prefix_pattern: str = ""
-    """Regex of the prefix where it is not literal."""
+    """Regex of the prefix, if it is not literal."""
     escape: Callable[[str], str] = str
     mark: str = ""
     """Text that every action in this format contains exactly once; empty if there is none."""

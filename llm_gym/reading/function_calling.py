@@ -1,4 +1,4 @@
-"""Function calling: reads calls as every family of models writes them, and writes them as one."""
+"""Function calling: reads the call formats of all model families, and writes one of them."""
 
 import re
 from collections.abc import Callable
@@ -28,8 +28,8 @@ _CLOSE_FUNCTION, _CLOSE_PARAMETER = "</function>", "</parameter>"
 def _read_function_tag(text: str, start: int) -> tuple[dict[str, Any], int]:
     r"""Return the call in the tag at ``start``, and where it ends.
 
-    Values in ``<parameter=...>`` tags are text; the registry reads a number where a number
-    belongs.
+    Values in ``<parameter=...>`` tags are text; the registry converts them to the types of the
+    parameters.
 
     >>> _read_function_tag("<function=add>\n<parameter=a>\n1\n</parameter>\n</function>", 0)
     ({'name': 'add', 'arguments': {'a': '1'}}, 55)
@@ -104,7 +104,7 @@ def _marked_values(text: str, mark: str) -> list[Any]:
 
 
 def _read_row(text: str, at: int) -> tuple[list[Any], int]:
-    """Return the values that stand in a row at ``at``, one at least, and where they end."""
+    """Return the consecutive values at ``at``, at least one, and where they end."""
     values: list[Any] = []
     while len(values) <= MAX_CALLS:
         value, end = _read_value(text, at)
@@ -142,7 +142,7 @@ def _read_bare(text: str) -> Parsed:
 
 
 def _all_calls(values: list[Any]) -> tuple[ToolCall, ...]:
-    """Return the calls that ``values`` are, each of which was meant as one."""
+    """Return ``values`` as calls; each of them must be a call."""
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     calls = read_calls(flat)
     if not calls or len(calls) < len(flat):

@@ -1,8 +1,8 @@
-r"""Stage 1: what a reply says, without reasoning, chat templates and markup; and its markers.
+r"""Stage 1: a reply without reasoning, chat templates and markup; and its markers.
 
-``visible`` takes off the reasoning and the control tokens. ``undress`` takes off what a move is
-wrapped in. ``find_markers`` gives the places that say "this is my move": tags, a LaTeX box, JSON,
-a label such as ``**Action:**``, a code fence. Everything is linear in the text.
+``visible`` removes the reasoning and the control tokens. ``undress`` removes markup around a move.
+``find_markers`` finds explicit marks of a move: tags, a LaTeX box, JSON, a label such as
+``**Action:**``, a code fence. Everything takes linear time.
 """
 
 import json
@@ -15,7 +15,7 @@ from llm_gym.reading.formats import drop_thinking
 # --- reasoning and turns -------------------------------------------------------------------------
 
 _THINKING = "(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|scratchpad|reflection)[>▷]"
-# In square brackets only as it is a token: ``scores[thought]`` is code.
+# In square brackets only the exact token counts: ``scores[thought]`` is code.
 _OPENS = re.compile(
     rf"(?i)[<◁]{_THINKING}|(?-i:\[THINK\])|<\|(?:begin_of_thought|START_THINKING|channel)\|>"
 )
@@ -23,9 +23,9 @@ _CLOSES = re.compile(
     rf"(?i)[<◁]/{_THINKING}|(?-i:\[/THINK\])|<\|(?:end_of_thought|END_THINKING)\|>"
     r"|<\|channel\|>final[^<]*<\|message\|>|(?-i:assistantfinal)"
 )
-# An opening that is never closed hides the rest, up to a tag of ours.
+# Reasoning that is never closed hides the rest, up to an action tag.
 _THOUGHT = re.compile(r"(?s)<think>.*?(?:</think>|(?=<(?:action|answer|move|guess)>)|\Z)")
-# After these the turn is over: a model that writes on plays the other side as well.
+# These end the turn: a model that continues after them writes the other side's turn too.
 _OVER = re.compile(
     r"(?i)(?<=\S)\s*<(?:\|(?:im_end|eot_id|eom_id|end|return|end_?of_?(?:text|turn_token))\||eos"
     r"|end_of_turn|tool_response)>"
@@ -36,7 +36,7 @@ _OTHER_SIDE = re.compile(
 _CONTROL = re.compile(
     r"(?i)<\|[\w-]{1,40}\|>|<(?:bos|pad|start_of_turn)>|\[/?INST\]|\A\s*<s>|</s>\s*\Z"
 )
-# A value of JSON, in which marks are only mentioned; two of them share no quote, so one pass does.
+# A JSON string; marks inside it do not count. Two strings share no quote, so one pass is enough.
 _STRING = re.compile(r"[:,{\[]\s{0,3}\"(?:[^\"\\\n]|\\.)*+\"")
 _HIDDEN = "\ue000\ue001\ue002"
 _HIDE, _SHOW = str.maketrans("<[◁", _HIDDEN), str.maketrans(_HIDDEN, "<[◁")
@@ -52,7 +52,7 @@ def is_thought_mark(token: str) -> bool:
 
 
 def own_turn(text: str) -> str:
-    r"""Return ``text`` without reasoning, and up to where its turn ends; for the rest as it is.
+    r"""Return ``text`` without reasoning, up to the end of its turn; otherwise unchanged.
 
     >>> own_turn("<thinking>a?</thinking>call b<|im_end|>\n<|im_start|>user\nok")
     'call b'
@@ -62,7 +62,7 @@ def own_turn(text: str) -> str:
     'down'
     """
     if not ("<" in text or "[" in text or "◁" in text or "assistantfinal" in text):
-        return text  # as most replies are written
+        return text  # most replies
     hides = '"' in text and not any(sign in text for sign in _HIDDEN)
     if hides:
         text = _STRING.sub(lambda found: found[0][0] + found[0][1:].translate(_HIDE), text)
@@ -73,7 +73,7 @@ def own_turn(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return ``own_turn`` without control tokens and without what it says for the other side.
+    r"""Return ``own_turn`` without control tokens and without text for the other side.
 
     >>> visible("[THINK]up?[/THINK]go north<|im_end|>"), visible("<s>up</s>")
     ('go north', 'up')
@@ -103,12 +103,12 @@ _ENDS = ".!,;: \t*_$~|\\\0"
 _FRONTS = "*_ \t$~#\0"
 _SEEN = r"[\w!-~−√€£¥？]"  # neither a picture nor invisible
 _SHOWN = re.compile(f"(?s){_SEEN}(?:.*{_SEEN})?")
-_ROUNDS = 8  # layers of markup that are taken off: bounds what a tower of them costs
+_ROUNDS = 8  # layers of markup that are removed; this bounds the cost of deep nesting
 
 
 @lru_cache(maxsize=1024)
 def undress(text: str) -> str:
-    r"""Return ``text`` without what it is wrapped in.
+    r"""Return ``text`` without the markup around it.
 
     >>> [undress(text) for text in ('**"Right."**', "`go north`!", r"\text{7}", "[7]", "up?")]
     ['Right', 'go north', '7', '7', 'up?']
@@ -117,7 +117,7 @@ def undress(text: str) -> str:
     """
     bare = text.strip().rstrip(_ENDS)
     if bare[:1].isalpha() and bare[-1:].isalnum() and bare.isascii() and "\\" not in bare:
-        return bare  # as most are written
+        return bare  # most replies
     if "\\" in text:
         text = _SIGN.sub(lambda sign: _SIGNS.get(sign[1], " "), _LATEX.sub(r"\1", text))
         text = re.sub(" +", " ", text)
@@ -137,7 +137,7 @@ def undress(text: str) -> str:
 
 
 def without_pictures(text: str) -> str:
-    """Return ``text`` without pictures and invisible characters at its ends, if more is left.
+    """Return ``text`` without emoji and invisible characters at its ends, if anything is left.
 
     >>> without_pictures("\U0001f600 up \u200b"), without_pictures("\u2b05\ufe0f")
     ('up', '\u2b05\ufe0f')
@@ -147,7 +147,7 @@ def without_pictures(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Return ``text`` without what is struck out, with digits and stops of other scripts as ours.
+    """Return ``text`` without struck-out parts, with ASCII digits and punctuation.
 
     >>> plain_text("４２"), plain_text("~~up~~ down"), plain_text("答：up。")
     ('42', ' down', '答: up. ')
@@ -164,7 +164,7 @@ def plain_text(text: str) -> str:
 
 _NAMES = "action|answer|move|guess|choice|command|final[_ ]answer"
 _NAME = re.compile(rf"(?i){_NAMES}|response|output|direction")
-# Groups: what it is called, what is in it, and where it can be left open, what closes it.
+# Groups: the name, the content, and the closing tag (absent if the tag may stay open).
 _TAG = re.compile(
     rf"(?is)<\s?({_NAMES})\s?>\s*((?:(?!</?\s?(?:{_NAMES})\s?>).)*+)(</[^>\n]{{1,20}}>)?"
 )
@@ -179,30 +179,30 @@ _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\
 _FIELDS = re.compile(
     r"(?:\w+\()?(?:\w++\s?[:=]\s?[\"']?\w++[\"']?(?:[,;]\s?|[ \t]*\n\s*+|\)?\s*+\Z)){2,4}"
 )
-_SAID = (str, int, float, list)  # values of an object that are words
+_SAID = (str, int, float, list)  # types of values that can be part of a move
 _KINDS = {"tag": _TAG, "boxed": _BOX, "label": _LABEL, "fence": _FENCE}
 MARKS = re.compile(r"[<\\`:={]")
-"""Every marker has one of these."""
+"""Every marker contains one of these characters."""
 STRONG = frozenset({"tag", "boxed", "json", "label"})
-"""Markers that can mean nothing but a move, so that nothing else is looked at."""
+"""Markers that always mean a move, so that the rest of the reply is ignored."""
 
 
 class Marker(NamedTuple):
-    """One place that says "this is my move": a tag, boxed, json, label or fence."""
+    """One explicit mark of a move: a tag, boxed, json, label or fence."""
 
     kind: str
     label: str
-    """What it is called there: action, answer, move; the language of a fence."""
+    """The name in the text: action, answer, move; for a fence, its language."""
     text: str
     start: int
     end: int
     more: str = ""
-    """The same with all that an object says, as some moves have several parts."""
+    """All values of a JSON object as one text, for moves that have several parts."""
 
 
 @lru_cache(maxsize=1024)
 def find_markers(text: str) -> tuple[Marker, ...]:
-    r"""Return the markers in ``text``, two of a kind at most: strong ones first, and from the end.
+    r"""Return the markers in ``text``, at most two of each kind: strong ones first, last one first.
 
     >>> [(m.kind, m.text) for m in find_markers("**Action:** go up\n```\nx\n``` <Answer>7")]
     [('tag', '7'), ('label', 'go up'), ('fence', 'x')]
@@ -226,7 +226,7 @@ def find_markers(text: str) -> tuple[Marker, ...]:
 
 def _marker(kind: str, found: re.Match[str]) -> Marker:
     said, end = found[2], found.end()
-    if found[3] is None:  # left open: the move is on this line
+    if found[3] is None:  # not closed: the move is on this line
         said = said.partition("\n")[0].rstrip("}$ ")
         end = found.start(2) + len(said)
     label = "answer" if kind == "boxed" else found[1].casefold() or kind
@@ -234,7 +234,7 @@ def _marker(kind: str, found: re.Match[str]) -> Marker:
 
 
 def _object(text: str, start: int) -> Marker:
-    """Return what the JSON object at ``start`` says, with quotes of either kind."""
+    """Return the marker of the JSON object at ``start``; single quotes are allowed."""
     end = text.find("}", start) + 1
     if '"' not in text[start:end]:
         text = text[:start] + text[start:end].replace("'", '"')

@@ -1,9 +1,9 @@
 """Stage 3: the one move that a text states, or the reason why it states none.
 
-A *finder* gives every move that a sentence names, with its place. ``judge`` then asks what the
-clause around each of them does with it (``_role``): deny it, doubt it, ask, speak of something else
-(an *aside*), state it, or merely mention it. One stated move is played; so is a mention if nothing
-else is named. All bounds are fixed, so the work is bounded.
+A *finder* yields every move that a sentence names, with its position. ``judge`` then classifies the
+role of each in its clause (``_role``): denied, doubted, asked about, part of a remark on something
+else (an *aside*), stated, or only mentioned. One stated move is played; so is a mention if no other
+move is named. All limits are fixed, so the work is bounded.
 """
 
 import re
@@ -18,17 +18,17 @@ Named = tuple[int, int, str]
 Find = Callable[[str], Iterable[Named]]
 Quotes = Callable[[str], bool]
 WINDOW = 8000
-"""Characters of a reply, from its end, in which a move is looked for."""
+"""Characters of a reply, from its end, that are searched for a move."""
 _MOST_SENTENCES, _MOST_MOVES, _LONGEST, _NEAR = 80, 9, 600, 160
-"""Sentences, moves in a sentence, characters of a sentence, and around a move, that are read."""
+"""Limits: sentences, moves per sentence, characters per sentence, characters around a move."""
 
 # --- finders -----------------------------------------------------------------------------------
 
-_DOTTED = str.maketrans("\u0131\u0130", "ii")  # Turkish: patterns that ignore case read an i
+_DOTTED = str.maketrans("\u0131\u0130", "ii")  # Turkish letters; IGNORECASE reads them as i
 
 
 def fold(text: str) -> str:
-    r"""Return ``text`` as a pattern that ignores case compares it, to be looked up in a table.
+    r"""Return ``text`` in the form that IGNORECASE compares, as a key for a table.
 
     >>> fold("S\u0131X"), fold("\u017f\u0130x"), fold("Six")
     ('six', 'six', 'six')
@@ -44,7 +44,7 @@ _VALUES = {word: at for at, word in enumerate(f"zero|{_UNITS}|{_TEENS}".split("|
 _VALUES |= {word: 10 * at for at, word in enumerate(_TENS.split("|"), 2)}
 _VALUES |= {word: at for at, word in enumerate(_ORDINALS.split("|"), 1)}
 _CARDINAL = rf"(?:(?:{_TENS})(?:[ -](?:{_UNITS})\b)?+|zero|{_TEENS}|{_UNITS})"
-# "One" is mostly no number: "the middle one".
+# "One" is mostly not a number: "the middle one".
 _NUMBER = re.compile(
     r"(?i)(?<![\w.])(?<!\d,)(?<!--)(?:(?<!-)[-−](?=\d)|negative (?=\d))?(?:\d{1,3}(?:,\d{3})+"
     r"|\d{1,18})(?=(?:st|nd|rd|th)\b|(?!\w|[.,]\d|\s?%))|\b(?<!minus )(?!one\b)"
@@ -53,8 +53,8 @@ _NUMBER = re.compile(
 )
 _N = rf"(?:(?<!\d)-?\d++|\b{_CARDINAL}\b)"
 _TERM = "(?:plus|minus|times|add(?:ing)?|subtract(?:ing)?)"
-# Numbers that are no answer, in this order: rows of a board and ranges, counts aloud, counted
-# things, limits and names, terms that are spoken.
+# Numbers that are no answer, in this order: rows of a board and ranges, counting aloud, counted
+# things, limits and names, terms of a sum in words.
 _NO_ANSWER = re.compile(
     rf"(?i){_N}(?:(?:[ \t|.]++|[-–]| (?:to|of|in|out of|by) ){_N})++|[\[(]\d++,\s?\d++[\])]"
     rf"|(?:\b(?:between|of|into) {_N}|{_N}(?:, {_N})+,?) (?:and|or) {_N}|{_N}(?:, {_N}){{2,}}"
@@ -64,7 +64,7 @@ _NO_ANSWER = re.compile(
     rf"|around|(?<!is )about|connect|disk|rows?|turn|count(?:ing)? to|{_TERM}) {_N}"
     rf"(?: (?:and|of) {_N})?|{_N}(?=,? (?:then )?{_TERM} {_N})"
 )
-_SUM = re.compile(  # also without a result, so that a long one is gone over once
+_SUM = re.compile(  # also without a result, so that a long sum is scanned only once
     r"((?:(?<![\w)])[-−])?(?<!\d)\d++(?:\)?\s?(?:[-+*×÷−]|//?)\s?\(?\d++)++)\)?"
     r"(\s?(?:=|\b(?:is|equals|gives)\b))?"
 )
@@ -91,14 +91,14 @@ def _in_digits(said: str) -> str:
 
 
 def no_results(text: str) -> set[int]:
-    """Return the places of numbers that lead up to a result or count things."""
+    """Return the indices of numbers that lead up to a result or count things."""
     spans = [one.span() for one in _NO_ANSWER.finditer(text)]
     spans += [one.span(1) for one in _SUM.finditer(text) if one[2]]
     return {at for start, end in spans for at in range(start, end)}
 
 
 def apart(found: Iterable[Named]) -> Iterator[Named]:
-    """Yield the moves by their place, of two that overlap the first.
+    """Yield the moves in order of their position; of two that overlap, only the first.
 
     >>> list(apart([(4, 9, "b"), (0, 5, "a")]))
     [(0, 5, 'a')]
@@ -124,7 +124,7 @@ _DIRECTIONS = re.compile("(?i)up|down|left|right")
 
 
 def without_idioms(text: str) -> str:
-    r"""Return ``text`` without words that are no direction: "Turns left: 5", "I give up".
+    r"""Return ``text`` without idioms that are no direction: "Turns left: 5", "I give up".
 
     >>> without_idioms("the right move").count("\0"), without_idioms("go right")
     (10, 'go right')
@@ -136,7 +136,7 @@ def without_idioms(text: str) -> str:
 def _phrases(moves: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
     ordered = sorted(moves, key=len, reverse=True)
     parts = (r"\s+".join(map(re.escape, move.split())) for move in ordered)
-    # No part of a number or of a row of them: 0.5, 2% and "7 2" have no move 0, 5, 2 or 7.
+    # Do not match parts of numbers or of rows of numbers: 0.5, 2% and "7 2" contain no move.
     before, after = r"(?<![\w-])(?!(?<=\d[., ])\d)", r"(?![\w-]|(?<=\d)(?:[., ]-?\d|\s?%))"
     pattern = re.compile(rf"{before}(?:{'|'.join(parts)}){after}", re.IGNORECASE)
     return pattern, {" ".join(fold(move).split()): move for move in moves}
@@ -160,7 +160,7 @@ def find_phrases(text: str, moves: Sequence[str]) -> Iterator[Named]:
 
 
 def find_pattern(text: str, pattern: str) -> Iterator[Named]:
-    """Yield what matches a regex of moves, where it stands as words of its own.
+    """Yield the matches of a regex of moves that are whole words.
 
     >>> list(find_pattern("try a1, not ba1", "[a-h][1-8]"))
     [(4, 6, 'a1')]
@@ -171,9 +171,9 @@ def find_pattern(text: str, pattern: str) -> Iterator[Named]:
 
 
 find_with = lru_cache(maxsize=4096)(partial)
-"""A finder with its setting, the same object for the same setting: what it finds is remembered."""
+"""A finder with its setting; the same setting gives the same object, so its results are cached."""
 
-# --- the words that say what a sentence does with a move ----------------------------------------
+# --- the words that show the role of a move in its sentence -------------------------------------
 
 SENTENCES = re.compile(r"(?i)(?:(?<=[.!?;])(?<!e\.g\.)[\"'”’)*_]*\s++|\n++)(?!or\b)")
 CROSSED_OUT = "❌✖✗✘⛔🚫👎"
@@ -198,7 +198,7 @@ _ASIDE = re.compile(
     r"|tried|leans|previous(?:ly)?|is \w+ing|dealers?|(?<!there )(?<!we )are|(?:i|they) (?:have"
     r"|need|see|know|like|hope|feel|wish|always|usually|only|still|am)(?! to| decided| \w+ing))\b"
 )
-"""What is supposed, past, or done by others."""
+"""Words for what is hypothetical, past, or done by others."""
 _ELSEWHERE = re.compile(
     r"(?i)\W{0,4}(?:(?:and )?(?:then|later|plan|after (?:that|this)|option \w|next (?:turn|time)"
     r"|if|when|unless|once|for example|for instance|e\.g)\b(?!.*\bbut\b)|(?:the "
@@ -212,9 +212,9 @@ _BREAK = re.compile(
     r"|because|since|as|while|which|where|(?<!go )for|rather than|(?<=\0 )(?:over|than))\b"
     r"|(?<=\0)\s(?=i\b)|\b(?=it(?:'?s| is)\b)"
 )
-"""Where a clause ends."""
+"""The end of a clause."""
 _ABOUT_IT = re.compile(r"(?i)\W*(?:is|are|was|were|ha[sv]e?|leads?|looks?|seems?|of|and|would)\b")
-"""After a move that the sentence is about, rather than one that it chooses."""
+"""Words after a move that the sentence describes and does not choose."""
 _PRAISED = re.compile(
     r"(?i)[\s*_\"'`”’,)]*(?:is|(?:would|will|should) be|it is|it'?s|seems|looks|sounds)\s*(?:\w+ )"
     r"{0,3}?(?:(?:b|saf|short|fast|strong|simpl|clos|wis)est|\w+[ai]ble|\w+al\b|right|my|good|nice"
@@ -227,12 +227,12 @@ _COMMIT = re.compile(
     r"|\b(?:move|action|answer|guess|choice|step|result|total|start|it|that|my (?:\w+ ){0,2}\w+)\b"
     r"[^,;]{0,60}(?:\b(?:is|be|should|will)\b|'s\b|:|=)"
 )
-"""What chooses a move, where others are named as well."""
+"""Words that choose a move among several named ones."""
 _THAT = re.compile(
     r"(?i)\b(?:i(?:'ll|'d)?|let'?s|we)\b(?: \w+){0,2}? (?:take|play|choose|pick|try|do|go|guess)"
     r"(?: with)? (?:it|that|this|there)\b|\b(?:that|this|it)(?:'s| is) (?:my|what|the one)\b"
 )
-"""After a move: it is the one that is played."""
+"""Words after a move which say that it is played."""
 _JOINED = re.compile(
     r"(?i)[\s,*_`\"'”’]*(?:(?:and|then|or(?: maybe)?|vs\.?|otherwise|as well as|followed by"
     r"|after that|[+&→]|[-=]?>)[\s,*_`\"'“‘]*)*"
@@ -245,11 +245,11 @@ class Reading(NamedTuple):
 
     move: str | None = None
     how: str = "named"
-    """Where it was found; or why there is no move: two, doubt, denial or question."""
+    """Where the move was found; or why there is none: two, doubt, denial or question."""
     problem: str = ""
-    """What to tell the player where there is no move."""
+    """The message to the player if there is no move."""
     is_final: bool = False
-    """Whether nothing else may be read if this cannot be played."""
+    """Whether no other reading may follow if this one cannot be played."""
 
 
 # --- the judge -----------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def _asks(text: str) -> bool:
 
 
 def is_open(text: str) -> bool:
-    """Return whether ``text`` asks or crosses out what it names.
+    """Return whether ``text`` asks about the moves it names, or crosses them out.
 
     >>> is_open("**up?**"), is_open("~~up~~"), is_open("\u274c up"), is_open("up!")
     (True, True, True, False)
@@ -274,11 +274,11 @@ def judge(
 ) -> Reading:
     """Return the one move that ``text`` states, or why there is none; not final if it names none.
 
-    ``find`` gives the moves of a sentence, ``is_quote`` says whether it repeats what the model was
-    told, and with ``mentions`` a move that is spoken of counts, if others are denied or doubted.
+    ``find`` yields the moves of a sentence. ``is_quote`` says whether it repeats text that the
+    model has read. With ``mentions``, a mentioned move counts if all others are denied or doubted.
     """
     said: dict[str, set[str]] = defaultdict(set)
-    before: set[str] = set()  # what the last sentence spoke of
+    before: set[str] = set()  # moves in the last sentence
     for sentence in SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]:
         roles = _weigh(sentence, find) if sentence else []
         roles = [] if roles and is_quote(sentence) else roles
@@ -315,10 +315,10 @@ def _verdict(said: dict[str, set[str]], mentions: bool) -> Reading:
 
 
 def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
-    """Return each move in a sentence with what the sentence does with it."""
+    """Return each move in a sentence with its role."""
     sentence = sentence[-_LONGEST:]
     found = [*find(sentence)][-_MOST_MOVES:]
-    hidden = sentence  # without the words of the moves, which are no cues
+    hidden = sentence  # will have the words of the moves masked: they are no cues
     for start, end, _ in found:
         hidden = hidden[:start] + "\0" * (end - start) + hidden[end:]
     breaks = [*_BREAK.finditer(hidden)] if found else []
@@ -339,7 +339,7 @@ def _weigh(sentence: str, find: Find) -> list[tuple[str, str]]:
 
 
 def _role(sentence: str, hidden: str, start: int, end: int, breaks: list[re.Match[str]]) -> str:
-    """Return what a sentence does with the move from ``start`` to ``end``."""
+    """Return the role of the move from ``start`` to ``end`` in its sentence."""
     after = end + hidden.startswith(":", end)  # "up: a wall" is about up
     stop = next((one.start() for one in breaks if one.start() >= after), end + _NEAR)
     last = next((one for one in reversed(breaks) if one.end() <= start), None)

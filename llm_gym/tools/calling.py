@@ -105,7 +105,7 @@ def _excess(arguments: dict[str, Any]) -> str:
 
 
 def _run(registry: ToolRegistry, call: ToolCall) -> ToolResult:
-    if why := _excess(call.arguments):  # let go of, so that no record has to hold them
+    if why := _excess(call.arguments):  # drop them, so that no record has to hold them
         return ToolResult(call.name, {}, False, f"{call.name} was not called: {why}.")
     arguments, problem = _bind(registry, call)
     if problem:

@@ -161,7 +161,7 @@ def _run(tool: Tool, params: dict[str, Any]) -> tuple[bool, str | None]:
     """Return whether the tool succeeded, and its text; None after a timeout."""
     if tool.timeout is None:
         return _attempt(tool, params)
-    # A thread for each call: one that hangs keeps its own thread busy and nobody else's.
+    # Each call has its own thread, so that a call that hangs blocks no other.
     answers: list[tuple[bool, str]] = []
     worker = threading.Thread(
         target=lambda: answers.append(_attempt(tool, params)), name=tool.name, daemon=True

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _MAX_DEPTH = 20
-_MAX_WORK = 50_000  # looks at a value: choices inside choices could take for ever
+_MAX_WORK = 50_000  # limit on checks: nested choices could take exponential time
 _MAX_SHOWN = 60
 _MAX_REASONS = 5
 _MAX_PATH = 200

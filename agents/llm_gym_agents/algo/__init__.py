@@ -1,7 +1,7 @@
 """The estimators and losses of token-level RL for language models.
 
 Everything reads one flat stream of sampled tokens (``TokenStream``, ``PolicyInputs``), so no
-result depends on padding, observations or how a batch is cut. Start with ``get_advantage`` and
+result depends on padding, observations or micro-batches. Start with ``get_advantage`` and
 ``TokenObjective``; the ``compute_*`` functions are the same algorithms on padded rows.
 """
 

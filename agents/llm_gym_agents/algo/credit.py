@@ -1,7 +1,7 @@
 """Compare advantage estimates with true advantages, which are measured with noise.
 
-Turns of one start are not independent of each other, so intervals come from a bootstrap that draws
-whole groups of episodes.
+Turns of the same start are not independent, so intervals come from a bootstrap that resamples whole
+groups of episodes.
 
 Shapes: N turns.
 """
@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 DRAWS = 400
 """Draws of the bootstrap."""
 CLEAR = 2.0
-"""A true advantage has a sign where it is so many standard errors from 0."""
+"""The sign of a true advantage is clear if it is this many standard errors from 0."""
 
 
 class Truth(NamedTuple):
@@ -31,7 +31,7 @@ class Truth(NamedTuple):
 
     @staticmethod
     def of(samples: Sequence[Sequence[float]]) -> Truth:
-        """Return the means of ``samples``; one sample, as of a reward that is known, has no noise.
+        """Return the means of ``samples``; a single sample, such as a known reward, has no noise.
 
         >>> Truth.of([[0.0, 1.0], [3.0]])
         Truth(mean_N=array([0.5, 3. ]), variance_N=array([0.25, 0.  ]))
@@ -41,7 +41,7 @@ class Truth(NamedTuple):
         return Truth(np.array(means), np.array(noise))
 
     def less(self, other: Truth) -> Truth:
-        """Return the difference to an independent one."""
+        """Return this truth minus an independent one."""
         return Truth(self.mean_N - other.mean_N, self.variance_N + other.variance_N)
 
     @property
@@ -61,9 +61,9 @@ def compare(
 ) -> dict[str, list[float | None]]:
     """Return correlation, sign agreement and bias of an estimate, each with its 95 % interval.
 
-    The sign is compared where that of the truth is clear; an estimate of 0 is half right. Bias is
-    the mean of the estimate less that of the truth, each in its own standard deviations: most
-    estimators choose their own scale.
+    Signs are compared only if the sign of the truth is clear; an estimate of 0 is half right. Bias
+    is the mean of the estimate minus the mean of the truth, each divided by its own standard
+    deviation, because estimators have different scales.
     """
     clear_N = np.abs(truth.mean_N) > CLEAR * np.sqrt(truth.variance_N)
     clear_N &= np.abs(truth.mean_N) > 1e-9

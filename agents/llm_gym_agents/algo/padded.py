@@ -1,8 +1,8 @@
 """The same algorithms on padded rows: one row per episode and a mask of its sampled tokens.
 
-Each function packs the sampled tokens into a stream, calls the one implementation, and puts the
-result back with 0 at every other position. Consecutive tokens inside the mask are a turn; tokens
-between two turns are an observation. Arguments that are not named here have the meaning and the
+Each function packs the sampled tokens into a stream, calls the packed function, and unpacks the
+result with 0 at every other position. Consecutive tokens inside the mask are a turn; tokens
+between two turns are an observation. Arguments without a description have the meaning and the
 default of the packed function.
 
 Shapes: E episodes (rows), L positions of a row, T sampled tokens of all rows.
@@ -112,7 +112,7 @@ def compute_policy_loss(
         log_probs: ``[E, L]``, of the policy in training.
         advantages: ``[E, L]``.
         response_mask: ``[E, L]``, 1 on sampled tokens.
-        clip_ratio: One number, or ``(low, high)``; None is the loss's own default.
+        clip_ratio: One number, or ``(low, high)``; None takes the default of the loss.
         policy_loss: A registered policy loss.
         aggregation: See ``token_weights``; ``norm_length`` is the row length.
         **settings: The loss's own settings, such as ``dual_clip``; an unknown one raises.

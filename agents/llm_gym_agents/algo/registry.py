@@ -1,9 +1,9 @@
-"""Estimators and policy losses by name, with what each of them needs.
+"""Estimators and policy losses by name, with the inputs that each of them needs.
 
 ``config.training.adv_estimator = "grpo"`` becomes ``get_advantage("grpo")``. The result tells the
 trainer what to collect (values, groups, states) and which settings to pass. A setting that an
-estimator does not have is an error and is never silently dropped. ``module:function`` names one of
-your own, registered or not.
+estimator does not have is an error and is never silently dropped. ``module:function`` names your
+own function, registered or not.
 
 Shapes: T sampled tokens of all episodes.
 """
@@ -24,11 +24,11 @@ from llm_gym_agents.algo.tensor_ops import StreamError
 
 
 class Advantages(NamedTuple):
-    """What an estimator gives back, on the tokens of its stream."""
+    """The result of an estimator, per token of its stream."""
 
     advantages_T: Tensor
     returns_T: Tensor
-    """The critic's target with an estimator that has a critic, else the (un)discounted return."""
+    """The target of the critic; for an estimator without a critic, the return."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Spec:
         object.__setattr__(self, "settings", settings)
 
     def run(self, *args: Any, **settings: Any) -> Any:
-        """Call the function. What somebody's own, ``module:function``, raises is one sentence."""
+        """Call the function. An exception of a user's ``module:function`` becomes one sentence."""
         try:
             return self.function(*args, **settings)
         except Exception as error:
@@ -91,10 +91,10 @@ class AdvantageSpec(Spec):
     needs_groups: bool = False
     """Reads ``group_E``: several episodes must start from one prompt or seed."""
     needs_states: bool = False
-    """Reads ``state_K``. One with a setting ``branches`` gets so many from every state."""
+    """Reads ``state_K``. With a setting ``branches``, that many are played from every state."""
 
     def __call__(self, stream: TokenStream, **settings: Any) -> Advantages:
-        """The advantages of ``stream``; raises when it lacks what the estimator reads."""
+        """The advantages of ``stream``; raises if it lacks an input of the estimator."""
         self.check_settings(settings)
         for needed, name, what in (
             (self.needs_critic, "value_T", "the critic's value before each token"),
@@ -131,7 +131,7 @@ class Registry(Generic[SpecT]):
         self._specs: dict[str, SpecT] = {}
 
     def register(self, name: str, **about: Any) -> Callable[[FunctionT], FunctionT]:
-        """Return a decorator; a name is free or held by the same function, as when reloaded."""
+        """Return a decorator; a taken name is an error unless the same function is reloaded."""
 
         def add(function: FunctionT) -> FunctionT:
             spec, held = self._spec(name=name, function=function, **about), self._specs.get(name)
@@ -146,7 +146,7 @@ class Registry(Generic[SpecT]):
         return add
 
     def get(self, name: str) -> SpecT:
-        """The spec called ``name``; of ``module:function``, that one's, or one with no needs."""
+        """The spec called ``name``; an unregistered ``module:function`` gets one without needs."""
         if name not in self._specs and ":" in name:
             function = import_object(name)
             own = [spec for spec in self._specs.values() if spec.function is function]
@@ -190,7 +190,7 @@ def get_advantage(name: str) -> AdvantageSpec:
 
 
 def _choices(function: Callable[..., Any], name: str) -> tuple[str, ...]:
-    """Return what an argument with the type ``Literal`` may be; nothing of another."""
+    """Return the choices of an argument of type ``Literal``; empty for other types."""
     try:
         hint = get_type_hints(function).get(name)
     except (NameError, TypeError):  # somebody's function, with types that only a checker sees

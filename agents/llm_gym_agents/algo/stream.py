@@ -1,8 +1,8 @@
-"""The one form of data every estimator reads: a flat stream of sampled tokens.
+"""``TokenStream``: the input of every estimator, a flat stream of sampled tokens.
 
 It contains only sampled tokens. So observations need no discount, memory or mask, and no value
-outside a mask can leak in. Episodes lie one after another; a turn's reward sits on that turn's last
-sampled token (other tokens may carry one too, such as a KL penalty).
+outside a mask can leak in. Episodes follow one another. The reward of a turn is on its last sampled
+token; other tokens may have a reward too, such as a KL penalty.
 
 Shapes: T sampled tokens of all episodes, E episodes, K turns of all episodes, B visits of states
 in branches.
@@ -42,21 +42,21 @@ class TokenStream:
     turn_ends_T: Tensor = None  # type: ignore[assignment]  # None only until it is constructed
     """True on the last token of each turn; without it each episode is one turn."""
     terminated_E: Tensor | None = None
-    """False where an episode was cut from outside; None means that none was."""
+    """False for a truncated episode; None means that none was truncated."""
     bootstrap_E: Tensor | None = None
-    """V after the final observation. Read only where ``terminated_E`` is false."""
+    """V after the final observation; used only if ``terminated_E`` is false."""
     group_E: Tensor | None = None
     """Equal for episodes that started from the same prompt or seed."""
     state_K: Tensor | None = None
     """Equal for turns of one group that were taken in the same state."""
     potential_K: Tensor | None = None
-    """The game's potential before each turn; NaN where it has none."""
+    """The game's potential before each turn; NaN if the game has none."""
     branch_state_B: Tensor | None = None
     """The state of each visit in a branch, numbered as in ``state_K``."""
     branch_return_B: Tensor | None = None
-    """The discounted reward from there on."""
+    """The discounted reward-to-go of each visit in a branch."""
     branch_turn_B: Tensor | None = None
-    """The turn whose state the branch left from, or -1 for a later visit."""
+    """The turn from whose state the branch starts; -1 for later visits of the branch."""
 
     def __post_init__(self) -> None:
         _check_shapes(self)
@@ -104,7 +104,7 @@ class TokenStream:
         return segment_sum(widen(self.reward_T), self.lengths_E)
 
     def where(self, kept_E: Tensor) -> TokenStream:
-        """The stream of some of the episodes; branches from others visit no state of theirs."""
+        """The stream of the episodes in ``kept_E``, without branches from other episodes."""
         kept = {"T": self.on_tokens(kept_E), "E": kept_E, "K": spread(kept_E, self.turns_E)}
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         for name, each in fields.items():

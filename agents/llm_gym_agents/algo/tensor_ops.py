@@ -1,4 +1,4 @@
-"""What all estimators and losses share: their error, dtypes, segments and statistics."""
+"""Helpers of all estimators and losses: their error class, dtypes, segments and statistics."""
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ def segment_ids(lengths_E: Tensor) -> Tensor:
     """
     if lengths_E.device.type != "cpu":
         return torch.repeat_interleave(lengths_E)
-    # On a CPU torch starts its threads for it, however little there is to repeat.
+    # On a CPU, torch would start its threads even for a short input.
     lengths = lengths_E.numpy()
     return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
 

@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 def can_capture(model: nn.Module, compute_dtype: torch.dtype) -> bool:
     """Whether passes of ``model`` run the same kernels each time, all on one GPU.
 
-    Not with adapters, which are switched off and on; not with gradient checkpointing, sharded
-    weights, or float32, where attention has the shapes of the batch.
+    False with adapters (which are switched off and on), gradient checkpointing, sharded weights, or
+    float32 (where attention has the shapes of the batch).
     """
     weights = list(model.parameters())
     return (

@@ -1,9 +1,9 @@
 """The head of a causal language model: hidden states become log-probs of given tokens.
 
-The trainer and the embedded engine share it. On a GPU Liger's fused kernel computes product and
-softmax, if it is installed and exact there, which is tried once. Elsewhere the head works in chunks
-that backward recomputes. Either way no tensor of tokens times vocabulary exists. Only this file
-imports Liger.
+The trainer and the embedded engine share it. On a GPU, Liger's fused kernel computes product and
+softmax if it is installed and a trial shows that it is exact. Otherwise the head works in chunks
+that backward recomputes. Either way no tensor of size tokens times vocabulary exists. Only this
+file imports Liger.
 
 Shapes: T tokens asked about, C hidden channels, V vocabulary.
 """
@@ -37,12 +37,12 @@ GPU_CHUNK_BYTES = 1 << 28
 """Float32 logits that a chunk holds on a GPU, plain or Liger. Fewer rows make slow products; twice
 the bytes take twice the memory."""
 WORST = 2.0
-"""How many times farther from the true gradient than plain torch a kernel may be."""
+"""Largest error of a kernel's gradient, as a multiple of the error of plain torch."""
 _log = logging.getLogger(__name__)
 
 
 class Head(NamedTuple):
-    """What turns a hidden state into logits."""
+    """The parameters that turn a hidden state into logits."""
 
     weight: Tensor
     bias: Tensor | None
@@ -65,7 +65,7 @@ class Head(NamedTuple):
         return scale_logits(logits_TV, self.scale, self.softcap)
 
     def shape(self) -> HeadShape:
-        """Return what the choice of a kernel depends on."""
+        """Return the properties that decide the kernel."""
         weight = self.weight
         trains = weight.requires_grad
         dtype = _compute_dtype(weight)
@@ -86,16 +86,16 @@ def token_log_probs(
     """Return the log-prob of each token at the hidden state before it, and entropies or None.
 
     Args:
-        head: Of the model that the hidden states come from.
+        head: Head of the model that computed the hidden states.
         hidden_TC: The trunk's last hidden states.
-        token_T: The tokens asked about.
+        token_T: The tokens to score.
         temperature: Log-probs are those of ``softmax(logits / temperature)``.
-        entropy: Of each distribution. ``metric`` has no gradient, and beside a fused kernel is
+        entropy: How to compute entropies. ``metric`` has no gradient, and with a fused kernel it is
             estimated from some tokens; ``each`` is exact.
-        fused: Whether a fused kernel may be used where it is faster.
+        fused: Whether a fused kernel may be used if it is faster.
     """
-    # Fused kernels wait for the GPU to count tokens and take seconds to tune: not worth it where
-    # all logits are one chunk.
+    # Fused kernels wait for the GPU to count tokens and take seconds to tune. If all logits fit in
+    # one chunk, they are not worth it.
     few = len(token_T) <= _rows_held(head, "cuda") if hidden_TC.is_cuda else not len(token_T)
     kernel = fused_kernel(head.shape()) if fused and not few and entropy != "gradient" else None
     if kernel is None:
@@ -152,8 +152,8 @@ def _of_chunk(
     if temperature != 1.0:  # dividing by 1 would hold one more chunk
         logits_TV = logits_TV / temperature
     log_probs_TV = logits_TV.log_softmax(-1)
-    # The entropy first: the order of computation is that in which gradients are added up, and
-    # decides the last bits.
+    # The entropy comes first: the order of computation is the order in which gradients are summed,
+    # which decides the last bits.
     seen_TV = log_probs_TV if entropy == "gradient" else log_probs_TV.detach()
     entropy_T = None if entropy == "none" else -(seen_TV.exp() * seen_TV).sum(-1)
     return log_probs_TV.gather(-1, token_T.unsqueeze(-1)).squeeze(-1), entropy_T
@@ -188,7 +188,7 @@ def liger_loss(
 ) -> Tensor:
     """Liger's fused linear layer and cross-entropy, in chunks.
 
-    Liger's own chunk is a few rows where the vocabulary is large, and such products are slow.
+    With a large vocabulary, Liger's default chunk has few rows, and such products are slow.
     """
     from liger_kernel.ops.fused_linear_cross_entropy import LigerFusedLinearCrossEntropyFunction
 
@@ -204,7 +204,7 @@ def liger_loss(
 
 
 class HeadShape(NamedTuple):
-    """What the choice of a kernel depends on."""
+    """The properties of a head that decide the kernel."""
 
     device: torch.device
     dtype: torch.dtype
@@ -218,7 +218,7 @@ class HeadShape(NamedTuple):
 
 @functools.lru_cache(None)
 def fused_kernel(shape: HeadShape) -> Kernel | None:
-    """Return Liger's kernel where it is installed and exact; None is chunked plain torch."""
+    """Return Liger's kernel if it is installed and exact; None means chunked plain torch."""
     if shape.device.type != "cuda" or not _has_liger():
         return None
     # The first caller may be scoring without gradients, under autocast.

@@ -1,8 +1,8 @@
 """The last layer of a trunk, computed only at the sampled positions.
 
-Hidden states at unsampled positions are unused: there the last layer needs only keys and values. It
-makes training a small model a third cheaper. In a deep model the last layer hardly counts, and a
-GPU prefers one plain pass. So it is used on a CPU, for families whose layer is Llama's.
+Hidden states at unsampled positions are unused: there the last layer needs only keys and values.
+This makes training a small model a third cheaper. In a deep model the last layer costs little, and
+on a GPU a plain pass is faster. So it is used only on a CPU, for families with Llama's layer.
 
 Shapes: S ids of all sequences, P positions asked about, Q sequences, L the longest, A the most
 positions asked about in one sequence, H heads, D of one head, C hidden channels.
@@ -21,7 +21,7 @@ from llm_gym_agents.model.packed_attention import Packing, pad
 LAYERS = ("LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 """Layers with this structure; a test compares each with its own forward."""
 MOST = 0.5
-"""Share of sampled positions above which the plain layer is as good."""
+"""Share of sampled positions above which the plain layer is as fast."""
 
 
 def is_worth_it(trunk: Any, ids: int, asked: int) -> bool:
@@ -61,7 +61,7 @@ def last_layer_at(trunk: Any, position_P: Tensor, packing: Packing) -> Iterator[
 
 
 class _Asked:
-    """Where the positions lie in their sequences."""
+    """The positions asked about, by sequence."""
 
     def __init__(self, position_P: Tensor, packing: Packing) -> None:
         self.position_P, self.packing = position_P, packing

@@ -31,7 +31,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model.lean_layers import is_lean
 
 _SMALL = 1_000_000
-"""Parameters; the embedded model has a tenth of them."""
+"""Parameters of a model that needs only one thread; the embedded model has a tenth of them."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -74,8 +74,8 @@ def load_model(
 def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:
     """Return the configuration of the model at ``path``; no weights are read.
 
-    Unless its code is trusted, it is tried in a child process first: a few words of a stranger's
-    config can describe a model that no machine can build.
+    Unless its code is trusted, the config is tried in a child process first: a few words of an
+    untrusted config can describe a model that no machine can build.
     """
     check_model_path(path)
     if not trust_remote_code:
@@ -110,7 +110,7 @@ def _loading(what: str, path: str) -> Iterator[None]:
 
 _BUILD_S, _BUILD_BYTES = 60, 8 << 30
 _MORE_THAN_KEPT = 4
-"""How many times the weights in its files a model may have: some are tied, some are made anew."""
+"""Limit on weights, as a multiple of those in the files: some are tied, some newly created."""
 
 
 def _check_config(path: str) -> None:
@@ -121,7 +121,7 @@ def _check_config(path: str) -> None:
     if not folder.is_dir():
         try:
             found = cached_file(path, "config.json")
-        except OSError:  # whoever loads it says why
+        except OSError:  # loading it will raise the reason
             return
         folder = Path(found or "").parent
     try:
@@ -146,12 +146,12 @@ _NAMES_CODE = -1
 
 
 def _made(folder: Path) -> str:
-    """Return how many weights the config in ``folder`` describes; 0 where it does not matter."""
+    """Return how many weights the config in ``folder`` describes; 0 if it cannot be compared."""
     config = AutoConfig.from_pretrained(str(folder))
     words = config.to_dict()
     if any("/" in value for value in _attentions([words, vars(config)])):
         return str(_NAMES_CODE)
-    if "quantization_config" in words:  # several weights lie in one number
+    if "quantization_config" in words:  # one stored number holds several weights
         return "0"
     with torch.device("meta"):
         built = AutoModelForCausalLM.from_config(config)
@@ -159,7 +159,7 @@ def _made(folder: Path) -> str:
 
 
 def _attentions(value: Any) -> Iterator[str]:
-    """Yield what a config, and those within it, name as their attention."""
+    """Yield the attention implementations that a config and its nested configs name."""
     if isinstance(value, dict):
         for name, each in value.items():
             if "attn_implementation" in str(name) and isinstance(each, str):
@@ -173,7 +173,7 @@ def _attentions(value: Any) -> Iterator[str]:
 
 
 def count_weights(file: Path) -> int:
-    """Return how many numbers a file of weights has, whatever they are kept in."""
+    """Return how many numbers a file of weights holds, in any format."""
     with safe_open(file, "np") as weights:
         shapes = [weights.get_slice(name).get_shape() for name in weights.keys()]  # noqa: SIM118
     return sum(math.prod(shape) for shape in shapes)

@@ -38,17 +38,17 @@ _config: ContextVar[Any] = ContextVar("config")
 
 @dataclass(frozen=True, slots=True)
 class SharedKeys:
-    """What sequences that share prefixes attend to."""
+    """The keys of sequences that share prefixes."""
 
     index_K: Tensor
-    """The id of each key. Keys at the end that no sequence has are of no id: S."""
+    """The index of each key's id. Unused keys at the end have index S."""
     starts: Tensor
     """Where the keys of each sequence begin, and where the last ones end, as int32."""
     longest: int
     position_S: Tensor
     """Position of each id in its sequence."""
     derived: dict[Any, Tensor] = field(default_factory=dict)
-    """What padded attention makes of these once for all layers."""
+    """Tensors that padded attention derives once for all layers."""
 
     def padded(self) -> Tensor:
         """Return the id of each key, padded to ``[Q, L]`` and flattened."""
@@ -70,7 +70,7 @@ class Packing:
     """Where each sequence begins, and where the last one ends, as int32."""
     longest: int
     shared: SharedKeys | None = None
-    """None where each sequence attends to its own ids only."""
+    """None if each sequence attends only to its own ids."""
     keep: Keep | None = None
     """Receives the keys and values of each layer, for a cache."""
 
@@ -78,8 +78,8 @@ class Packing:
     def of(cls, lengths_Q: Tensor, *, longest: int | None = None) -> Packing:
         """Return the packing of sequences of these lengths.
 
-        Lengths are best on the CPU: a GPU must be waited for. ``longest`` may be more than the
-        longest length.
+        Lengths are best on the CPU, because reading them from a GPU has to wait. ``longest`` may
+        exceed the longest length.
         """
         longest = longest or int(lengths_Q.max())
         starts = F.pad(lengths_Q.cumsum(0), (1, 0)).to(torch.int32)
@@ -142,7 +142,7 @@ def pad(x_SHD: Tensor, slot_S: Tensor, rows: int, longest: int) -> Tensor:
 class _TakeKeys(torch.autograd.Function):
     """Keys by index. The gradient of a key that many sequences share is summed in float32.
 
-    A key of no id has index S. Attention does not read it, and what its gradient holds is dropped.
+    An unused key has index S. Attention does not read it, and its gradient is dropped.
     """
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""Check once that our way to compute logits agrees with the model's own ``forward``.
+"""Check once that our logits agree with the model's own ``forward``.
 
 A model whose attention bypasses transformers' interface, or has parts that ours lacks, would be
-trained on wrong log-probs without notice. No list of model families keeps up with such differences,
-so trainer and embedded engine each try a model before they use it.
+trained on wrong log-probs without notice. No list of model families stays up to date, so trainer
+and embedded engine each check a model before they use it.
 
 Shapes: T tokens that are scored, V vocabulary.
 """
@@ -29,18 +29,18 @@ _ANY_DTYPE = ("sdpa", "eager")
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}
 """Largest error of a logit, in standard deviations of the logits."""
 COARSE = 0.25
-"""The same in 16 bits."""
+"""The tolerance in 16 bits."""
 ABSOLUTE = 1e-6
-"""Allowed besides, for a model whose logits are all equal."""
+"""Additional absolute tolerance, for a model whose logits are all equal."""
 _CANNOT = (AttributeError, IndexError, KeyError, TypeError, ValueError, RuntimeError)
-"""What a model raises that does not support a call."""
+"""Exceptions of a model that does not support a call."""
 _MACHINE = (torch.OutOfMemoryError, torch.AcceleratorError)
 _MACHINE_SAYS = ("cuda", "cublas", "cudnn")
-"""How a ``RuntimeError`` of the machine begins."""
+"""First words of a ``RuntimeError`` that comes from the machine, not from the model."""
 
 
 def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> None:
-    """Raise ``ConfigError`` unless two packed sequences are scored as each alone."""
+    """Raise ``ConfigError`` unless two packed sequences get the same scores as each alone."""
     vocabulary = len(lm.get_input_embeddings().get_parameter("weight"))
     rows = [
         torch.tensor([(7 * at + 3 * row + 1) % vocabulary for at in range(n)], device=lm.device)

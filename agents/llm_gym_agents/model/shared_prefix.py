@@ -1,9 +1,9 @@
-"""Sequences of a batch that begin alike: what they share is read once.
+"""Compute a prefix that several sequences of a batch share only once.
 
-Turns of ``inference.context=observation`` all begin with the rules, and the episodes of a group
-with one prompt. Here each such prefix stays in one sequence only. Embeddings, projections and MLPs
-then see it once; in attention its keys serve every sequence that begins with it. Log-probs and
-gradients are those of the whole sequences, up to rounding.
+With ``inference.context=observation`` all turns begin with the rules; the episodes of a group begin
+with one prompt. Each such prefix stays in one sequence only. Embeddings, projections and MLPs
+process it once; in attention its keys serve every sequence that begins with it. Log-probs and
+gradients equal those of the whole sequences, up to rounding.
 
 Shapes: S ids of all sequences, U ids that are read, Q sequences, L the longest, R rows of
 attention.
@@ -21,9 +21,9 @@ from torch import Tensor
 from llm_gym_agents.model.packed_attention import Packing, SharedKeys
 
 WORTH = 0.75
-"""Share of the ids above which reading all of them is as good."""
+"""If more than this share of the ids is left, sharing prefixes does not pay."""
 KEY = 1 / 16
-"""Memory of an id that is only a key, by that of one that is read, at most."""
+"""Upper bound on the memory of an id that is only a key, relative to an id that is read."""
 
 
 class SharedPrefix(NamedTuple):
@@ -45,18 +45,18 @@ class Prefixes:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The sequences in the order in which that before has most in common with each."""
+        """The sequences in sorted order, so that each shares most with the one before it."""
         keys = [row.tobytes() for row in self.rows]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__))
 
     @cached_property
     def rank(self) -> np.ndarray:
-        """The place of each sequence in that order."""
+        """The rank of each sequence in ``order``."""
         return self.order.argsort()
 
     @cached_property
     def common(self) -> np.ndarray:
-        """Ids that each shares with the one before, in that order."""
+        """Ids that each sequence shares with the one before it in ``order``."""
         found = np.zeros(len(self.order), dtype=np.int64)
         for at, (before, after) in enumerate(pairwise(self.order), 1):
             most = min(self.lengths[before], self.lengths[after])
@@ -65,11 +65,11 @@ class Prefixes:
         return found
 
     def unshared(self, some: np.ndarray) -> int:
-        """Return how many ids are left of these sequences where each prefix is read once."""
+        """Return how many ids of these sequences are left if each prefix is read once."""
         ranks, total = np.sort(self.rank[some]), int(self.lengths[some].sum())
         if len(ranks) < 2:
             return total
-        # Two have in common what all between them have.
+        # Two sequences share exactly what all sequences between them in ``order`` share.
         return total - int(np.minimum.reduceat(self.common[: ranks[-1] + 1], ranks[:-1] + 1).sum())
 
     def pay(self, some: np.ndarray) -> bool:
@@ -77,7 +77,7 @@ class Prefixes:
         return self.unshared(some) <= WORTH * float(self.lengths[some].sum())
 
     def cost(self, some: np.ndarray) -> float:
-        """Return the memory of reading these together, in ids; more of them never cost less."""
+        """Return the memory of reading these together, in ids; it grows with the set."""
         own, all_ids = self.unshared(some), int(self.lengths[some].sum())
         return max(own + KEY * all_ids, min(all_ids, own / WORTH))
 
@@ -87,8 +87,8 @@ def share_prefixes(
 ) -> SharedPrefix | None:
     """Return the batch with every prefix read once; None if more than ``worth`` of it is left.
 
-    ``pads`` says whether attention pads its rows to the longest. Then a sequence that owns much
-    more than others, such as the prefix of all, is cut into several rows.
+    ``pads`` says whether attention pads its rows to the longest. Then a sequence with many more ids
+    than others, such as the owner of the common prefix, is cut into several rows.
     """
     rows = len(lengths_Q)
     if rows < 2:
@@ -98,7 +98,7 @@ def share_prefixes(
     own_Q = lengths - common_Q
     if own_Q.sum() > worth * lengths.sum():
         return None
-    # An id belongs to the last sequence, up to this one, that does not share it.
+    # The owner of an id is the last sequence, up to this one, that does not share it.
     at_L = np.arange(lengths.max())
     is_own_QL = at_L >= common_Q[:, None]
     owner_QL = np.maximum.accumulate(np.where(is_own_QL, np.arange(rows)[:, None], 0), axis=0)

@@ -1,9 +1,9 @@
 """The weights of a language model and their precision.
 
-Weights are served under plain Hugging Face names, LoRA merged, shards gathered. Those that are
-trained are float32, always: at a learning rate of 1e-6 bfloat16 loses most of the steps to
-rounding. On a GPU the arithmetic is bfloat16 (autocast); on a CPU it is float32 throughout. Where
-float32 is asked for on a GPU, matrix products are TF32.
+Weights are served under plain Hugging Face names, with LoRA merged and shards gathered. Trainable
+weights are always float32: at a learning rate of 1e-6, bfloat16 loses most steps to rounding. On a
+GPU the arithmetic is bfloat16 (autocast); on a CPU it is float32. If float32 is chosen on a GPU,
+matrix products use TF32.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def served_weights(lm: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights as a serving engine knows them: Hugging Face names, adapters merged.
 
-    One at a time, so that no second model exists. Sharded weights are gathered, so every process
-    must iterate. A weight that two layers share comes once, under its first name.
+    Weights come one at a time, so that no second model is in memory. Sharded weights are gathered,
+    so every process must iterate. A weight that two layers share comes once, under its first name.
     """
     plain = plain_lm(lm)
     layers = adapted_layers(plain)
@@ -72,7 +72,7 @@ def merged_weights(
 
 
 def _served(plain: nn.Module) -> Iterator[tuple[str, Tensor, str | None]]:
-    """Yield what ``_named`` does, a weight that has several names under its first."""
+    """Yield the items of ``_named``; a weight with several names comes once, under its first."""
     seen: set[int] = set()
     for name, tensor, owner in _named(plain):
         if owner is None and storage_id(tensor) in seen:
@@ -98,7 +98,7 @@ def _named(plain: nn.Module, buffers: bool = False) -> Iterator[tuple[str, Tenso
 def _merged(layer: Any, name: str, weight: Tensor) -> Tensor:
     if any(layer.use_dora.get(each) for each in layer.active_adapters):
         raise ConfigError(f"only plain LoRA can be saved and served, got DoRA in {name}")
-    # Added up in float32: adapters are kept in it, and a narrow base would round them away twice.
+    # The sum is in float32, the dtype of adapters: a narrow base would round twice.
     merged = weight.float()
     for adapter in layer.active_adapters:
         merged = merged + layer.get_delta_weight(adapter).float()
@@ -132,7 +132,7 @@ _RATES = ("dropout", "attention_dropout", "attn_dropout", "activation_dropout", 
 
 
 def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
-    """Return the type to compute in: what is asked for, or with ``auto`` what suits the device.
+    """Return the dtype to compute in: ``wanted``, or with ``auto`` the best one for the device.
 
     >>> compute_dtype("auto", torch.device("cuda"))
     torch.bfloat16

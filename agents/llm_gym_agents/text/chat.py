@@ -22,7 +22,7 @@ from llm_gym.reading.markup import own_turn
 from llm_gym_agents.text.codec import Codec, Writer
 from llm_gym_agents.text.template import Piece, Renderer, cut_template, find_token
 
-_PROMPT = "\n>"  # no space behind it: a word token of most vocabularies begins with its own
+_PROMPT = "\n>"  # no space after it: in most vocabularies a word token begins with a space
 _PLAIN_MARK = "{#- llm-gym: a plain transcript -#}"
 
 
@@ -103,7 +103,7 @@ class ChatFormat:
             tokenizer: Any transformers tokenizer; it is copied, not changed.
             plain: Write a plain transcript even if there is a chat template.
             template_options: Variables of the chat template, as ``{"enable_thinking": False}``.
-                Whatever else the template reads, such as the date, is fixed now.
+                Other inputs of the template, such as the date, are fixed now.
         """
         template = tokenizer.chat_template
         if plain or template is None or str(template).startswith(_PLAIN_MARK):
@@ -130,7 +130,7 @@ class ChatFormat:
     def following(self, reply_ids: Sequence[int], observation: str) -> list[int]:
         """Return the ids to append after ``reply_ids``, ready for the next reply.
 
-        They close the reply's turn, unless the reply did, and open the next.
+        The ids close the turn of the reply, unless the reply did so, and open the next turn.
         """
         return [*self._missing_close(reply_ids), *self._next.ids(observation)]
 
@@ -160,7 +160,7 @@ class ChatFormat:
     def reply(self, text: str) -> list[int]:
         """Return the ids that a model would sample to say ``text``, for imitation.
 
-        A thought that the prompt opens is closed at once.
+        If the prompt opens a thought, the ids close it first.
         """
         if self._opened:
             text = f"\n</{self._opened}>\n\n{text}"
@@ -170,7 +170,7 @@ class ChatFormat:
     def text_of(self, reply_ids: Sequence[int]) -> str:
         """Return the text of a reply: up to its end token, without special tokens, stripped.
 
-        What comes before the final channel, and a thought that the prompt opened, are in
+        Text before the final channel, and a thought that the prompt opened, are put in
         ``<think>`` tags. Ids that are not valid text give U+FFFD.
         """
         cut_at = self._cut_at
@@ -278,9 +278,9 @@ class ChatFormat:
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a chat template that writes the plain transcript which a model was trained on.
+    """Return a chat template that writes the plain transcript.
 
-    It is saved with a model that has none, so that plain transformers can talk to it.
+    A model without a template is saved with it, so that transformers can chat with the model.
     """
     chat = ChatFormat.from_tokenizer(tokenizer, plain=True)
     end = "eos_token" if chat._close == [tokenizer.eos_token_id] else "'\\n'"
@@ -298,7 +298,7 @@ def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _first_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return what the tokenizer puts before every text: a BOS, or nothing."""
+    """Return the ids that the tokenizer puts before every text: a BOS, or nothing."""
     bare, dressed = tokenizer.encode("x", add_special_tokens=False), tokenizer.encode("x")
     at = next((at for at in range(len(dressed)) if dressed[at : at + len(bare)] == bare), 0)
     return list(dressed[:at])

@@ -1,8 +1,8 @@
 """Text to token ids for chat, safe against injected control tokens.
 
-A ``Writer`` tokenises one piece of a conversation at once, as the model saw it in training, and
-checks whether a content produced a control token. If so (somebody typed ``<|im_end|>``), it
-tokenises again with such words split, so that they stay text.
+A ``Writer`` tokenises one piece of a conversation at once, as in the model's training, and checks
+whether a content (a message text) produced a control token. If so, because the text contains
+``<|im_end|>`` for example, it tokenises again with such words split, so that they stay text.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from llm_gym.reading.markup import is_thought_mark
 from llm_gym_agents.text.template import Piece
 
 CACHED_CONTENTS = 1024
-"""Cache size of a ``Writer``: the episodes of a group begin alike."""
+"""Cache size of a ``Writer``: the episodes of a group have the same beginning."""
 
 
 class Codec:
     """A copy of a tokenizer that no other code reconfigures.
 
     Args:
-        tokenizer: What to copy. A slow (Python) tokenizer is used as it is.
+        tokenizer: The tokenizer to copy. A slow (Python) tokenizer is used without a copy.
         fixed: Every fixed text of the conversation. Added tokens in it are control tokens, like
             all special tokens.
     """
@@ -45,12 +45,12 @@ class Codec:
         self.cuts = [
             token.content for token in added.values() if not (token.lstrip or token.single_word)
         ]
-        """Tokens in front of which a text can be cut without changing its ids."""
+        """Tokens before which a text can be split without changing its ids."""
         text = "\0".join(fixed)
         ends = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         unknown = tokenizer.unk_token_id  # any unknown word gives it
         special = {at for at, token in added.items() if token.special} - {unknown}
-        self._thought_marks = {  # a channel is named by the template, which tells where it ends
+        self._thought_marks = {  # without channels: the template gives their names
             at: added[at].content
             for at in special
             if is_thought_mark(added[at].content) and added[at].content != "<|channel|>"
@@ -60,9 +60,9 @@ class Codec:
             | special
             | {at for at in ends if at is not None}
         )
-        """Ids that a content must never produce."""
+        """Ids that the text of a message must never produce."""
         self.unknown = tokenizer.unk_token if unknown not in self.control else None
-        """The unknown token where it is no control token."""
+        """The unknown token, if it is no control token."""
         words = [word for word, at in self.tokens.items() if at in {*self.control, unknown}]
         pattern = "|".join(map(re.escape, words))
         self._lookalike = re.compile(f"(?={pattern})" if pattern else r"(?!)")
@@ -75,7 +75,7 @@ class Codec:
         """A control token that strips no white space around it, if there is one."""
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of ``text``, control tokens and all, with nothing added around it."""
+        """Return the ids of ``text``, control tokens included, without BOS or EOS."""
         if not isinstance(self._backend, Tokenizer):
             ids: list[int] = self._backend.encode(whole(text), add_special_tokens=False)
             return ids
@@ -93,9 +93,9 @@ class Codec:
         return [at for at in ids if at not in self.control]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ``ids`` without special tokens; bytes of no text become U+FFFD.
+        """Return the text of ``ids`` without special tokens; invalid bytes become U+FFFD.
 
-        Special tokens around a thought stay, since nothing else tells it from the answer.
+        Special tokens around a thought stay, since only they separate it from the answer.
         """
         texts, start = [], 0
         for at, token in enumerate(ids):
@@ -115,7 +115,7 @@ class Codec:
 
 
 class Writer:
-    """Tokenises one piece with any contents."""
+    """Tokenises one piece with given contents."""
 
     def __init__(self, codec: Codec, piece: Piece) -> None:
         self._codec, self._piece = codec, piece
@@ -169,7 +169,7 @@ def whole(text: str) -> str:
 
 
 _LONGEST = 8
-"""Most tokens of one character; longer runs of broken bytes are shown as they are."""
+"""Maximum tokens of one character; longer runs of invalid bytes are shown unchanged."""
 
 
 class TokenTexts:
@@ -183,8 +183,8 @@ class TokenTexts:
     def __call__(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token; joined they are the whole text.
 
-        A token is decoded after the one before it: some vocabularies write a space only between
-        two words. A token that ends inside a character has no text; the last one has it all.
+        A token is decoded together with the previous one, because some vocabularies write a space
+        only between two words. If several tokens make one character, the last one gets its text.
         """
         texts, before, start = [], 0, 0
         for end in range(1, len(ids) + 1):

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
 
-_PAD = "\t\n\t"  # no template writes this itself, so a missing one was trimmed
+_PAD = "\t\n\t"  # no template writes this itself, so if it is missing, it was trimmed
 _THINKS = re.compile(r"think|thought|reasoning|<\|channel", re.IGNORECASE)
 _OPENED = re.compile(r"<([\w:]*think\w*|reasoning)>\s*$")
 _CLOSED = re.compile(r"</([\w:]*think\w*|reasoning)>\s*$")
@@ -43,18 +43,18 @@ _SYSTEM, _USER, _REPLY, _USER_2, _REPLY_2, _USER_3 = map(_mark, range(6))
 
 
 class Render(Protocol):
-    """Writes messages by a template."""
+    """Renders messages with a template."""
 
     def __call__(self, messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Fixed text with a slot for a content between each two of its parts."""
+    """Fixed parts of text with a slot for a content between any two of them."""
 
     fixed: tuple[str, ...] = ("",)
     trims: tuple[Callable[[str], str], ...] = ()
-    """How the template trims each content; ``str`` for not at all."""
+    """How the template trims each content; ``str`` for no trimming."""
     anchor: str = ""
     """A token written before the text and removed again: some tokenizers add a space at the start
     of a text."""
@@ -92,28 +92,28 @@ class Template:
     after_reply: Piece
     """One slot: from the end of a reply to the next one, with the user turn in between."""
     after_last: str
-    """What follows the reply that ends a conversation; empty where nothing does."""
+    """Text after the last reply of a conversation; may be empty."""
     rewrites: bool
     """Whether a later prompt changes earlier turns."""
     final: str
-    """What the history writes before a reply and the prompt does not: the name of a channel, or an
-    empty thought."""
+    """Text before a reply in the history that the prompt does not write: the name of a channel, or
+    an empty thought."""
     opened: str
-    """The name of the tag by which the prompt opens a thought, or nothing."""
+    """The name of the tag with which the prompt opens a thought; empty if it opens none."""
     thinks: bool
     """Whether the model may think before it replies."""
 
     @property
     def channel(self) -> str:
-        """The name of a channel, behind which the answer begins, or nothing."""
+        """The name of the channel after which the answer begins; empty if there is none."""
         return "" if _CLOSED.search(self.final) else self.final
 
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Writes messages by a tokenizer's template, at one time for all of them.
+    """Renders messages with a tokenizer's template, all with the same date and time.
 
-    A template is a program, and comes with the model: it runs in a child process with limits.
+    A template is a program that comes with the model, so it runs in a child process with limits.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -132,7 +132,7 @@ class Renderer:
         return said
 
     def write_ahead(self, work: Callable[[Render], object]) -> None:
-        """Write all that ``work`` asks for in one child: to start one takes long."""
+        """Render all messages that ``work`` needs in one child, because starting one is slow."""
         from llm_gym.tools.sandbox.bounded import run_bounded
 
         def write(messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
@@ -166,7 +166,7 @@ class Renderer:
         return text
 
     def conversation(self, replies: int, *, system: bool) -> tuple[Piece, list[int]]:
-        """Return a whole prompt after so many replies, and which message goes into each slot."""
+        """Return the whole prompt after ``replies`` replies, and the message of each slot."""
         marks = [_mark(at) for at in range(2 * replies + 1 + system)]
         roles = ["system"] * system + ["user", "assistant"] * replies + ["user"]
         said = [_say(role, mark, pad=True) for role, mark in zip(roles, marks, strict=True)]
@@ -222,9 +222,9 @@ def _cut_template(render: Render, names: Sequence[str]) -> Template:
 
 
 def _rewrites(render: Render, tags: Collection[str], *, has_system: bool) -> bool:
-    """Whether a prompt does not begin with the last one and the reply to it, a thought in ``tags``.
+    """Whether a prompt does not begin with the last prompt and its reply, a thought in ``tags``.
 
-    That a thought is dropped is seen only where it has the tag that the template looks for.
+    Templates drop only thoughts in the tag that they know, so several tags are tried.
     """
     for thought in ("", *(f"<{tag}>\nZqT\n</{tag}>\n\n" for tag in sorted(tags))):
         talk = [_say("system", _SYSTEM)] if has_system else []
@@ -235,7 +235,7 @@ def _rewrites(render: Render, tags: Collection[str], *, has_system: bool) -> boo
                 prompt = render(talk)
             except _REFUSALS:  # it refuses a thought in the history
                 break
-            # The model writes the white space before a reply, where there is any.
+            # White space before a reply, if any, is written by the model.
             if not prompt.startswith(last) or not prompt[len(last) :].lstrip().startswith(said):
                 return True
             last, said = prompt, thought + reply
@@ -280,7 +280,7 @@ def _after_last(render: Render) -> str:
     messages = [_say("user", _USER), _say("assistant", _REPLY)]
     try:
         return render(messages, open_reply=False).partition(_REPLY)[2]
-    except _REFUSALS:  # it wants a user turn at the end
+    except _REFUSALS:  # it requires a user turn at the end
         return ""
 
 

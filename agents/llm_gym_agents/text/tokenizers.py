@@ -25,13 +25,13 @@ from llm_gym_agents.text import codec
 
 PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"
 PROMPT = ">"
-"""What a plain transcript writes before a reply; always in the vocabulary."""
+"""The mark before a reply in a plain transcript; always in the vocabulary."""
 _MAX_TURNS = 1_000  # for environments without an end
-_FEW_TURNS = 100  # of an episode whose words are collected
+_FEW_TURNS = 100  # maximum turns of an episode whose words are collected
 FURTHER_EPISODES, FURTHER_SEED = 40, 10**6
-"""Episodes that show whether the words of an environment are all known."""
+"""Further episodes that test whether all words of an environment are known."""
 COMMON = 0.02
-"""Share of the texts of an environment that have a word which is never spelled."""
+"""A word in at least this share of an environment's texts is one token and never spelled."""
 _NONSENSE = ("", "xyzzy", "xyzzy xyzzy")
 
 
@@ -63,11 +63,11 @@ def piece_tokenizer(
 ) -> PreTrainedTokenizerFast:
     r"""Return a tokenizer of the words of ``texts`` that spells everything else.
 
-    A word with a digit in it is always spelled: numbers never end, and their digits mean something.
+    A word with a digit is always spelled: there is no limit on numbers, and digits have a meaning.
 
     Args:
-        texts: Their letters are known.
-        whole: The words that are one token; None takes those of ``texts``.
+        texts: Texts whose letters are in the vocabulary.
+        whole: The words that are one token; None takes the words of ``texts``.
 
     >>> tokenizer = piece_tokenizer(["push left", "speed -0.3"])
     >>> tokenizer.tokenize("push speed 0.31")
@@ -92,9 +92,9 @@ def piece_tokenizer(
 
 
 def common_words(texts: Sequence[str], least: float = COMMON) -> set[str]:
-    """Return the words that are in many of the texts of an environment.
+    """Return the words that are in at least the share ``least`` of the texts.
 
-    Where some words are unknown, rare ones are best spelled: they are of the same kind.
+    If an environment has unknown words, rare words are better spelled too.
     """
     return {word for word, count in _count_words(texts).items() if count >= least * len(texts)}
 
@@ -106,7 +106,7 @@ def _count_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def texts_of(env: gym.Env[str, str]) -> list[str]:
-    """Return what an environment says and takes in 50 random episodes, each text once."""
+    """Return the observations and actions of 50 random episodes, each text once."""
     act = env.get_wrapper_attr("random_action")
     legal = env.get_wrapper_attr("legal_actions")
     texts: dict[str, None] = {}
@@ -126,7 +126,7 @@ def texts_of(env: gym.Env[str, str]) -> list[str]:
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     r"""Return a tokenizer whose ids 0 to 255 are the bytes of utf-8, then ``<pad>, <bos>, <eos>``.
 
-    Every text comes back as it was; ids that are no utf-8 come back as U+FFFD.
+    Decoding returns every text unchanged; ids that are not valid utf-8 become U+FFFD.
 
     >>> tokenizer = byte_tokenizer()
     >>> tokenizer("go\n", add_special_tokens=False).input_ids
@@ -179,7 +179,7 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
     players = [getattr(game, name, None) for name in ("oracle_action", "random_action")]
     players = [*players[1 - seed % 2 :], env.action_space.sample]
     legal: Callable[[], list[str] | None] = getattr(game, "legal_actions", lambda: None)
-    # With the seed of the game, the space would draw what the game drew.
+    # Another seed than the game's, so that the space does not draw the same numbers.
     env.action_space.seed(int(np.random.default_rng((seed, 1)).integers(2**32)))
     observation, _ = env.reset(seed=seed)
     yield observation

@@ -14,11 +14,11 @@ from llm_gym.reading.moves import Named
 
 CHANCES = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
 BUST = 22
-"""What every total over 21 is worth to a dealer's odds."""
+"""Stands for every total over 21 in the distribution of the dealer's totals."""
 
 
 def total(hard: int, ace: bool) -> int:
-    """Return what a hand counts: one ace is 11 where that is not too much.
+    """Return the total of a hand; one ace counts 11 if that does not exceed 21.
 
     >>> total(7, ace=True), total(12, ace=True), total(12, ace=False)
     (17, 12, 12)
@@ -27,7 +27,7 @@ def total(hard: int, ace: bool) -> int:
 
 
 def dealer_stops(hard: int, ace: bool, hits_soft_17: bool) -> bool:
-    """Return whether the dealer draws no further card.
+    """Return whether the dealer stops drawing.
 
     >>> dealer_stops(7, True, hits_soft_17=False), dealer_stops(7, True, hits_soft_17=True)
     (True, False)
@@ -38,7 +38,7 @@ def dealer_stops(hard: int, ace: bool, hits_soft_17: bool) -> bool:
 
 @lru_cache(maxsize=256)
 def dealer_ends(hard: int, ace: bool, hits_soft_17: bool) -> Mapping[int, float]:
-    """Return the chance of each total (``BUST`` for too much) that a dealer's hand ends on."""
+    """Return the probability of each final total of the dealer (``BUST`` if over 21)."""
     if dealer_stops(hard, ace, hits_soft_17):
         return {min(total(hard, ace), BUST): 1.0}
     ends: dict[int, float] = {}
@@ -50,7 +50,7 @@ def dealer_ends(hard: int, ace: bool, hits_soft_17: bool) -> Mapping[int, float]
 
 @lru_cache(maxsize=1024)
 def worth_of_standing(count: int, shown: int, hits_soft_17: bool) -> float:
-    """Return the mean reward of standing: 1 for a win, one half for a draw."""
+    """Return the expected reward of standing: 1 for a win, 0.5 for a draw."""
     ends = dealer_ends(shown, shown == 1, hits_soft_17)
     return sum(
         chance * (1.0 if end == BUST or end < count else 0.5 if end == count else 0.0)
@@ -60,7 +60,7 @@ def worth_of_standing(count: int, shown: int, hits_soft_17: bool) -> float:
 
 @lru_cache(maxsize=4096)
 def worth_of_hitting(hard: int, ace: bool, shown: int, hits_soft_17: bool) -> float:
-    """Return the mean reward of taking a card and playing best from there."""
+    """Return the expected reward of taking a card and playing optimally afterwards."""
     worth = 0.0
     for card, chance in CHANCES.items():
         after, any_ace = hard + card, ace or card == 1
@@ -71,7 +71,7 @@ def worth_of_hitting(hard: int, ace: bool, shown: int, hits_soft_17: bool) -> fl
 
 
 def should_hit(hard: int, ace: bool, shown: int, hits_soft_17: bool) -> bool:
-    """Return whether best play takes a card, ``shown`` being the dealer's open one.
+    """Return whether optimal play takes a card; ``shown`` is the dealer's open card.
 
     >>> should_hit(16, False, 10, False), should_hit(16, False, 6, False)
     (True, False)
@@ -86,7 +86,7 @@ _MOVES = ("hit", "stand")
 _WORDS = {"hit": True, "stand": False, "stick": False}
 _HANDS = re.compile(r"You have ([\w, ]+): .*?\. The dealer shows (\w+)\.")
 _SOFT = "also on a 17 with an ace as 11"
-_DEALERS_MOST = 16  # cards, were they all aces, that a dealer may still draw
+_DEALERS_MOST = 16  # the most cards that a dealer can draw: all of them aces
 
 
 def parse_call(move: str) -> bool | None:
@@ -128,29 +128,29 @@ class BlackjackEnv(TextEnv):
     """Come closer to 21 than the dealer, without going over.
 
     Description:
-        One hand of blackjack by the rules of Gymnasium's: two cards each, one of the dealer's
-        face down. The player hits or stands; then the dealer turns the hidden card and draws up
-        to 17. There is no doubling, no splitting, and an ace with a ten is a plain 21. All cards
-        lie in order from the start, so one seed is one hand.
+        One hand of blackjack with the rules of Gymnasium's Blackjack. Player and dealer get two
+        cards each; one of the dealer's is face down. The player hits or stands; then the dealer
+        turns the hidden card and draws up to 17. There is no doubling and no splitting, and a
+        natural is a plain 21. The seed fixes the order of the cards, so one seed is one hand.
 
     Actions:
         ``hit`` (take a card) or ``stand``, also ``stick``.
 
     Observations:
-        The player's cards and what they count, the dealer's open card and the turns left.
+        The player's cards and their total, the dealer's open card and the turns left.
 
     Rewards:
         1 for a win, 0.5 for a draw, 0 for a loss: half of Gymnasium's reward, plus a half. Only
         a win is a success.
 
     Episode end:
-        Terminates when the player goes over 21 (lost), stands (won, drawn or lost), and after
-        ``max_turns`` turns (lost).
+        Terminates when the player goes over 21 (lost), when the player stands (won, drawn or
+        lost), and after ``max_turns`` turns (lost).
 
     Args:
         decks: Decks of 52 cards shuffled together for the hand, 1 to 8; None draws every card
             from a full deck.
-        hits_soft_17: Whether the dealer also draws at a 17 with an ace as 11.
+        hits_soft_17: Whether the dealer also draws at a 17 that counts an ace as 11.
         max_turns: Turns allowed, 4 to 20.
         **common: See ``TextEnv``.
     """
@@ -232,7 +232,7 @@ class BlackjackEnv(TextEnv):
         return end(f"{text} You have {mine} too: a draw.", StopReason.DRAWN, 0.5)
 
     def _dealer_hand(self, hits: int) -> list[int]:
-        """Return the dealer's cards at the end, had the player taken ``hits`` cards."""
+        """Return the dealer's final cards if the player takes ``hits`` cards."""
         hand, at = self._cards[2:4], 4 + hits
         while not dealer_stops(*count(hand), self.hits_soft_17):
             hand.append(self._cards[at])
@@ -259,7 +259,7 @@ class BlackjackEnv(TextEnv):
     legal_moves = example_moves
 
     def _best_end(self) -> tuple[float, int]:
-        """Return the best reward that the cards allow from here, and the hits that it takes."""
+        """Return the best reward that the remaining cards allow, and the hits it takes."""
         best = (-1.0, 0)
         for more in range(self.turns_left):
             hits = self._hits + more
@@ -279,7 +279,7 @@ class BlackjackEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Play the best strategy against an endless deck; nobody counts cards for one hand."""
+        """Play the optimal strategy for an infinite deck; one hand leaves no cards to count."""
         found = _HANDS.search(observations[-1])
         assert found is not None, "every observation shows both hands"
         hard, ace = count([RANKS.index(card) for card in found[1].split(", ")])

@@ -1,4 +1,4 @@
-"""Connect four against an opponent that looks ahead now and then."""
+"""Connect four against an opponent that plays some moves well and the others at random."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def has_four(bits: int) -> bool:
     >>> has_four(0b1111), has_four(0b0111), has_four(0b1111000)  # three below the top, one above
     (True, False, True)
     """
-    # Without a loop this takes half the time, and it is asked more than anything else.
+    # The search calls this most of all; written without a loop, it takes half the time.
     up, right = bits & bits >> 1, bits & bits >> HEIGHT
     falling, rising = bits & bits >> _FALLING, bits & bits >> _RISING
     return bool(
@@ -66,8 +66,8 @@ def landings(taken: int) -> int:
 def look_ahead(own: int, foe: int, depth: int) -> tuple[tuple[int, ...], bool]:
     """Return the columns that look best to the side to move, and whether they win by force.
 
-    The middle comes first. Looks ``depth`` moves ahead and, with the squares that complete a four,
-    two more.
+    The middle column comes first. The search is ``depth`` moves deep; squares that complete a four
+    add two more moves.
 
     >>> look_ahead(0b0111, 0b0111 << 7, 1), look_ahead(0, 0b0111, 1)
     (((0,), True), ((0,), False))
@@ -88,9 +88,9 @@ def look_ahead(own: int, foe: int, depth: int) -> tuple[tuple[int, ...], bool]:
 
 
 def _value(own: int, foe: int, depth: int, low: int, high: int) -> int:
-    """Return what the position is worth to the side to move: positive is good.
+    """Return the value of the position for the side to move: positive is good.
 
-    Exact between ``low`` and ``high``, a bound outside. A move that is forced costs no depth.
+    Alpha-beta search: exact between ``low`` and ``high``, else a bound. Forced moves cost no depth.
     """
     moves, forced, best = _options(own, foe)
     depth += forced
@@ -110,10 +110,10 @@ def _value(own: int, foe: int, depth: int, low: int, high: int) -> int:
 
 
 def _options(own: int, foe: int) -> tuple[int, bool, int]:
-    """Return the moves that do not lose at once, whether the only one is forced, and a guess.
+    """Return the moves that do not lose at once, whether a move is forced, and a heuristic value.
 
-    Where the game is as good as over there are no moves, and the value is no guess: a win is worth
-    more the sooner it comes.
+    In a position that is won or lost by force there are no moves, and the value is exact: a sooner
+    win is worth more.
     """
     taken = own | foe
     ready = (taken + BOTTOM) & BOARD
@@ -125,13 +125,13 @@ def _options(own: int, foe: int) -> tuple[int, bool, int]:
         if moves & (moves - 1) or moves << 1 & theirs:  # two to block, or one on top of the other
             return 0, False, taken.bit_count() + 1 - _WIN
         return moves, True, 0
-    if moves := ready & ~(theirs >> 1):  # below such a square one hands it over
+    if moves := ready & ~(theirs >> 1):  # a disc below such a square lets the opponent take it
         return moves, False, _judge(own, foe, mine, theirs)
     return 0, False, taken.bit_count() + 1 - _WIN if ready else 0
 
 
 def _judge(own: int, foe: int, mine: int, theirs: int) -> int:
-    """Return a guess: open threes count, more in rows that fall to their side; then the middle."""
+    """Return a heuristic value from open threes, their rows, and discs in the middle."""
     first = own.bit_count() == foe.bit_count()
     good, bad = (mine & _ODD, theirs & _EVEN) if first else (mine & _EVEN, theirs & _ODD)
     threes = 8 * (mine.bit_count() - theirs.bit_count())
@@ -143,7 +143,7 @@ def _judge(own: int, foe: int, mine: int, theirs: int) -> int:
 OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
 _ROW = re.compile(r"^(?:[.XO] ){6}[.XO]$", re.MULTILINE)
 _TOP = BOTTOM << ROWS - 1
-# The columns that have room, by the squares of the top row that are taken.
+# Maps the taken squares of the top row to the columns that have room.
 _FREE = Memo[int, tuple[int, ...]](
     lambda top: tuple([place for place, column in enumerate(COLUMN) if not top & column])
 )
@@ -152,8 +152,8 @@ _OFFSETS = {
     for column in range(COLUMNS)
     for row in range(ROWS)
 }
-# How often the oracle won 2000 games against opponents of these strengths, when it began and when
-# the opponent did; never losing is written as one loss too few to see. The tests measure it again.
+# The oracle's win rate in 2000 games against opponents of these strengths, when it moved first and
+# when the opponent did. A rate of 1 is written as just below 1. A test measures these again.
 _STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _CHANCES = {
     True: (0.9995, 0.9995, 0.995, 0.981, 0.9995),
@@ -165,30 +165,30 @@ class ConnectFourEnv(TwoPlayerEnv):
     """Win at connect four against an opponent of adjustable strength.
 
     Description:
-        Two players drop discs into seven columns of six squares in turn; four discs in a line,
-        in any direction, win. With probability ``opponent`` the opponent plays a good move: it
-        completes a four, blocks one, does not hand one over, and otherwise takes what looks best
-        one move ahead. Else it plays at random. X moves first.
+        Two players take turns to drop discs into seven columns of six squares; four discs in a
+        line, in any direction, win. With probability ``opponent`` the opponent plays a good move:
+        it completes a four, blocks one, makes none possible for the player, and otherwise takes
+        the best move of a one-move search. Else it plays at random. X moves first.
 
     Actions:
         The number of a column with room, 1 to 7, such as ``4``, ``[4]`` or ``drop in column 4``.
         Anything else, and a full column, is unusable.
 
     Observations:
-        What both played, the board (X, O, a dot for an empty square, the columns' numbers below),
-        the player's mark and the turns left.
+        The last moves of both players, the board (X, O, a dot for an empty square, the column
+        numbers below), the player's mark and the turns left.
 
     Rewards:
-        1 for a four of one's own, otherwise 0: a draw is no win. There is no shaping.
+        1 for a win, otherwise 0, also for a draw. There is no shaping.
 
     Episode end:
-        Terminates with a four of the player's (won) or the opponent's (lost), on a full board
-        (drawn) and after ``max_turns`` turns (lost).
+        Terminates when the player (won) or the opponent (lost) has four in a line, when the board
+        is full (drawn) and after ``max_turns`` turns (lost).
 
     Args:
         opponent: Probability, in [0, 1], that the opponent plays a good move.
         begins: Who moves first: ``player``, ``opponent`` or ``random``.
-        max_turns: Turns allowed, at least the 21 that fill the board.
+        max_turns: Turns allowed, at least 21: so many fill the board.
         **common: See ``TextEnv``.
     """
 
@@ -230,14 +230,14 @@ class ConnectFourEnv(TwoPlayerEnv):
         return best_move(self._own, self._foe)
 
     def oracle_value(self) -> float:
-        """Return the measured chance from the start; 1 once a forced win is in sight."""
+        """Return the measured win rate from the start; 1 once the search sees a forced win."""
         if look_ahead(self._own, self._foe, ORACLE_DEPTH)[1]:
             return 1.0
         return float(np.interp(self.opponent, _STRENGTHS, _CHANCES[self._first]))
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Look ahead on the board that is shown."""
+        """Search from the board that the observation shows."""
         text, mark, _, _ = read_position(observations)
         own = foe = 0
         for at, square in enumerate("".join(_ROW.findall(text)).replace(" ", "")):
@@ -248,7 +248,7 @@ class ConnectFourEnv(TwoPlayerEnv):
 
 
 def best_move(own: int, foe: int) -> str:
-    """Return the move of the strongest player here, as a column's number.
+    """Return the move of the strongest player in this module, as a column number.
 
     >>> best_move(0, 0)
     '4'

@@ -1,4 +1,4 @@
-"""Tic-tac-toe against an opponent that plays a best move now and then."""
+"""Tic-tac-toe against an opponent that plays some moves optimally and the others at random."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,31 +19,31 @@ class TicTacToeEnv(TwoPlayerEnv):
     """Win at tic-tac-toe against an opponent of adjustable strength.
 
     Description:
-        Two players put their mark on a board of nine squares in turn; three marks in a row,
-        column or diagonal win. The opponent plays a best move (by full search, the soonest win
-        and the latest loss) with probability ``opponent`` and a random one otherwise. X moves
-        first.
+        Two players take turns to put their mark on a board of nine squares; three marks in a
+        row, column or diagonal win. With probability ``opponent`` the opponent plays an optimal
+        move (full search; it prefers the soonest win and the latest loss), otherwise a random
+        one. X moves first.
 
     Actions:
         The number of a free square, 1 to 9, such as ``5``, ``[5]`` or ``play 5``. Anything else,
         and a square that is taken, is unusable.
 
     Observations:
-        What both played, the board (X, O, and the number of each free square), the player's
-        mark and the turns left.
+        The last moves of both players, the board (X, O, and the number of each free square), the
+        player's mark and the turns left.
 
     Rewards:
-        1 for a line of one's own, otherwise 0: a draw is no win. With ``shaping``, the potential
-        is the chance that best play wins from here.
+        1 for a win, otherwise 0, also for a draw. With ``shaping``, the potential is the
+        probability that optimal play wins from the current board.
 
     Episode end:
-        Terminates with a line of the player's (won) or the opponent's (lost), on a full board
-        (drawn) and after ``max_turns`` turns (lost).
+        Terminates when the player (won) or the opponent (lost) has three in a line, when the
+        board is full (drawn) and after ``max_turns`` turns (lost).
 
     Args:
-        opponent: Probability, in [0, 1], that the opponent plays a best move. At 1 nobody wins.
+        opponent: Probability, in [0, 1], that the opponent plays optimally. At 1 nobody can win.
         begins: Who moves first: ``player``, ``opponent`` or ``random``.
-        max_turns: Turns allowed, at least the 5 that fill the board.
+        max_turns: Turns allowed, at least 5: so many fill the board.
         **common: See ``TextEnv``.
     """
 
@@ -90,7 +90,7 @@ class TicTacToeEnv(TwoPlayerEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Play the move with the best chance on the board that is shown."""
+        """Play the move with the best chance to win on the board that the observation shows."""
         text, mark, left, strength = read_position(observations)
         own = foe = 0
         for at, square in enumerate("".join(_ROW.findall(text)).replace(" ", "")):
@@ -107,7 +107,7 @@ class TicTacToeEnv(TwoPlayerEnv):
 
 @cache
 def score(own: int, foe: int) -> int:
-    """Return what best play of both gives the side to move: positive wins, and sooner is more.
+    """Return the minimax value for the side to move: positive wins, and a sooner win is larger.
 
     >>> score(0, 0)  # a draw
     0
@@ -122,7 +122,7 @@ def score(own: int, foe: int) -> int:
 
 @cache
 def good_moves(own: int, foe: int) -> tuple[int, ...]:
-    """Return the best moves of the side to move: all that reach its score.
+    """Return all optimal moves of the side to move: those that reach its ``score``.
 
     >>> good_moves(0b000011, 0b011000)  # complete the top row
     (2,)
@@ -133,7 +133,7 @@ def good_moves(own: int, foe: int) -> tuple[int, ...]:
 
 
 def win_chance(own: int, foe: int, left: int, strength: float) -> float:
-    """Return the chance of the player, who is to move, to win with ``left`` turns and best play.
+    """Return the player's chance to win by optimal play, to move with ``left`` turns left.
 
     >>> win_chance(0, 0, 9, 1.0), round(win_chance(0, 0, 9, 0.0), 3)
     (0.0, 0.995)
@@ -142,7 +142,7 @@ def win_chance(own: int, foe: int, left: int, strength: float) -> float:
 
 
 def best_move(own: int, foe: int, left: int, strength: float) -> str:
-    """Return the move with the best chance to win; of equals, the one that loses least."""
+    """Return the move most likely to win; among equals, the one least likely to lose."""
     chances = _chances(own, foe, left, strength)
     merits = {at: (round(chances[at], 9), -score(foe, own | 1 << at)) for at in chances}
     return str(1 + max(merits, key=lambda at: merits[at]))

@@ -1,8 +1,8 @@
 """``TwoPlayerEnv``: base class of board games against a scripted opponent.
 
-A position is two sets of bits, the player's and the opponent's, one bit per square. A move is one
-``|``; a side has won when its bits hold a line. ``TwoPlayerEnv`` lets the two take turns. A game
-says where a move lands, what a line is and which moves are good.
+A position is two bit sets, the player's and the opponent's, one bit per square. A move sets one
+bit; a side has won when its bits hold a line. ``TwoPlayerEnv`` lets the two sides take turns. A
+subclass says where a move lands, what a line is and which moves are good.
 """
 
 import re
@@ -44,7 +44,7 @@ _READ = Memo(parse_number)
 
 
 def read_position(observations: Sequence[str]) -> tuple[str, str, int, float]:
-    """Return what a player has read: the last text, their mark, turns left, the strength."""
+    """Return the last text, the player's mark, the turns left and the opponent's strength."""
     strength, mark = _STRENGTH.search(observations[0]), _MARK.search(observations[-1])
     assert strength is not None, "the rules name the strength"
     assert mark is not None, "every observation names the player's mark"
@@ -54,7 +54,7 @@ def read_position(observations: Sequence[str]) -> tuple[str, str, int, float]:
 class TwoPlayerEnv(TextEnv):
     """A board game for two; the opponent plays a good move with a given probability.
 
-    Moves are numbers from 0 inside and from 1 in the text.
+    Squares and columns count from 0 in the code and from 1 in the text.
     """
 
     find_moves = staticmethod(find_numbers)
@@ -80,11 +80,11 @@ class TwoPlayerEnv(TextEnv):
     def check_settings(self) -> None:
         self.check_range("max_turns", (self.full.bit_count() + 1) // 2, why="which fill the board")
 
-    # --- what a game says about itself -----------------------------------------------------
+    # --- what a subclass defines -----------------------------------------------------------
 
     @abstractmethod
     def landing(self, place: int) -> int:
-        """Return the bit that a move to ``place`` sets, 0 where there is no room."""
+        """Return the bit that a move to ``place`` sets; 0 if ``place`` is full."""
 
     @abstractmethod
     def free(self) -> Sequence[int]:
@@ -92,7 +92,7 @@ class TwoPlayerEnv(TextEnv):
 
     @abstractmethod
     def offset(self, bit: int) -> int:
-        """Return where in the text of the board the square ``bit`` is."""
+        """Return the index of the square ``bit`` in the text of the board."""
 
     @abstractmethod
     def is_won(self, bits: int) -> bool:
@@ -162,7 +162,7 @@ class TwoPlayerEnv(TextEnv):
         return (self._first, self._opening)
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Play as near to the middle as there is room, the odd places of a square first."""
+        """Play as near to the middle as possible; on nine squares, centre and corners first."""
         middle = (self.places - 1) / 2
         square = self.places == 9
         order = sorted(self.free(), key=lambda at: (square and at % 2, abs(at - middle)))

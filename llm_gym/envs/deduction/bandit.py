@@ -19,16 +19,16 @@ COLOURS = (
 )
 _ARMS = {colour: arm for arm, colour in enumerate(COLOURS)} | {"grey": COLOURS.index("gray")}
 _ARMS |= {f"press {colour}": arm for colour, arm in _ARMS.items()}
-_MOST_TURNS = 10_000  # what they pay is drawn at the start
+_MOST_TURNS = 10_000  # the payouts of all turns are drawn at the start
 _LOWEST = 0.1  # chance of the worst button
-_EXPLORE = 0.6  # weight of what is not known yet, best of those tried on the presets
+_EXPLORE = 0.6  # weight of the exploration bonus; the best of those tried on the presets
 _PRESSED = re.compile(r"You press (\w+): it pays ([01])\.")
 _BUTTONS = re.compile(r"There are (\d+) buttons")
 _LEFT = re.compile(r"Turns left: (\d+)\.")
 
 
 def parse_button(move: str) -> int | None:
-    """Return the place of a button's colour in ``COLOURS``, or None if it is none of them.
+    """Return the index of the named colour in ``COLOURS``, or None if it is none of them.
 
     >>> parse_button("Red"), parse_button("[blue]"), parse_button("press grey"), parse_button("1")
     (0, 1, 8, None)
@@ -49,21 +49,21 @@ class BanditEnv(TextEnv):
     """Find out which of several buttons pays most often.
 
     Description:
-        Every button pays 1 with a chance of its own and otherwise 0. One of them has the chance
-        0.5 + ``gap`` / 2; the others have less, drawn uniformly between 0.1 and 0.5 - ``gap``
-        / 2. All turns but the last are for trying; the button named in the last one is the
-        answer.
+        Every button pays 1 with its own probability and otherwise 0. The best button has the
+        probability 0.5 + ``gap`` / 2; those of the others are drawn uniformly between 0.1 and
+        0.5 - ``gap`` / 2. In all turns but the last, the player tries buttons; the button named
+        in the last turn is the answer.
 
     Actions:
         The colour of a button, such as ``red`` or ``press red``.
 
     Observations:
-        What the last press paid, how often each button has paid so far (with ``summary``), and
-        the turns left.
+        The payout of the last press, how often each button has paid so far (with ``summary``),
+        and the turns left.
 
     Rewards:
-        1 for naming the best button in the last turn, otherwise 0. What the buttons pay is
-        information, not reward.
+        1 for naming the best button in the last turn, otherwise 0. The payouts are information,
+        not reward.
 
     Episode end:
         Terminates with the last of ``max_turns`` turns: won if it names the best button, else
@@ -71,8 +71,8 @@ class BanditEnv(TextEnv):
 
     Args:
         arms: Buttons, 2 to 10.
-        gap: Least difference between the chance of the best button and any other, above 0 and
-            at most 0.8.
+        gap: Smallest difference between the probabilities of the best button and of any other,
+            above 0 and at most 0.8.
         summary: Whether every observation counts all presses so far; otherwise the player has
             to remember them.
         max_turns: Turns, the last one for the answer; at least one for each button and one more.
@@ -99,7 +99,7 @@ class BanditEnv(TextEnv):
         return {"arms": arms, "gap": 0.5 - 0.45 * difficulty, "max_turns": 4 * arms + 4}
 
     def new_game(self, rng: np.random.Generator) -> None:
-        # What the presses will bring is drawn at once, which takes a tenth of the time.
+        # Drawing all payouts in one call takes a tenth of the time.
         draws = rng.random(self.arms + self.max_turns).tolist()
         self._set_chances(draws[: self.arms + 1])
         self._luck = draws[: self.arms : -1]
@@ -154,14 +154,14 @@ class BanditEnv(TextEnv):
         return self._chances
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        # Whatever the buttons have paid, no chances are ruled out.
+        # No payouts so far rule out any probabilities.
         self._set_chances(rng.random(self.arms + 1).tolist())
         return True
 
     legal_moves = example_moves
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Press one after the other, and name the one that has paid most often."""
+        """Press the buttons one after the other; name the one that has paid most often."""
         shares = [paid / max(tries, 1) for paid, tries in zip(self._paid, self._tries, strict=True)]
         last = self._base_turn == self.max_turns - 1
         arm = shares.index(max(shares)) if last else self._tries.index(min(self._tries))
@@ -172,7 +172,7 @@ class BanditEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Press the button that might be the best (UCB), and name the one that seems to be."""
+        """Press the button with the highest upper confidence bound; name the best one so far."""
         found, left = _BUTTONS.search(observations[0]), _LEFT.search(observations[-1])
         assert found is not None, "the first observation holds the rules"
         assert left is not None, "every observation tells the turns left"

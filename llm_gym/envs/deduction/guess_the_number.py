@@ -32,7 +32,7 @@ def parse_guess(move: str) -> int | None:
 
 
 def _read(move: str) -> tuple[int, Outcome, Outcome] | None:
-    """Return the number in ``move`` and the answers to it where it is too low and too high."""
+    """Return the number in ``move``, the answer if it is too low, and the answer if too high."""
     guess = parse_guess(move)
     if guess is None:
         return None
@@ -40,7 +40,7 @@ def _read(move: str) -> tuple[int, Outcome, Outcome] | None:
     return guess, go_on(higher), go_on(lower)
 
 
-_READ = Memo(_read)  # players write and read the same again and again
+_READ = Memo(_read)  # the same moves come again and again
 
 
 class GuessTheNumberEnv(TextEnv):
@@ -59,7 +59,7 @@ class GuessTheNumberEnv(TextEnv):
 
     Rewards:
         1 for the right number, otherwise 0. With ``shaping``, the potential is the share of the
-        information that the answers have given so far.
+        needed information (in bits) that the answers have given so far.
 
     Episode end:
         Terminates on the right number (won) and after ``max_turns`` guesses (lost).
@@ -84,12 +84,12 @@ class GuessTheNumberEnv(TextEnv):
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        # Binary search needs exactly these turns, so every level is winnable and none is slack.
+        # Binary search needs exactly these turns, so every level can be won, with none to spare.
         numbers = round(8 * 128**difficulty)
         return {"low": 1, "high": numbers, "max_turns": numbers.bit_length()}
 
     def new_game(self, rng: np.random.Generator) -> None:
-        # A tenth of the cost of ``rng.integers``, and reset is part of every short episode.
+        # This costs a tenth of ``rng.integers``, which matters because episodes are short.
         self._target = self.low + int(rng.random() * (self.high - self.low + 1))
         self._from, self._to = self.low, self.high  # what the answers so far leave possible
 
@@ -134,7 +134,7 @@ class GuessTheNumberEnv(TextEnv):
         return (self.low, self.high, self._target)
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Take any number that the hints leave."""
+        """Guess any number that the hints leave possible."""
         return str(rng.integers(self._from, self._to, endpoint=True))
 
     def swap_secret(self, rng: np.random.Generator) -> bool:

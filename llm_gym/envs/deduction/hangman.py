@@ -16,29 +16,29 @@ from llm_gym.reading.moves import Find, find_with
 
 _WORD = re.compile(r"^Word: ([a-z_ ]+)$", re.MULTILINE)
 _WRONG = re.compile(r"^Wrong: ([a-z, ]+)\.$", re.MULTILINE)
-_MOST_LIVES = 100  # the wrong guesses of which an observation has room for
+_MOST_LIVES = 100  # every observation lists the wrong guesses
 
 
 class HangmanEnv(TextEnv):
     """Find a hidden word letter by letter before the lives run out.
 
     Description:
-        The environment hides a common English word and shows a blank for every letter. A letter
-        that the word has is filled in wherever it stands; a wrong letter, and a wrong guess at
-        the whole word, costs a life.
+        The environment hides a common English word and shows a blank for every letter. A right
+        letter is filled in at all its positions; a wrong letter, or a wrong guess at the whole
+        word, costs a life.
 
     Actions:
-        A letter, such as ``e``, or a whole word of the right length, such as ``crane``; ``[e]``
-        and ``guess e`` do too. A letter that was tried before is unusable: it costs a turn, not a
-        life. A guess at the word may be any letters.
+        A letter, such as ``e``, or a whole word of the right length, such as ``crane``. ``[e]``
+        and ``guess e`` also work. A letter that was tried before is unusable: it costs a turn, not
+        a life. A guess at the whole word need not be an English word.
 
     Observations:
-        What the last guess did, the word with its blanks, the wrong guesses so far, the lives and
-        the turns left.
+        The result of the last guess, the word with its blanks, the wrong guesses so far, and the
+        lives and turns left.
 
     Rewards:
-        1 for the whole word, by its letters or at once, otherwise 0. With ``shaping``, the
-        potential is the share of the letters that are filled in.
+        1 for finding the word, letter by letter or by one guess, otherwise 0. With ``shaping``,
+        the potential is the share of the letters that are filled in.
 
     Episode end:
         Terminates when the word is found (won), when no life is left (lost) and after
@@ -46,7 +46,7 @@ class HangmanEnv(TextEnv):
 
     Args:
         word_length: Letters of the word, 3 to 8.
-        lives: Wrong guesses that lose, 1 to 100.
+        lives: Wrong guesses after which the game is lost, 1 to 100.
         max_turns: Guesses allowed.
         **common: See ``TextEnv``.
     """
@@ -60,12 +60,12 @@ class HangmanEnv(TextEnv):
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        # Long words show more with every letter; short ones with few lives are the hard ones.
+        # Short words are harder: each right letter reveals less.
         return {"word_length": round(8 - 4 * difficulty), "lives": round(10 - 6 * difficulty)}
 
     def new_game(self, rng: np.random.Generator) -> None:
         words = words_of(self.word_length)
-        rng.random()  # or it would be Wordle's word of the same seed
+        rng.random()  # without this draw, Wordle would hide the same word for the same seed
         self._secret = words[int(rng.random() * len(words))]
         self._shown = "_" * self.word_length
         self._tried = ""
@@ -150,10 +150,10 @@ class HangmanEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Guess the letter that most of the words that fit have.
+        """Guess the letter that occurs in most of the words that fit.
 
-        It never guesses a whole word: a clear word costs no life letter by letter, and who learns
-        from it has not read the dictionary.
+        It never guesses a whole word. A known word costs no life letter by letter, and a model that
+        imitates these moves does not know the word list.
         """
         shown, wrong = _WORD.search(observations[-1]), _WRONG.search(observations[-1])
         assert shown is not None, "every observation shows the word"
@@ -172,7 +172,7 @@ def fitting_words(shown: str, wrong: Sequence[str]) -> list[str]:
     >>> fitting_words("cr_ne", ["o"])
     ['crane']
     """
-    # A letter that is shown is shown wherever it stands, so no blank hides it.
+    # A right letter is shown at all its positions, so no blank hides it.
     tried = "".join([*set(shown) - {"_"}, *(guess for guess in wrong if len(guess) == 1)])
     blank = f"[^{tried}]" if tried else "."
     fits = re.compile(shown.replace("_", blank)).fullmatch

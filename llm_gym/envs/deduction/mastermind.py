@@ -1,4 +1,4 @@
-"""Find a hidden code from the pegs that each guess is answered with."""
+"""Find a hidden code; each guess is answered with black and white pegs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _NUMBERS = Memo[Code, frozenset[int]](frozenset)
 def pegs(guess: Code, code: Code) -> tuple[int, int]:
     """Return the black pegs (right number, right place) and white ones (right number only).
 
-    Every number of the code answers for one number of the guess at most.
+    Each number of the code matches at most one number of the guess.
 
     >>> pegs((1, 1, 2, 2), (1, 2, 3, 4))
     (1, 1)
@@ -44,8 +44,8 @@ def fitting_codes(
 ) -> Iterator[Code]:
     """Yield the codes that would have got these ``answers``.
 
-    A search in depth, place by place, that gives up on a beginning as soon as one answer cannot
-    come true any more. So the first codes come quickly even where all of them are millions.
+    A depth-first search, place by place: it drops a prefix as soon as one answer is impossible.
+    So the first codes come quickly, even if millions of codes fit.
 
     >>> sorted(fitting_codes([1, 2, 3], 2, False, [((1, 2), 0, 1)]))
     [(2, 3), (3, 1)]
@@ -76,10 +76,10 @@ def fitting_codes(
 
 
 def _order(numbers: Sequence[int], place: int) -> Sequence[int]:
-    """Return the numbers with another one last, which is tried first, for each place.
+    """Return the numbers in an order that differs by place; the last number is tried first.
 
-    A first guess of many different numbers tells more than one of equals: it saves a third of the
-    guesses at a code of six, and most of the search.
+    A first guess of different numbers tells more than one of equal numbers: for codes of length six
+    it saves a third of the guesses, and most of the search.
     """
     turn = (3 * place) % len(numbers)
     return [*reversed(numbers[:turn]), *reversed(numbers[turn:])]
@@ -89,9 +89,9 @@ _RANGE = re.compile(r"code of (\d+) numbers, each from 1 to (\d+)(, no two alike
 _ANSWER = re.compile(r"^([\d ]+): (\d+) black, (\d+) white", re.MULTILINE)
 _MOST_NUMBERS = 20
 _VALUES = {str(number): number for number in range(1, _MOST_NUMBERS + 1)}
-_MOST_TURNS = 100  # the guesses of which an observation has room for
+_MOST_TURNS = 100  # every observation lists the guesses
 _MANY = 200
-"""Codes below which there are too few to keep some of them unseen."""
+"""With fewer possible codes, there are no train and test splits."""
 
 
 def parse_code(move: str) -> Code | None:
@@ -137,7 +137,7 @@ def find_codes(text: str, length: int) -> Iterator[Named]:
 
 
 def _read(asked: tuple[str, int, int]) -> tuple[Code, str] | None:
-    """Return the guess in a move and how it is shown, if it has the length and the numbers."""
+    """Return the guess in a move and its text, or None for a wrong length or number."""
     move, length, numbers = asked
     guess = parse_code(move)
     if guess is None or len(guess) != length or max(guess) > numbers:
@@ -149,7 +149,7 @@ def _written(code: Sequence[int]) -> str:
     return " ".join(map(str, code))
 
 
-_READ = Memo(_read)  # for players repeat themselves
+_READ = Memo(_read)  # the same moves come again and again
 
 
 class MastermindEnv(TextEnv):
@@ -161,9 +161,9 @@ class MastermindEnv(TextEnv):
         that stands in another place; a number of the code earns one peg at most.
 
     Actions:
-        Numbers such as ``1 2 3 4``; ``1, 2, 3, 4``, ``[1 2 3 4]``, ``guess 1 2 3 4`` and, where
-        it is clear, ``1234`` do too. Another count of numbers, or one out of range, is unusable.
-        A guess may repeat a number even where the code does not, and may be made again.
+        Numbers such as ``1 2 3 4``. ``1, 2, 3, 4``, ``[1 2 3 4]``, ``guess 1 2 3 4`` and, if it
+        is unambiguous, ``1234`` also work. A wrong count of numbers, or a number out of range, is
+        unusable. A guess may repeat a number even if the code may not, and may be made again.
 
     Observations:
         All guesses so far with their answers, or with ``history=False`` only the last one, and
@@ -171,7 +171,7 @@ class MastermindEnv(TextEnv):
 
     Rewards:
         1 for the right code, otherwise 0. With ``shaping``, the potential is the largest share
-        of black pegs that a guess has got.
+        of black pegs among the guesses so far.
 
     Episode end:
         Terminates on the right code (won) and after ``max_turns`` guesses (lost).
@@ -217,7 +217,7 @@ class MastermindEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         self._code = self._draw_code(rng)
         self._board, self._best = "", 0
-        self._settled = False  # whether only this code is known to fit the answers
+        self._settled = False  # whether it is known that no other code fits the answers
 
     def _draw_code(self, rng: np.random.Generator) -> Code:
         numbers = list(range(1, self.numbers + 1))
@@ -279,7 +279,7 @@ class MastermindEnv(TextEnv):
             if code != self._code:
                 self._code = code
                 return True
-        self._settled = True  # no answer to come can bring another code back
+        self._settled = True  # later answers only rule out more codes
         return False
 
     def random_move(self, rng: np.random.Generator) -> str:

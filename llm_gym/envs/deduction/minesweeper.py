@@ -1,4 +1,4 @@
-"""Clear a minefield from the numbers of mines around its cells."""
+"""Clear a minefield; each revealed cell shows the number of mines around it."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from llm_gym.envs.shared.memo import Memo
 from llm_gym.reading.moves import Named
 
 HIDDEN, FLAG, ZERO = ord("."), ord("F"), ord("0")
-_MOST_PROVABLE = 16  # rows or columns: larger fields without guessing take too long to find
+_MOST_PROVABLE = 16  # rows or columns: drawing larger ``no_guess`` fields takes too long
 _MOVE = re.compile(
     r"\[?(?:(reveal|open|flag) )?\(?([0-9]{1,2})(?:, ?| )([0-9]{1,2})\)?\]?", re.IGNORECASE
 )
@@ -74,14 +74,14 @@ class MinesweeperEnv(TextEnv):
 
     Description:
         A field hides mines. A revealed cell shows how many of the cells around it, diagonals
-        included, are mines; around a 0, all are revealed as well. The first cell revealed and
-        those around it are never mines. Revealing every other safe cell wins; flags are notes
-        for the player and decide nothing.
+        included, are mines; if that number is 0, the cells around it are revealed too. The first
+        revealed cell and its neighbours are never mines. The player wins by revealing every safe
+        cell. Flags are notes for the player and have no effect on the result.
 
     Actions:
-        ``reveal 2 3`` for row 2 and column 3, counted from 0; ``2 3`` and ``[2 3]`` do too.
-        ``flag 2 3`` sets or removes a flag and costs a turn. A cell outside the field, one
-        that is revealed and the revealing of a flagged cell are unusable.
+        ``reveal 2 3`` for row 2 and column 3, counted from 0; ``2 3`` and ``[2 3]`` also work.
+        ``flag 2 3`` sets or removes a flag and costs a turn. A cell outside the field, a revealed
+        cell, and revealing a flagged cell are unusable.
 
     Observations:
         The field and the turns left. A dot is a hidden cell, F a flag and a digit a revealed
@@ -99,9 +99,9 @@ class MinesweeperEnv(TextEnv):
         rows: Rows of the field, 4 to 30.
         cols: Columns of the field, 4 to 30.
         mines: Number of mines, at most 9 fewer than there are cells.
-        no_guess: Lay the mines such that from the first cell on, whichever it is, the numbers
-            prove at every point that some cell is safe. Needs at most 16 rows and columns and a
-            mine in at most every fifth cell.
+        no_guess: Place the mines such that no guess is needed: after any first cell, the numbers
+            always prove that some hidden cell is safe. Needs at most 16 rows and columns, and
+            mines in at most a fifth of the cells.
         max_turns: Moves allowed, at least the number of safe cells.
         **common: See ``TextEnv``.
     """
@@ -137,8 +137,8 @@ class MinesweeperEnv(TextEnv):
 
     def new_game(self, rng: np.random.Generator) -> None:
         self._text = bytearray(chart(self.rows, self.cols).blank)
-        # Where the mines are depends on the first cell, which must be safe: they go to the first
-        # places in this order that are not next to it.
+        # The first cell must be safe, so the mines are placed after it is known: on the first
+        # cells in this order that are not next to it.
         self._order: list[int] = rng.permutation(self.rows * self.cols).tolist()
         self._numbers: list[int] = []
         self._safe_left = self.rows * self.cols - self.mines
@@ -150,7 +150,7 @@ class MinesweeperEnv(TextEnv):
         free = [cell for cell in self._order if cell not in near]
         mines = free[: self.mines]
         if self.no_guess:
-            rng = np.random.default_rng(self._order)  # the instance still decides everything
+            rng = np.random.default_rng(self._order)  # so the instance fixes the mines
             while not can_be_proved(self.rows, self.cols, sum(1 << at for at in mines), first):
                 mines = rng.choice(free, self.mines, replace=False).tolist()
         return mines
@@ -226,7 +226,7 @@ class MinesweeperEnv(TextEnv):
         return queue
 
     def _plan(self) -> list[int]:
-        """Return the cells that the oracle names in this episode."""
+        """Return the cells that the oracle reveals in this episode."""
         cell, cells = self._middle, list[int]()
         numbers = number_cells(self.rows, self.cols, self._mines_after(cell))
         hidden = [at for at, number in enumerate(numbers) if number != MINE]
@@ -246,10 +246,10 @@ class MinesweeperEnv(TextEnv):
         return f"{cell // self.cols} {cell % self.cols}"
 
     def instance(self) -> object:
-        return (self.rows, self.cols, self._plan())  # fields that one plan wins are one
+        return (self.rows, self.cols, self._plan())  # fields with the same plan are one instance
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        """Let a mine and a safe cell that touch the same revealed cells change places."""
+        """Swap a mine with a safe cell that has the same revealed neighbours."""
         if not self._numbers:
             rng.shuffle(self._order)
             return True
@@ -279,7 +279,7 @@ class MinesweeperEnv(TextEnv):
         return reveals + [f"flag {self._name(cell)}" for cell in self._hidden()]
 
     def random_move(self, rng: np.random.Generator) -> str:
-        hidden = self._hidden((HIDDEN,))  # flags would only waste its turns
+        hidden = self._hidden((HIDDEN,))  # flagged cells cannot be revealed
         if not hidden:
             return f"flag {self._name(self._hidden()[0])}"
         return f"reveal {self._name(hidden[int(rng.random() * len(hidden))])}"

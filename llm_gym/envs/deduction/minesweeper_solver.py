@@ -1,8 +1,8 @@
-"""What the numbers on a minefield prove, and the least dangerous cell where they prove nothing.
+"""A Minesweeper solver: cells that are proved to be safe, else the one least likely to be a mine.
 
 Sets of cells are bit masks: bit ``row * cols + column``. A constraint ``(cells, mines)`` says
-that exactly so many of these hidden cells are mines. Every number shown is one, and so is the
-number of mines on the whole field.
+that exactly ``mines`` of these hidden cells are mines. Each shown number is a constraint, and so
+is the number of mines on the whole field.
 """
 
 from collections import Counter
@@ -59,17 +59,17 @@ def number_cells(rows: int, cols: int, mines: Sequence[int]) -> list[int]:
 
 
 class Chart(NamedTuple):
-    """How a field is written down."""
+    """The text layout of a field."""
 
     blank: bytes
     """The text of a field with every cell hidden."""
     places: tuple[int, ...]
-    """Where each cell stands in the text."""
+    """Index of each cell in the text."""
 
 
 @lru_cache(maxsize=32)
 def chart(rows: int, cols: int) -> Chart:
-    r"""Return how a field of this size is written down.
+    r"""Return the text layout of a field of this size.
 
     >>> chart(2, 3).blank.decode()
     '   0 1 2\n0| . . .\n1| . . .'
@@ -82,15 +82,15 @@ def chart(rows: int, cols: int) -> Chart:
 
 
 Constraint = tuple[int, int]
-_LAYOUTS = 20_000  # ways to spread mines that are looked at for one group of numbers
+_LAYOUTS = 20_000  # limit on the layouts of mines that are counted for one group of numbers
 
 
 def deduce(constraints: list[Constraint]) -> tuple[int, int]:
     """Return the cells that are safe and those that are mines, as far as pairs of numbers show.
 
-    A constraint whose mines are all or none of its cells is settled. Of two that overlap, if one
-    has as many mines more than the other as it has cells outside it, those cells are mines and
-    the cells that only the other has are safe.
+    A constraint with no mines, or with as many mines as cells, decides its cells. Of two that
+    overlap: if A has exactly as many mines more than B as A has cells outside B, then these cells
+    are mines and the cells of B outside A are safe.
 
     >>> deduce([(0b011, 1), (0b111, 2)])  # two cells with a mine, three with two
     (0, 4)
@@ -121,15 +121,15 @@ def deduce(constraints: list[Constraint]) -> tuple[int, int]:
 
 
 class Spread(NamedTuple):
-    """The ways to spread mines over the cells that some numbers touch, by mines used."""
+    """The possible layouts of mines next to some shown numbers, counted by mines used."""
 
     ways: Counter[int]
     dangers: dict[int, Counter[int]]
-    """For a mask of interchangeable cells: the ways, each times the mines that it puts there."""
+    """For a mask of interchangeable cells: the sum, over the layouts, of the mines in them."""
 
 
 def spread(constraints: list[Constraint]) -> Spread | None:
-    """Return every way to satisfy ``constraints``, or None where there are too many to count.
+    """Return every layout that satisfies ``constraints``, or None if there are too many to count.
 
     >>> spread([(0b011, 1), (0b110, 1)]).ways  # either the middle one or both ends
     Counter({1: 1, 2: 1})
@@ -175,8 +175,8 @@ def spread(constraints: list[Constraint]) -> Spread | None:
 def chances(constraints: list[Constraint], hidden: int, mines: int) -> dict[int, float]:
     """Return the probability of a mine for masks of alike cells, given ``mines`` in ``hidden``.
 
-    Every layout that fits is equally likely, so this is a matter of counting them. Where they are
-    too many to count, every cell is judged by one number alone.
+    Every layout that fits is equally likely, so the probability is a ratio of counts. If there are
+    too many layouts to count, each cell is judged by a single constraint.
 
     >>> chances([(0b0011, 1)], 0b1111, 2)  # of the other two cells, one is a mine
     {3: 0.5, 12: 0.5}
@@ -191,7 +191,7 @@ def chances(constraints: list[Constraint], hidden: int, mines: int) -> dict[int,
         spreads.append(found)
 
     def layouts(parts: list[Counter[int]]) -> Counter[int]:
-        """Return the layouts of the whole field by the mines they leave to the rest."""
+        """Count the layouts of the whole field by the mines that they leave for other cells."""
         total = Counter({0: 1})
         for part in parts:
             total = _times(total, part)
@@ -217,9 +217,9 @@ def chances(constraints: list[Constraint], hidden: int, mines: int) -> dict[int,
 
 
 def best_cell(rows: int, cols: int, mines: int, shown: str) -> int:
-    """Return a cell that is safe for certain, else the one least likely to be a mine.
+    """Return a cell that is certainly safe, else the one least likely to be a mine.
 
-    ``shown`` has one character per cell; whatever is no digit is hidden.
+    ``shown`` has one character per cell; any character but a digit means hidden.
     """
     hidden, constraints = read(rows, cols, mines, shown)
     if hidden.bit_count() == len(shown):
@@ -244,9 +244,9 @@ def read(rows: int, cols: int, mines: int, shown: str) -> tuple[int, list[Constr
 
 
 def can_be_proved(rows: int, cols: int, mines: int, first: int) -> bool:
-    """Tell whether the field is cleared from ``first`` on by what ``deduce`` finds alone.
+    """Return whether ``deduce`` alone can clear the field after ``first`` is revealed.
 
-    Here ``mines`` is the mask of the mines.
+    ``mines`` is the mask of the mines.
     """
     ring = rings(rows, cols)
     hidden, fresh = (1 << rows * cols) - 1, 1 << first

@@ -1,4 +1,4 @@
-"""Find a hidden word from the marks that the letters of each guess get."""
+"""Find a hidden word; each letter of a guess is marked as right, misplaced or wrong."""
 
 import math
 import re
@@ -18,16 +18,16 @@ from llm_gym.reading.moves import Find, find_with
 _LIST = re.compile(r"one of (\d+) common English words of (\d+) letters")
 _ROW = re.compile(r"^([A-Z ]+): ([GYX ]+)$", re.MULTILINE)
 _TOLD = 100
-"""Up to so many words, the rules list them all: a player need not know English."""
-_MOST_TURNS = 100  # the guesses of which an observation has room for
+"""The rules list all words if there are at most this many, so no English is needed."""
+_MOST_TURNS = 100  # every observation lists the guesses
 _WEIGHED = 60
-"""Up to so many words that fit, the solver weighs what each would tell it."""
+"""The solver compares the information of guesses if at most this many words fit."""
 
 
 def marks(guess: str, secret: str) -> str:
     """Return the mark of every letter of ``guess``, with spaces between them.
 
-    A letter gets as many marks other than X as the secret has of it, the right places first.
+    A letter gets at most as many G and Y marks as the secret contains it; G comes first.
 
     >>> marks("crane", "caper"), marks("geese", "elope"), marks("allot", "llama")
     ('G Y Y X Y', 'X Y X X G', 'Y G Y X X')
@@ -49,28 +49,28 @@ class WordleEnv(TextEnv):
     """Find a hidden word within a few guesses.
 
     Description:
-        The environment hides a common English word. Every letter of a guess is marked: G for
-        the right letter in the right place, Y for a letter that the word has in another place,
-        X for a letter that it does not have, or not that often.
+        The environment hides a common English word. Every letter of a guess is marked: G if the
+        letter is in the right place, Y if the word has it in another place, X if the word does
+        not have it, or has it fewer times than the guess.
 
     Actions:
         A word of the right length, such as ``crane`` or ``[crane]``. Unless ``only_words`` is
-        set, any letters will do. A guess that was made before is usable and costs a turn.
+        set, any letters are allowed. A guess may be repeated; it costs a turn.
 
     Observations:
         All guesses so far with their marks, and the turns left.
 
     Rewards:
         1 for the right word, otherwise 0. With ``shaping``, the potential is the largest share
-        of letters that a guess has had in their place.
+        of G marks among the guesses so far.
 
     Episode end:
         Terminates on the right word (won) and after ``max_turns`` guesses (lost).
 
     Args:
         word_length: Letters of the word, 3 to 8.
-        list_size: Words that may be hidden, evenly spread over our list of that length; None
-            takes all of them. The rules say how many there are, and up to 100 also which.
+        list_size: Number of words that may be hidden, spread evenly over llm_gym's list for this
+            length; None takes all. The rules say how many there are, and list up to 100 of them.
         only_words: Whether a guess must be one of the words that may be hidden.
         max_turns: Guesses allowed, 1 to 100.
         **common: See ``TextEnv``.
@@ -165,7 +165,7 @@ class WordleEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Guess the word that fits and would tell most about those that fit."""
+        """Guess the fitting word whose marks would tell most about the other fitting words."""
         found = _LIST.search(observations[0])
         assert found is not None, "the first observation holds the rules"
         rows = _ROW.findall(observations[-1])
@@ -180,7 +180,7 @@ class WordleEnv(TextEnv):
 
 
 def fitting_words(words: Sequence[str], answers: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the words under which the guesses would have got these marks.
+    """Return the words that are consistent with the marks of all guesses.
 
     >>> fitting_words(["caper", "canoe", "cable"], [("crane", "G Y Y X Y")])
     ('caper',)
@@ -203,6 +203,6 @@ def _most_common(words: tuple[str, ...]) -> str:
 
 
 def _left_unknown(guess: str, words: Sequence[str]) -> float:
-    """Return the bits that the marks of ``guess`` would leave open, times the words."""
+    """Return the remaining entropy in bits after the marks of ``guess``, times the words."""
     groups = Counter(marks(guess, word) for word in words)
     return sum(count * math.log2(count) for count in groups.values())

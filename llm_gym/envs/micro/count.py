@@ -30,15 +30,15 @@ class CountEnv(TextEnv):
     """Count upwards from a number that is said once, one number a turn.
 
     Description:
-        The first observation says a number; every turn asks for the next one. After
-        ``numbers`` comes 1 again. The number reached is not repeated, so the player finds it
-        only in its own last answer.
+        The first observation shows a number; every turn asks for the next one. After
+        ``numbers`` comes 1 again. Observations do not repeat the current number, so the player
+        finds it only in its own last answer.
 
     Actions:
         A number, such as ``3`` or ``say 3``. A number outside the range is unusable.
 
     Observations:
-        The first number at first, then only that the count goes on.
+        The first observation shows the number; later ones only ask for the next number.
 
     Rewards:
         1 / ``max_turns`` for each right number, paid in its turn: 1 for a faultless episode. A

@@ -1,4 +1,4 @@
-"""Say a word at once, or when asked for it: the smallest games of credit and of memory."""
+"""Echo and Memory: the smallest games that test credit assignment and memory."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,16 +34,16 @@ class EchoEnv(TextEnv):
     """Repeat the word that is shown, turn after turn.
 
     Description:
-        Every turn shows a word, drawn afresh, and asks for the same word. What is right in one
-        turn does not depend on any other, so the game shows whether a trainer credits each turn
-        with its own reward.
+        Every turn shows a new random word and asks for the same word. The right answer of one turn
+        does not depend on other turns, so the game shows whether a trainer credits each turn with
+        its own reward.
 
     Actions:
         A word, such as ``red`` or ``say red``. A word outside the vocabulary is unusable: it
         costs a turn and the same word is asked for again.
 
     Observations:
-        Whether the last word was right, and the next one.
+        Whether the last word was right, and the next word.
 
     Rewards:
         1 / ``max_turns`` for each right word, paid in its turn: 1 for a faultless episode. A
@@ -116,7 +116,7 @@ class EchoEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Say what is shown."""
+        """Say the word that is shown."""
         return str(_SHOWN.findall(observations[-1])[-1])
 
 
@@ -128,18 +128,18 @@ class MemoryEnv(TextEnv):
 
     Description:
         The first observation shows a word. ``delay`` turns later the environment asks for it;
-        in between it shows other words and does not look at the replies. Only a player that
-        still sees the first observation, or carries the word along, can win.
+        in between it shows other words and ignores the replies. Only a player that still sees the
+        first observation, or repeats the word in its replies, can win.
 
     Actions:
-        Anything while the word is to be kept, for example ``ok``; then a word, such as ``red``
-        or ``say red``. A word outside the vocabulary is then unusable.
+        Before the question anything, for example ``ok``; then a word, such as ``red`` or
+        ``say red``. A word outside the vocabulary is then unusable.
 
     Observations:
         The word at first, then words to ignore, then the question.
 
     Rewards:
-        1 for the right word, otherwise 0: all of it at the last turn. A random player gets
+        1 for the right word, otherwise 0; paid in the last turn. A random player gets
         1 / ``words`` on average.
 
     Episode end:
@@ -170,7 +170,7 @@ class MemoryEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         word, *others = (WORDS[at] for at in rng.permutation(self.words))
         self._word = word
-        # Never the word itself: saying what was shown last must not pay.
+        # The noise never contains the word: repeating the last word shown must not pay.
         self._noise = [others[at] for at in rng.integers(len(others), size=self.delay)]
 
     def rules_text(self) -> str:
@@ -190,7 +190,7 @@ class MemoryEnv(TextEnv):
 
     @property
     def free_text(self) -> bool:  # type: ignore[override]
-        """Whether anything may be said, as before the question."""
+        """Whether any reply is accepted: true before the question."""
         return self._base_stop is not None and self.turns_left > 1
 
     def apply(self, move: str) -> Outcome:

@@ -24,21 +24,21 @@ class CoinCollectorEnv(WorldEnv):
     """Find a coin in a house of rooms and take it.
 
     Description:
-        The player starts at one end of a chain of rooms; the coin lies at the other. Along the
-        chain, rooms that lead nowhere are added. Directions can be walked back the way one came,
-        but the house need not fit on a plan: two rooms may lie where there is space for one. The
-        counterpart of TextWorld's challenge of this name.
+        The player starts at one end of a chain of rooms; the coin lies at the other. Dead-end
+        rooms are added along the chain. Every step can be reversed, but the map need not fit on
+        a grid: two rooms may have the same coordinates. This game follows TextWorld's challenge
+        of the same name.
 
     Actions:
         ``go north`` (``move``, ``walk``, ``n``), ``take coin``, ``look``, ``inventory``.
 
     Observations:
-        What happened, then the room: exits, things, what one carries, the quest, the turns left.
+        The result of the last move, then the room: exits, items, inventory, quest and turns left.
         ``style="terse"`` says the same in few words.
 
     Rewards:
         1 for taking the coin, otherwise 0. With ``shaping``, the potential is the
-        ``progress`` along the shortest way.
+        ``progress`` along the shortest path.
 
     Episode end:
         Terminates when the coin is taken (won) and after ``max_turns`` turns (lost).
@@ -46,8 +46,8 @@ class CoinCollectorEnv(WorldEnv):
     Args:
         level: Rooms of the chain, 2 to 20, and so the moves of the shortest solution.
         dead_ends: Rooms added for each room of the chain, 0 to 2.
-        mode: Where they are added: ``simple`` is beside the chain, so that a wrong turn ends at
-            once; ``random`` is anywhere, so that one can go astray.
+        mode: Where dead ends are added: ``simple`` only to rooms of the chain, so every detour is
+            one room long; ``random`` to any room, so detours can be longer.
         style: ``prose`` or ``terse``.
         max_turns: Turns allowed, at least ``level``.
         **common: See ``TextEnv``.
@@ -68,14 +68,14 @@ class CoinCollectorEnv(WorldEnv):
         return {
             "level": level,
             "dead_ends": dead_ends,
-            "max_turns": level * (2 + 2 * dead_ends),  # who walks into every room has enough
+            "max_turns": level * (2 + 2 * dead_ends),  # enough to visit every room
         }
 
     def draw_world(self, rng: np.random.Generator) -> tuple[World, Find]:
         return draw_house(self.level, self.dead_ends, self.mode, rng), Find(COIN)
 
     def most_turns(self) -> int:
-        return self.level  # the way to the coin is as long as that in every house
+        return self.level  # the path to the coin has this length in every house
 
     def rules_text(self) -> str:
         return (
@@ -92,7 +92,7 @@ class CoinCollectorEnv(WorldEnv):
         return True
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Keep the right hand on the wall."""
+        """Follow the wall on the right-hand side."""
         world = self._world
         if world.place[COIN] == world.here:
             return f"take {COIN}"
@@ -104,7 +104,7 @@ class CoinCollectorEnv(WorldEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Walk to the nearest room that has not been seen until the coin is."""
+        """Walk to the nearest unseen room until the coin is found."""
         notes, view = take_notes(observations, moves)
         return f"take {COIN}" if COIN in view.items else explore(notes, view)
 
@@ -119,7 +119,7 @@ class Find:
         return world.place[self.item] == CARRIED
 
     def ask(self, needs: Needs) -> None:
-        """Add what it takes to hold it."""
+        """Add the commands that lead to holding the item."""
         needs.item(self.item)
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ def draw_house(level: int, dead_ends: int, mode: Mode, rng: np.random.Generator)
             free = [name for name in names[:at] if len(exits[name]) < len(DIRECTIONS)]
             room = free[int(rng.random() * len(free))]
         _join(exits, room, names[at], rng)
-    # The order in which exits were made would tell the way from the dead ends.
+    # Shuffle the exits: their order of creation would reveal which ones are dead ends.
     exits = {
         room: {way: ways[way] for way in DIRECTIONS if way in ways} for room, ways in exits.items()
     }

@@ -1,4 +1,4 @@
-"""Read the recipe, collect what it asks for, cut and cook it as it says, and eat the meal."""
+"""Read the recipe, collect its ingredients, cut and cook them as it says, and eat the meal."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,10 +34,10 @@ _RECIPE = re.compile(r"prepare and eat a meal of (.*)")
 
 
 def cook_by_the_text(observations: Sequence[str], moves: Sequence[str]) -> str:
-    """Return the next move of a good cook who knows only what was written.
+    """Return the next move of a good player who knows only the observations.
 
-    It looks for the kitchen, reads the cookbook, does at once what can be done here, fetches what
-    was seen, and otherwise opens and explores until everything is there.
+    The player finds the kitchen, reads the cookbook, does what can be done in the current room,
+    fetches ingredients it has seen, and otherwise opens containers and explores.
     """
     notes, view = take_notes(observations, moves)
     if MEAL in view.carried:
@@ -51,7 +51,7 @@ def cook_by_the_text(observations: Sequence[str], moves: Sequence[str]) -> str:
 
 
 def _ideas(notes: Notes, view: View, recipe: list[str]) -> Iterator[str]:
-    """Yield what would help, what costs least first."""
+    """Yield helpful moves, the cheapest first."""
     carried = {food_in(name): name for name in view.carried if food_in(name)}
     missing = {
         food_in(target): set(target.split()) - set(carried.get(food_in(target), "").split())
@@ -80,9 +80,9 @@ class CookingWorldEnv(WorldEnv):
     """Cook a meal by the cookbook and eat it.
 
     Description:
-        A cookbook in the kitchen holds a recipe. Its ingredients lie about the house, in rooms
-        and closed containers, among other food; they are to be cut with the knife (sliced, diced
-        or chopped) and cooked (fried, roasted or grilled) as the recipe says. The counterpart of
+        A cookbook in the kitchen holds a recipe. Its ingredients are in rooms and closed
+        containers of the house, among other food. The player must cut them with the knife (slice,
+        dice or chop) and cook them (fry, roast or grill) as the recipe says. This game follows
         the cooking challenge of TextWorld.
 
     Actions:
@@ -92,17 +92,17 @@ class CookingWorldEnv(WorldEnv):
         ``prepare meal``; ``eat meal``.
 
     Observations:
-        What happened, then the room: exits, things, what one carries, the quest, the turns left.
-        Once it was read, the recipe is part of the quest. ``style="terse"`` says the same in few
-        words.
+        The result of the last move, then the room: exits, items, inventory, quest and turns left.
+        The quest includes the recipe once the player has read it. ``style="terse"`` says the same
+        in few words.
 
     Rewards:
         1 for eating the meal, otherwise 0. With ``shaping``, the potential is the ``progress``
-        along the planner's way.
+        along the planner's solution.
 
     Episode end:
-        Terminates when the meal is eaten (won), when an ingredient is cut or cooked in another
-        way than the recipe says (lost) and after ``max_turns`` turns (lost).
+        Terminates when the meal is eaten (won), when an ingredient is cut or cooked differently
+        from the recipe (lost) and after ``max_turns`` turns (lost).
 
     Args:
         rooms: Rooms of the house, 1 to 24; one is the kitchen.
@@ -112,8 +112,8 @@ class CookingWorldEnv(WorldEnv):
         cut: Whether the recipe asks for cutting.
         cook: Whether the recipe asks for cooking.
         style: ``prose`` or ``terse``.
-        max_turns: Turns allowed, at least 3 more than ingredients. Houses that take longer are
-            drawn again, and settings that leave none are refused.
+        max_turns: Turns allowed, at least ``ingredients`` + 3. Houses that need more turns are
+            drawn again; if almost all do, the settings are an error.
         **common: See ``TextEnv``.
     """
 
@@ -156,7 +156,7 @@ class CookingWorldEnv(WorldEnv):
         return draw_kitchen(size, rng), Cook()
 
     def most_turns(self) -> int:
-        # Read, fetch the knife, prepare and eat; fetch, open, cut and cook; a walk for each.
+        # Read, fetch the knife, prepare and eat; then fetch, open, cut and cook; each with a walk.
         deeds = 4 + self.ingredients * (1 + self.cut + self.cook) + self.containers
         return deeds + self.rooms * (self.ingredients + 3)
 
@@ -193,7 +193,7 @@ class CookingWorldEnv(WorldEnv):
         return outcome
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        """Draw another recipe that nothing done so far has spoilt."""
+        """Draw another recipe that is still possible after the moves so far."""
         world = self._world
         if world.known:
             return False

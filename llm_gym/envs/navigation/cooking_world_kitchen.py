@@ -1,8 +1,8 @@
 """A world in which food can be cut, cooked, made into a meal and eaten.
 
-What was done to a food is part of its name: frying a "sliced carrot" makes it a "fried sliced
-carrot". So a recipe is a list of names, and everything that the engine knows about things (where
-they are, how they are called and found) holds for prepared food too.
+The preparation of a food is part of its name: frying a "sliced carrot" makes it a "fried sliced
+carrot". So a recipe is a list of names, and the rules of the engine for items (where they are, how
+they are named and found) apply to prepared food too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _JOINTS = {
 
 
 def food_in(name: str) -> str:
-    """Return the food that ``name`` is a form of, empty if it is none.
+    """Return the food in ``name``, without its preparation; empty if it names no food.
 
     >>> food_in("fried sliced carrot"), food_in("knife")
     ('carrot', '')
@@ -48,7 +48,7 @@ def food_in(name: str) -> str:
 
 
 def prepared(name: str, adjective: str) -> str:
-    """Return the name of a food after cutting or cooking: how it was cooked comes first.
+    """Return the name of a food after cutting or cooking: the way of cooking comes first.
 
     >>> prepared("sliced carrot", "fried"), prepared("fried carrot", "sliced")
     ('fried sliced carrot', 'fried sliced carrot')
@@ -60,7 +60,7 @@ def prepared(name: str, adjective: str) -> str:
 
 
 def was(name: str, how: dict[str, str]) -> bool:
-    """Return whether one of ``how`` (``CUTS`` or ``COOKS``) was done to the food."""
+    """Return whether the food was prepared in one of the ways of ``how``: ``CUTS`` or ``COOKS``."""
     return any(adjective in name.split() for adjective in how.values())
 
 
@@ -69,14 +69,14 @@ class Kitchen(World):
     """A world with a recipe."""
 
     recipe: tuple[str, ...] = ()
-    """Names of what must be carried to prepare the meal."""
+    """Names of the items that the player must carry to prepare the meal."""
     known: bool = False
     """Whether the player has read the recipe."""
     spoilt: str = ""
-    """An ingredient that was cut or cooked in another way than the recipe says."""
+    """An ingredient that was cut or cooked differently from the recipe."""
 
     def clone(self) -> Kitchen:
-        """Return a copy that can be played on; what never changes is shared."""
+        """Return a copy for play; the parts that never change are shared."""
         return Kitchen(
             self.exits, self.here, dict(self.place), self.containers, dict(self.closed),
             came_from=self.came_from, recipe=self.recipe, known=self.known, spoilt=self.spoilt,
@@ -186,7 +186,7 @@ _OTHER_ROOMS = tuple(room for room in words.ROOMS if room != KITCHEN)
 
 
 class KitchenSize(NamedTuple):
-    """What decides how large an instance is."""
+    """The settings that decide the size of an instance."""
 
     rooms: int
     ingredients: int
@@ -216,7 +216,7 @@ def draw_kitchen(size: KitchenSize, rng: np.random.Generator) -> Kitchen:
 def draw_recipe(
     foods: list[str], cut: bool, cook: bool, rng: np.random.Generator
 ) -> tuple[str, ...]:
-    """Return a preparation of each food; at least one is cut and one cooked, where they may be."""
+    """Return a preparation of each food; at least one is cut and one cooked, if allowed."""
     names = []
     for at, food in enumerate(foods):
         name = food
@@ -255,7 +255,7 @@ class Cook:
 
 
 def _ask_for(target: str, kitchen: Kitchen, needs: Needs) -> None:
-    # What the ingredient that is to become ``target`` is called by now.
+    # The current name of the ingredient that must become ``target``.
     name = next(name for name in kitchen.place if food_in(name) == food_in(target))
     needs.item(name)
     missing = set(target.split()) - set(name.split())

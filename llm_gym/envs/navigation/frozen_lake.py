@@ -23,7 +23,7 @@ FAR = 10**6
 
 @lru_cache(maxsize=8)
 def neighbours(size: int) -> tuple[tuple[int, ...], ...]:
-    """Return, per direction, the place that each place leads to; the edge leads back to itself.
+    """Return, per direction and cell, the next cell; a move off the edge stays in place.
 
     >>> neighbours(2)
     ((0, 1, 0, 1), (1, 1, 3, 3), (2, 3, 2, 3), (0, 0, 2, 2))
@@ -39,7 +39,7 @@ def neighbours(size: int) -> tuple[tuple[int, ...], ...]:
 
 @lru_cache(maxsize=16)
 def distances(lake: str) -> dict[int, int]:
-    """Return the fewest moves over ice to the goal from each place that it can be reached from.
+    """Return the fewest moves over ice to the goal, from every cell that has a path to it.
 
     >>> distances("..HG")
     {3: 0, 1: 1, 0: 2}
@@ -56,10 +56,10 @@ def distances(lake: str) -> dict[int, int]:
 
 @lru_cache(maxsize=16)
 def win_chances(lake: str, slip: float, turns: int) -> npt.NDArray[np.float64]:
-    """Return the chance that best play wins, by turns left (0 to ``turns``) and place.
+    """Return the chance that optimal play wins, by turns left (0 to ``turns``) and cell.
 
-    Exact: one step of dynamic programming per turn left. The cache keeps the table out of the
-    environment, so that snapshots and pickles stay small.
+    The chances are exact: dynamic programming, one step per turn left. The cache keeps the table
+    out of the environment, so that snapshots and pickles stay small.
     """
     ahead = np.array(neighbours(math.isqrt(len(lake))))
     side, other = ahead[[1, 2, 3, 0]], ahead[[3, 0, 1, 2]]
@@ -74,7 +74,7 @@ def win_chances(lake: str, slip: float, turns: int) -> npt.NDArray[np.float64]:
 
 
 def best_move(lake: str, at: int, slip: float, left: int, turns: int) -> str:
-    """Return the move of best play with ``left`` of ``turns`` turns left; the shortest of equals.
+    """Return the optimal move with ``left`` of ``turns`` turns left; a shorter path breaks ties.
 
     >>> best_move("...G", 0, 0.0, 2, 2), best_move(".H.G", 0, 0.0, 2, 2)
     ('right', 'down')
@@ -95,7 +95,7 @@ parse_direction = direction_parser(DIRECTIONS, verbs=("go", "move", "walk"))
 _ROW = re.compile(r"^(?:[P.HG] )+[P.HG]$", re.MULTILINE)
 _SLIP = re.compile(r"With probability ([0-9.e-]+) the ice")
 _TURNS = re.compile(r"Turns left: (\d+)")
-_DRAWS = 20  # lakes drawn before a way is kept free on purpose
+_DRAWS = 20  # lakes drawn before a path is kept free on purpose
 
 
 def draw_map(lake: str, size: int) -> str:
@@ -112,35 +112,35 @@ class FrozenLakeEnv(TextEnv):
     """Cross a frozen lake to the goal without falling into a hole.
 
     Description:
-        A square lake with holes is drawn; there is always a way from the top left corner to
-        the goal in the bottom right one that the turns suffice for. With ``slip``, a move may
-        carry the player to one of the two sides of the direction chosen.
+        Every episode draws a square lake with holes. There is always a path from the top left
+        corner to the goal in the bottom right corner that fits into ``max_turns``. With ``slip``,
+        a move may go to the left or right of the chosen direction.
 
     Actions:
-        ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
-        do too, also after ``go``, ``move`` or ``walk`` and in square brackets. A move against
+        ``up``, ``down``, ``left`` or ``right``. ``north``, ``south``, ``west`` and ``east`` also
+        work, and so do a leading ``go``, ``move`` or ``walk`` and square brackets. A move against
         the edge is usable, costs a turn and leaves the player in place.
 
     Observations:
-        What the last move did, the map and the turns left. P is the player, a dot is ice, H is
-        a hole and G is the goal.
+        The result of the last move, the map and the turns left. P is the player, a dot is ice, H
+        is a hole and G is the goal.
 
     Rewards:
         1 for reaching the goal, otherwise 0. With ``shaping``, the potential is the
-        ``progress`` along the shortest way over ice.
+        ``progress`` along the shortest path over ice.
 
     Episode end:
         Terminates at the goal (won), in a hole (lost) and after ``max_turns`` moves (lost).
 
     Args:
         size: Rows and columns of the lake, 2 to 30.
-        hole_probability: Chance of each cell other than the corners of start and goal to be a
-            hole. Lakes without a way are drawn again.
+        hole_probability: Probability that a cell, other than start and goal, is a hole. Lakes
+            without a path are drawn again.
         holes: Exact number of holes, at most (size - 1) squared; replaces
             ``hole_probability``.
-        slip: Probability, in [0, 1], that a move ends to one side of the direction chosen, half
-            of it for each side. 0 is deterministic; 2/3 is the slippery lake of Gymnasium.
-        max_turns: Moves allowed, enough at least for an empty lake.
+        slip: Probability, in [0, 1], that a move goes to one side of the chosen direction; both
+            sides are equally likely. 0 is deterministic; 2/3 is Gymnasium's slippery lake.
+        max_turns: Moves allowed, at least the shortest path on a lake without holes.
         **common: See ``TextEnv``.
     """
 
@@ -177,7 +177,7 @@ class FrozenLakeEnv(TextEnv):
             if distances(self._lake).get(0, FAR) <= self.max_turns:
                 break
         else:
-            # Holes this dense hardly ever leave a way: keep a random shortest one free.
+            # Holes this dense hardly ever leave a path: keep a random shortest one free.
             steps = rng.permutation([1, self.size] * (self.size - 1))
             inner = sorted(set(inner) - set(np.cumsum(steps).tolist()))
             self._lake = self._dig(inner, rng)
@@ -261,4 +261,4 @@ class FrozenLakeEnv(TextEnv):
 
     def potential(self) -> float:
         away = distances(self._lake)
-        return progress(away[self._at], away[0])  # every lake begins in the first place
+        return progress(away[self._at], away[0])  # the player always starts in cell 0

@@ -1,4 +1,4 @@
-"""Find the exit of a maze, with a map or with a view of the nearest cells only."""
+"""Find the exit of a maze that the player sees as a whole or only in part."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _MOVES: tuple[Cell, ...] = ((-1, 0), (0, 1), (1, 0), (0, -1))
 
 @lru_cache(maxsize=32)
 def doors(size: int) -> dict[int, list[tuple[int, int]]]:
-    """Return, for each room of a map with ``size`` cells a side, its doors and what is behind.
+    """Return, for each room of a map ``size`` cells wide, its doors and the rooms behind them.
 
     >>> doors(5)
     {6: [(7, 8), (11, 16)], 8: [(13, 18), (7, 6)], 16: [(11, 6), (17, 18)], 18: [(13, 8), (17, 16)]}
@@ -38,7 +38,7 @@ def doors(size: int) -> dict[int, list[tuple[int, int]]]:
 
 
 def carve(size: int, loops: float, rng: np.random.Generator) -> int:
-    """Return the floor of a maze: a random tree of rooms, and the share ``loops`` of the rest."""
+    """Return the floor of a maze: a random tree of rooms, plus a share ``loops`` of other doors."""
     around = doors(size)
     draws = rng.random(len(around)).tolist()
     at = list(around)[int(draws.pop() * len(around))]
@@ -63,7 +63,7 @@ def carve(size: int, loops: float, rng: np.random.Generator) -> int:
 
 @lru_cache(maxsize=16)
 def distances(floor: int, to: int, size: int) -> dict[int, int]:
-    """Return the fewest moves over ``floor`` to the cell ``to``, from every cell of it."""
+    """Return the fewest moves over ``floor`` to the cell ``to``, from every floor cell."""
     away = {}
     for moves, wave in enumerate(waves(to, floor, size)):
         while wave:
@@ -76,8 +76,8 @@ def distances(floor: int, to: int, size: int) -> dict[int, int]:
 def next_step(known: Mapping[Cell, str], at: Cell) -> int:
     """Return the direction towards the exit, or towards the nearest cell not seen yet.
 
-    ``known`` holds a letter for every cell seen: # is a wall, E the exit. The exit comes first,
-    wherever a way to it is known; 0 where there is nothing left to find.
+    ``known`` holds a letter for every cell seen: # is a wall, E the exit. The exit comes first if
+    a path to it is known. Returns 0 if there is nothing left to find.
 
     >>> next_step({(0, 0): "P", (0, 1): ".", (0, 2): "E", (1, 0): "."}, (0, 0))
     1
@@ -107,14 +107,14 @@ _STEP = {"up": (-1, 0), "right": (0, 1), "down": (1, 0), "left": (0, -1)}
 
 
 def towards(to: int, at: int, floor: int, side: int) -> str:
-    """Return the first move of a shortest way from ``at`` to ``to``."""
+    """Return the first move of a shortest path from ``at`` to ``to``."""
     away = distances(floor, to, side)
     ahead = [away.get(at + step, len(away)) for step in steps(side)]
     return DIRECTIONS[ahead.index(min(ahead))]
 
 
 def recall(observations: Sequence[str]) -> tuple[dict[Cell, str], Cell]:
-    r"""Return what partial views have shown so far, and where the player is on that map.
+    r"""Return the map that partial views have shown so far, and the player's cell on it.
 
     >>> recall(["# # #\n. P #\n# # #", "You move left.\n# # #\n. P .\n# # #"])[1]
     (0, -1)
@@ -136,34 +136,34 @@ class MazeEnv(TextEnv):
     """Find the exit of a maze.
 
     Description:
-        A square maze of rooms, drawn for the episode. The player begins in a random room and the
-        exit is in the room farthest from there, as far as the turns reach. With ``view``, only
-        the cells around the player are shown, and the player has to explore and to remember.
+        Every episode draws a square maze of rooms. The player begins in a random room; the exit
+        is in the farthest room that ``max_turns`` moves can reach. With ``view``, only the cells
+        around the player are shown, and the player has to explore and to remember.
 
     Actions:
-        ``up``, ``down``, ``left`` or ``right``; ``north``, ``south``, ``west`` and ``east``
-        do too, also after ``go``, ``move`` or ``walk`` and in square brackets. A move against a
-        wall is usable, costs a turn and leaves the player in place.
+        ``up``, ``down``, ``left`` or ``right``. ``north``, ``south``, ``west`` and ``east`` also
+        work, and so do a leading ``go``, ``move`` or ``walk`` and square brackets. A move against
+        a wall is usable, costs a turn and leaves the player in place.
 
     Observations:
-        What the last move did, the map or the part of it in view, and the turns left. P is the
-        player, # a wall, a dot a free cell and E the exit. A part of the map has the player in
-        its middle; what is outside of the maze is shown as wall.
+        The result of the last move, the map or the part of it in view, and the turns left. P is
+        the player, # a wall, a dot a free cell and E the exit. A partial map has the player in
+        its middle and shows cells outside the maze as walls.
 
     Rewards:
         1 for reaching the exit, otherwise 0. With ``shaping``, the potential is the
-        ``progress`` along the shortest way.
+        ``progress`` along the shortest path.
 
     Episode end:
         Terminates at the exit (won) and after ``max_turns`` moves (lost).
 
     Args:
-        size: Rooms a side, 2 to 15. The map has 2 * size + 1 cells a side, as walls take cells
-            too, and a move goes one cell.
-        loops: Share, in [0, 1], of the walls between rooms that are opened though the maze
-            is connected without. 0 leaves exactly one way from room to room.
-        view: How many cells the player sees in each direction, walls being no hindrance, 1 to
-            15; None shows the whole map.
+        size: Rooms per side, 2 to 15. The map has 2 * size + 1 cells per side because walls are
+            cells too. A move goes one cell.
+        loops: Share, in [0, 1], of the remaining walls between rooms that are opened after the
+            maze is connected. 0 leaves exactly one path between any two rooms.
+        view: How many cells the player sees in each direction, also through walls, 1 to 15; None
+            shows the whole map.
         max_turns: Moves allowed, at least 2 * size.
         **common: See ``TextEnv``.
     """
@@ -201,7 +201,7 @@ class MazeEnv(TextEnv):
         self._been = {self._start}
 
     def _draw_map(self) -> None:
-        """Write the map down, in a frame of walls that is as wide as the view."""
+        """Write the text of the map, in a frame of walls that is as wide as the view."""
         view, side = self.view or 0, self._side
         cells = [
             "E" if cell == self._exit else "." if self._floor >> cell & 1 else "#"
@@ -262,7 +262,7 @@ class MazeEnv(TextEnv):
     def instance(self) -> object:
         if self.view is None:
             return (self._floor, self._start, self._exit)
-        return (self.size, self._picture(self._start))  # whatever is behind it
+        return (self.size, self._picture(self._start))  # the same picture is the same instance
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         if self.view is None:
@@ -287,7 +287,7 @@ class MazeEnv(TextEnv):
         return DIRECTIONS
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Keep the right hand on the wall."""
+        """Follow the wall on the right-hand side."""
         last = parse_direction(self._base_moves[-1]) if self._base_moves else None
         heading = 0 if last is None else last
         turns = [(heading + turn) % 4 for turn in (1, 0, 3, 2)]
@@ -299,7 +299,7 @@ class MazeEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Walk to the exit where it is in sight, else to the nearest cell not seen yet."""
+        """Walk to the exit if it has been seen, else to the nearest unseen cell."""
         if _VIEW in observations[0]:
             return DIRECTIONS[next_step(*recall(observations))]
         lines = _ROW.findall(observations[-1])

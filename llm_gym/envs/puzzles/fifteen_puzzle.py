@@ -15,24 +15,24 @@ from llm_gym.core.outcome import Outcome, go_on, reject, win
 from llm_gym.core.settings import setting
 from llm_gym.envs.shared.directions import direction_parser, find_directions
 
-WIDTHS = (30, 100, 300, 1000, 3000)  # boards kept per depth: the wider, the shorter the plan
+WIDTHS = (30, 100, 300, 1000, 3000)  # beam widths; a wider beam finds shorter plans
 
 
 class Slides(NamedTuple):
-    """What can be moved on boards of one size."""
+    """The possible moves on boards of one size."""
 
     sources: tuple[tuple[int, ...], ...]
     """By direction and gap: the cell whose tile moves into the gap, or -1."""
     ways: tuple[tuple[int, ...], ...]
     """By gap: the directions that a tile can move in."""
     away: tuple[tuple[int, ...], ...]
-    """By tile and cell: steps that the tile is away from its place."""
+    """By tile and cell: the distance from the cell to the tile's place."""
     solved: bytes
 
 
 @lru_cache(maxsize=8)
 def slides(size: int) -> Slides:
-    """Return what can be moved on boards with ``size`` rows and columns.
+    """Return the possible moves on boards with ``size`` rows and columns.
 
     >>> slides(2).sources[0], slides(2).ways[3], slides(2).away[1]
     ((2, 3, -1, -1), (1, 3), (0, 1, 1, 2))
@@ -57,7 +57,7 @@ def slides(size: int) -> Slides:
 
 
 def distance(board: bytes, size: int) -> int:
-    """Return the steps that all tiles together are away from their places.
+    """Return the sum of the tiles' Manhattan distances to their places.
 
     >>> distance(bytes([1, 2, 0, 3]), 2)
     1
@@ -67,10 +67,10 @@ def distance(board: bytes, size: int) -> int:
 
 
 def is_solvable(board: bytes, size: int) -> bool:
-    """Tell whether moves can solve ``board``, which half of all arrangements cannot be.
+    """Return whether ``board`` can be solved; half of all arrangements cannot.
 
-    Every move swaps the gap with a tile, so the parity of the arrangement must be that of the
-    number of steps from the gap to its corner.
+    Every move swaps the gap with a tile, so the parity of the permutation must equal the parity of
+    the distance from the gap to its corner.
 
     >>> is_solvable(bytes([1, 2, 0, 3]), 2), is_solvable(bytes([2, 1, 3, 0]), 2)
     (True, False)
@@ -89,7 +89,7 @@ def is_solvable(board: bytes, size: int) -> bool:
 def plan(board: bytes, size: int, turns: int) -> dict[bytes, int]:
     """Return the direction to take on every board of one solution of at most ``turns`` moves.
 
-    Empty where the search finds none, which does not prove that there is none.
+    The result is empty if the search finds none, which does not prove that none exists.
 
     >>> list(plan(bytes([0, 2, 1, 3]), 2, 6).values())[::-1]
     [0, 2]
@@ -101,7 +101,7 @@ def plan(board: bytes, size: int, turns: int) -> dict[bytes, int]:
 
 
 def _search(board: bytes, size: int, width: int, depth: int) -> dict[bytes, int]:
-    """Return a solution by beam search: of each depth, only the most orderly boards go on."""
+    """Return a solution by beam search: each depth keeps only the ``width`` best boards."""
     sources, ways, away, _ = slides(size)
     layer = [(distance(board, size), board, board.index(0))]
     came: dict[bytes, tuple[bytes, int]] = {board: (b"", -1)}
@@ -136,10 +136,10 @@ def _retrace(came: dict[bytes, tuple[bytes, int]], end: bytes) -> dict[bytes, in
 
 DIRECTIONS = ("up", "down", "left", "right")
 parse_slide = direction_parser(DIRECTIONS, verbs=("move", "slide"))
-_BEYOND = ("below", "above", "to the right of", "to the left of")  # where the tile must be
+_BEYOND = ("below", "above", "to the right of", "to the left of")  # tile's place next to the gap
 _ROW = re.compile(r"^ *(?:\d+|_+)(?: +(?:\d+|_+))+$", re.MULTILINE)
 _TURNS = re.compile(r"Turns left: (\d+)")
-# Any arrangement can be solved in so many moves, with room for a player that is not perfect.
+# By size: turns that are enough for every arrangement, with some spare moves.
 _ENOUGH = {2: 6, 3: 40, 4: 120}
 
 
@@ -169,31 +169,31 @@ class FifteenPuzzleEnv(TextEnv):
     """Bring the tiles of a sliding puzzle into order.
 
     Description:
-        A square board holds numbered tiles and one gap. A tile beside the gap can be moved into
-        it. Solved, the tiles ascend row by row and the gap is in the bottom right corner. Every
-        board can be solved within the turns.
+        A square board holds numbered tiles and one gap. A tile beside the gap can move into it.
+        On the solved board, the tiles ascend row by row and the gap is in the bottom right
+        corner. Every board can be solved within ``max_turns``.
 
     Actions:
-        ``up``, ``down``, ``left`` or ``right``: where the tile moves, so ``up`` moves the tile
-        below the gap. ``north``, ``move up``, ``slide up`` and ``[up]`` do too. A direction in
-        which no tile can move is unusable.
+        ``up``, ``down``, ``left`` or ``right``: the direction in which a tile moves, so ``up``
+        moves the tile below the gap. ``north``, ``move up``, ``slide up`` and ``[up]`` also work.
+        A direction in which no tile can move is unusable.
 
     Observations:
         The board, with underscores for the gap, and the turns left.
 
     Rewards:
         1 for the solved board, otherwise 0. With ``shaping``, the potential is the
-        ``progress`` of all tiles together to their places.
+        ``progress`` of the sum of the tiles' distances to their places.
 
     Episode end:
         Terminates on the solved board (won) and after ``max_turns`` moves (lost).
 
     Args:
         size: Rows and columns of the board, 2 to 6.
-        scramble: Moves that mix the solved board, none taking the one before it back; at most 6
-            for size 2. None is any arrangement that can be solved, for sizes up to 4.
-        max_turns: Moves allowed, at least ``scramble``; without it, at least 6, 40 or 120 for
-            size 2, 3 or 4.
+        scramble: Random moves that mix the solved board, none undoing the previous one; at most 6
+            for size 2. None draws any solvable arrangement, for sizes up to 4.
+        max_turns: Moves allowed, at least ``scramble``; if ``scramble`` is None, at least 6, 40 or
+            120 for size 2, 3 or 4.
         **common: See ``TextEnv``.
     """
 
@@ -208,7 +208,7 @@ class FifteenPuzzleEnv(TextEnv):
         if self.scramble is None and self.size not in _ENOUGH:
             raise ConfigError(f"scramble must be a number for size={self.size}, got None")
         self.check_range("scramble", 1, 6 if self.size == 2 else 1000)
-        self.has_splits = self.size > 2  # there are no more than 12 boards of four cells
+        self.has_splits = self.size > 2  # size 2 has only 12 boards
         least = _ENOUGH[self.size] if self.scramble is None else self.scramble
         self.check_range("max_turns", least)
 
@@ -296,7 +296,7 @@ class FifteenPuzzleEnv(TextEnv):
         return [DIRECTIONS[way] for way in slides(self.size).ways[self._gap]]
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Slide a tile nearer to its place, if one can be."""
+        """Slide a tile nearer to its place, if possible."""
         sources, ways, away, _ = slides(self.size)
         board, gap, nearer = read_board(self._text.decode()), self._gap, []
         for way in ways[gap]:
@@ -314,12 +314,12 @@ class FifteenPuzzleEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Follow a plan; make a new one from where a board is not on it."""
+        """Follow a plan; make a new one at a board that the plan does not contain."""
         size = math.isqrt(len(read_board(observations[0])))
         ways: dict[bytes, int] | None = None
         for seen in observations:
             board = read_board(seen)
-            # Where the widest search has found nothing, later ones are not worth their time.
+            # If the widest search has found nothing, another search is not worth its time.
             if ways is None or (ways and board not in ways):
                 ways = plan(board, size, int(_TURNS.findall(seen)[0]))
         any_way = slides(size).ways[board.index(0)][0]

@@ -1,12 +1,12 @@
 """Merge tiles until one of them is large enough.
 
-A board is a number of 64 bits: four for each cell, row by row, that hold the exponent of its
-tile, 0 where there is none. So a row has 16 bits, and whatever can happen to a row is looked up.
+A board is a 64-bit number, four bits per cell, row by row: the exponent of the tile, 0 for a free
+cell. So a row has 16 bits, and the result of a move on a row comes from a lookup table.
 A direction is 0 up, 1 down, 2 left, 3 right.
 
-Where a new tile comes and which it is follows from one *draw*, a number in [0, 1). An instance
-has all its draws from the start, so that a planner can know the future: ``plan`` is a player who
-knows the tiles to come, ``best_way`` one who does not.
+One *draw*, a number in [0, 1), decides the cell and the value of a new tile. An instance has all
+its draws from the start: ``plan`` is a player who knows the coming tiles, ``best_way`` is one who
+does not.
 """
 
 import re
@@ -32,9 +32,9 @@ FOUR = 0.1
 """Probability that a new tile is a 4 and not a 2."""
 ROW = 0xFFFF
 _CELLS = 0x1111_1111_1111_1111  # the lowest bit of every cell
-_WIDEST = 64  # boards of one turn that a plan goes on with at most
-_BACK = 32  # turns that it takes back at a dead end, for each of these boards
-_TIGHT = 5  # free cells up to which the next tile is worth a look
+_WIDEST = 64  # largest beam width of ``plan``
+_BACK = 32  # turns to go back at a dead end, per board of the beam
+_TIGHT = 5  # with at most this many free cells, ``best_way`` looks at the next tile
 
 
 def unpack(row: int) -> list[int]:
@@ -47,7 +47,7 @@ def unpack(row: int) -> list[int]:
 
 
 def pack(exponents: Sequence[int], bits: int = 4) -> int:
-    """Return the numbers side by side in one, the first in the lowest bits.
+    """Return the numbers packed into one integer, the first in the lowest bits.
 
     >>> hex(pack([1, 2, 3]))
     '0x321'
@@ -73,10 +73,10 @@ def slide(row: Sequence[int]) -> list[int]:
 
 
 def line_value(row: Sequence[int], order: int) -> int:
-    """Return how good a row or column is: free cells, merges to be had, and order.
+    """Return the heuristic value of a row or column: free cells, possible merges, and order.
 
-    What is against the order counts by the fourth power of the exponents, since a small tile
-    behind large ones is hard to get rid of.
+    The penalty for tiles out of order grows with the fourth power of the exponents, since a small
+    tile behind large ones is hard to merge.
 
     >>> line_value([3, 2, 1, 0], 10), line_value([2, 3, 1, 0], 10), line_value([2, 2, 1, 0], 10)
     (1000, 350, 1700)
@@ -91,7 +91,7 @@ def line_value(row: Sequence[int], order: int) -> int:
 
 
 def table(of_exponents: Callable[[list[int]], int]) -> Table:
-    """Return what a function makes of each row, found out when it is first needed."""
+    """Return a lookup table of a function of rows; entries are computed when first needed."""
     return Memo(lambda row: of_exponents(unpack(row)), size=ROW + 1)
 
 
@@ -99,13 +99,13 @@ _LEFT = table(lambda row: pack(slide(row)))
 _RIGHT = table(lambda row: pack(slide(row[::-1])[::-1]))
 _AS_COLUMN = table(lambda row: pack(row, bits=16))
 _LARGEST = table(max)
-# Against what may come a board needs order; one who knows what comes needs little of it.
+# With unknown tiles, order on the board matters; a player who knows them needs less of it.
 _CAUTIOUS = table(lambda row: line_value(row, order=10))
 _KNOWING = table(lambda row: line_value(row, order=1))
 
 
 def each_row(table: Table, board: int) -> int:
-    """Return the board of what ``table`` makes of the rows."""
+    """Return the board with every row replaced by its entry in ``table``."""
     return (
         table[board & ROW]
         | table[board >> 16 & ROW] << 16
@@ -125,14 +125,14 @@ def transpose(board: int) -> int:
 
 
 def shift(board: int, way: int) -> int:
-    """Return ``board`` after a move, before the new tile; the same board where nothing moves."""
+    """Return ``board`` after a move, before the new tile; unchanged if nothing moves."""
     if way >= 2:
         return each_row(_RIGHT if way == 3 else _LEFT, board)
     return transpose(each_row(_RIGHT if way == 1 else _LEFT, transpose(board)))
 
 
 def shifts(board: int) -> list[Step]:
-    """Return the directions that change ``board``, each with what it makes of it."""
+    """Return the directions that change ``board``, each with the board it leads to."""
     columns = transpose(board)
     ways = (
         (0, transpose(each_row(_LEFT, columns))),
@@ -164,7 +164,7 @@ def free_cells(board: int) -> int:
 
 
 def draw_tiles(seed: int, count: int) -> tuple[float, ...]:
-    """Return the draws of the instance ``seed``; a longer game goes on where a shorter one ends.
+    """Return ``count`` draws of the instance ``seed``; a shorter list is a prefix of a longer one.
 
     >>> draw_tiles(7, 3) == draw_tiles(7, 5)[:3]
     True
@@ -181,12 +181,12 @@ def add_tile(board: int, draw: float) -> int:
     free, four = free_cells(board), draw < FOUR
     share = draw / FOUR if four else (draw - FOUR) / (1 - FOUR)
     for _ in range(int(share * free.bit_count())):
-        free &= free - 1  # without its lowest
+        free &= free - 1  # clear the lowest bit
     return board | (free & -free) << four
 
 
 def value(board: int, judge: Table) -> int:
-    """Return how good ``judge`` finds the rows and columns of ``board`` together."""
+    """Return the sum of the values in ``judge`` for the rows and columns of ``board``."""
     columns = transpose(board)
     return (
         judge[board & ROW]
@@ -201,9 +201,9 @@ def value(board: int, judge: Table) -> int:
 
 
 def best_way(board: int) -> int:
-    """Return the direction of a good player who does not know what comes.
+    """Return the direction of a good player who does not know the coming tiles.
 
-    Where few cells are free, a board is worth what the best reply to an average new 2 is.
+    If few cells are free, the value of a board is that of the best reply to an average new 2.
     """
 
     def merit(after: int) -> float:
@@ -226,9 +226,9 @@ def best_way(board: int) -> int:
 def plan(board: int, seed: int, used: int, count: int, target: int) -> dict[int, int]:
     """Return the direction to take on each board until the exponent ``target``.
 
-    ``seed`` and ``count`` name the draws, of which ``used`` are on the board. Empty where no plan
-    is found. A beam search over the known future: of every turn, the best few boards go on. At
-    first that is one; at a dead end the search goes back some turns and on with twice as many.
+    ``seed`` and ``count`` define the draws; ``used`` of them are on the board already. The result
+    is empty if no plan is found. This is a beam search over the known future. The beam has width 1
+    at first; at a dead end the search goes back some turns and doubles the width.
     """
     draws = draw_tiles(seed, count)[used:]
     came: list[dict[int, Step]] = []
@@ -265,8 +265,8 @@ def _retrace(came: list[dict[int, Step]], last: int, way: int) -> dict[int, int]
 
 
 DIRECTIONS = ("up", "down", "left", "right")
-_PREFERRED = (1, 2, 3, 0)  # of a player who keeps large tiles in one corner
-_MOST_TURNS = 100_000  # tiles that are drawn beforehand
+_PREFERRED = (1, 2, 3, 0)  # an order of directions that keeps large tiles in one corner
+_MOST_TURNS = 100_000  # all tiles are drawn at the start
 parse_way = direction_parser(DIRECTIONS, verbs=("move", "slide"))
 _ROW = re.compile(r"^ *(?:\d+|\.)(?: +(?:\d+|\.)){3}$", re.MULTILINE)
 
@@ -292,9 +292,9 @@ def read_board(text: str) -> int:
 
 
 def turns_needed(target: int) -> int:
-    """Return the turns that one who knows what comes can make the ``target`` tile in.
+    """Return the turns in which a player who knows the coming tiles can make the ``target`` tile.
 
-    A turn adds 2.2 on average, so that no tile of 64 can be there before turn 28 or so.
+    A turn adds 2.2 to the sum of the tiles on average, so a 64 takes at least about 28 turns.
 
     >>> turns_needed(64), turns_needed(2048)
     (50, 1290)
@@ -307,21 +307,20 @@ class Game2048Env(TextEnv):
 
     Description:
         A board of 4 by 4 cells begins with two tiles. A move slides all tiles in one direction;
-        two equal ones that meet merge into one of double value, each at most once a move. Then a
-        new tile comes into a random free cell: mostly a 2, at times a 4. The tiles to come are
-        part of the instance, so the episodes of one seed can be compared; the player does not see
-        them.
+        two equal tiles that meet merge into one of double value, each tile at most once per move.
+        Then a new tile appears in a random free cell: a 2, or a 4 with probability 0.1. The seed
+        fixes the coming tiles, which the player does not see.
 
     Actions:
         ``up``, ``down``, ``left`` or ``right``; ``north``, ``move up``, ``slide up`` and ``[up]``
-        do too. A direction that changes nothing is unusable.
+        also work. A direction that changes nothing is unusable.
 
     Observations:
         The board, with a dot for a free cell, and the turns left.
 
     Rewards:
         1 for making the target tile, otherwise 0. With ``shaping``, the potential is the share
-        of the doublings from the first largest tile to the target.
+        of the needed doublings, from the largest tile at the start to the target, that are done.
 
     Episode end:
         Terminates with the target tile (won), when no move is possible (lost) and after
@@ -329,7 +328,7 @@ class Game2048Env(TextEnv):
 
     Args:
         target: Tile to make, a power of two from 8 to 2048.
-        max_turns: Moves allowed, at least 5/8 of ``target`` and 10 more.
+        max_turns: Moves allowed, at least 5/8 * ``target`` + 10.
         **common: See ``TextEnv``.
     """
 
@@ -398,7 +397,7 @@ class Game2048Env(TextEnv):
         return self._seed
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        """Draw the tiles to come anew."""
+        """Draw new coming tiles."""
         self._seed = int(rng.random() * 2**53)
         self._draws = draw_tiles(self._seed, self.max_turns + 2)
         return True
@@ -417,12 +416,12 @@ class Game2048Env(TextEnv):
             ways = plan(board, self._seed, used, len(self._draws), self._goal)
             if (way := ways.get(self._board)) is not None:
                 return DIRECTIONS[way]
-            self._anchor = (self._used, self._board)  # somebody else has left the plan
+            self._anchor = (self._used, self._board)  # the player has left the plan
         return DIRECTIONS[best_way(self._board)]
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Keep the board free and in order, looking ahead where it gets tight."""
+        """Play ``best_way``: keep cells free and in order, and look ahead if few are free."""
         return DIRECTIONS[best_way(read_board(observations[-1]))]
 
     def potential(self) -> float:

@@ -1,7 +1,7 @@
 """Sokoban levels by reverse play: begin solved and pull the boxes away.
 
-Pushes undo pulls, so every level has a solution whose length is known without a search. How far
-the boxes are from any goal proves from below that a level is not trivial.
+Pushes undo pulls, so every level has a solution whose length is known without a search. The
+distances of the boxes to the goals give a lower bound on the pushes that a level needs.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,10 +14,10 @@ import numpy as np
 from llm_gym.envs.shared.bit_grid import distance, each, reach, shift, steps, walk, waves
 
 FAR = 99
-"""More pushes than any box needs; where a box would be stuck for good."""
+"""More pushes than any box needs; marks cells where a box is stuck forever."""
 NODES = 20_000
-"""States that a plan may look at: a bound on time, not a promise to find one."""
-_HASTE = 2  # weight of the pushes to go: plans are found far sooner and get a little longer
+"""Limit on the states that a plan visits; it bounds the time, and the plan may fail."""
+_HASTE = 2  # weight of the heuristic in A*: much faster, with slightly longer plans
 
 
 class Room(NamedTuple):
@@ -30,13 +30,13 @@ class Room(NamedTuple):
 
 @lru_cache(maxsize=64)
 def push_distances(room: Room) -> list[int]:
-    """Return per cell the pushes that take a box to the nearest goal; no other box is counted.
+    """Return per cell the pushes from it to the nearest goal, ignoring other boxes.
 
-    So the sum over the boxes is never more than a level needs, and ``FAR`` means stuck for good.
+    So the sum over the boxes is a lower bound for the level; ``FAR`` means stuck forever.
     """
     size, floor, wave = room
     away = [FAR] * (size * size)
-    # Pull boxes from the goals: whoever pulls one to a cell needs the next cell to step back to.
+    # Pull boxes from the goals: to pull a box to a cell, the player needs the next cell free.
     up, right = floor & floor << size, floor & floor >> 1
     down, left = floor & floor >> size, floor & floor << 1
     pushes, rest = 0, floor
@@ -52,7 +52,7 @@ def push_distances(room: Room) -> list[int]:
 
 
 def pushes_to_go(room: Room, boxes: int) -> int:
-    """Return a number of pushes that solving the level takes at least."""
+    """Return a lower bound on the pushes that the level needs."""
     away = push_distances(room)
     return sum([away[box] for box in each(boxes)])
 
@@ -60,14 +60,14 @@ def pushes_to_go(room: Room, boxes: int) -> int:
 def plan(room: Room, boxes: int, player: int) -> list[int] | None:
     """Return the directions of a short solution, or None if none was found among ``NODES``.
 
-    A* over pushes, the walks between them being shortest; it weighs the pushes to go double, so
-    a plan is at most twice as long as the best one.
+    Weighted A* over pushes, with shortest walks between them. The heuristic has weight 2, so a
+    plan is at most twice as long as the best one.
     """
     size, floor = room.size, room.floor
     away = push_distances(room)
     safe = sum([1 << place for place in each(floor) if away[place] < FAR])
     ahead = pushes_to_go(room, boxes)
-    parents: list[tuple[int, int, int]] = []  # of each node looked at: parent, place, direction
+    parents: list[tuple[int, int, int]] = []  # per visited node: parent, place, direction
     queue = [(_HASTE * ahead, 0, ahead, boxes, player, -1, 0)]
     best: dict[tuple[int, int], int] = {}
     while queue and len(parents) < NODES:
@@ -102,13 +102,13 @@ def _retrace(room: Room, boxes: int, parents: list[tuple[int, int, int]]) -> lis
     while node[0] >= 0:
         before = parents[node[0]]
         step = steps(size)[node[2]]
-        boxes ^= 1 << node[1] + step | 1 << node[1]  # take the push back
+        boxes ^= 1 << node[1] + step | 1 << node[1]  # undo the push
         trail.append([*walk(before[1], node[1] - step, room.floor & ~boxes, size), node[2]])
         node = before
     return [way for part in reversed(trail) for way in part]
 
 
-_DRAWS = 1000  # hundreds more than ``most_pushes`` lets happen
+_DRAWS = 1000  # far more than are needed below the limit of ``most_pushes``
 
 
 Pull = tuple[int, int, int]
@@ -125,7 +125,7 @@ class Level(NamedTuple):
 
 
 def most_pushes(size: int, boxes: int) -> int:
-    """Return the most pushes that levels can be asked to need without drawing for long.
+    """Return the largest ``min_pushes`` for which levels are found quickly.
 
     >>> most_pushes(6, 1), most_pushes(6, 2), most_pushes(8, 4)
     (2, 4, 8)
@@ -153,7 +153,7 @@ def draw_level(
 
 
 def draws(rng: np.random.Generator) -> Callable[[], float]:
-    """Return a function that draws from [0, 1); in bulk, as a draw alone costs ten times more."""
+    """Return a function that draws from [0, 1); it draws in bulk, which is ten times cheaper."""
 
     def stream() -> Iterator[float]:
         while True:
@@ -163,7 +163,7 @@ def draws(rng: np.random.Generator) -> Callable[[], float]:
 
 
 def pick(cells: int, size: int, draw: Callable[[], float]) -> int:
-    """Return a random place of ``cells``: of all that ``size`` allows, the first that is one."""
+    """Return a random cell of ``cells``, by drawing cells of the grid until one is in the set."""
     places = size * size
     while not cells >> (place := int(draw() * places)) & 1:
         pass
@@ -172,7 +172,7 @@ def pick(cells: int, size: int, draw: Callable[[], float]) -> int:
 
 @lru_cache
 def inside(size: int) -> int:
-    """Return every cell but the walls around."""
+    """Return every cell but the outer walls."""
     return sum([(1 << size - 2) - 1 << size * row + 1 for row in range(1, size - 1)])
 
 
@@ -190,10 +190,10 @@ def draw_room(size: int, boxes: int, draw: Callable[[], float]) -> Room:
 
 
 def pull_away(room: Room, enough: int, draw: Callable[[], float]) -> tuple[int, int, list[Pull]]:
-    """Pull boxes off the goals at random, never back to where they all have been.
+    """Pull boxes off the goals at random, never back to an earlier state.
 
-    Stops as soon as solving takes ``enough`` pushes, or when it gets nowhere. Returns the pushes
-    that it takes at least, where the boxes are, and the pulls that led there.
+    Stops as soon as solving needs ``enough`` pushes, or if there is no progress. Returns the lower
+    bound on the pushes, the boxes, and the pulls that led there.
     """
     size, floor, boxes = room
     away, ways, free = push_distances(room), steps(size), floor & ~boxes
@@ -204,7 +204,7 @@ def pull_away(room: Room, enough: int, draw: Callable[[], float]) -> tuple[int, 
         options = _pullable(boxes, around, free, size)
         if not options:
             break
-        # The best of three: boxes drift away from the goals, one after the other, by detours.
+        # Take the best of three random pulls, so that boxes drift away from the goals.
         best, after, count = -FAR, 0, len(options)
         for _ in range(min(count, 3)):
             box, way = options[int(draw() * count)]
@@ -250,7 +250,7 @@ def _player_after(last: Pull, room: Room, boxes: int, draw: Callable[[], float])
 
 
 def moves_to_solve(level: Level) -> int:
-    """Return how many moves ``solution`` has, without its walks: levels are weighed by it."""
+    """Return the length of ``solution`` without building its walks."""
     (size, floor, _), boxes, player, pulls = level
     moves = len(pulls)
     for before, box, way in reversed(pulls):

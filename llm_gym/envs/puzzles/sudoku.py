@@ -1,4 +1,4 @@
-"""Fill a grid such that no row, column or box holds a digit twice."""
+"""Fill a grid so that no row, column or box holds a digit twice."""
 
 import math
 import re
@@ -79,7 +79,7 @@ def parse_placement(move: str) -> tuple[int, int, int] | None:
 
 @cache
 def blank_text(size: int) -> tuple[str, tuple[int, ...]]:
-    r"""Return the text of an open grid, and where its cells stand in it.
+    r"""Return the text of an empty grid, and the index of each cell in it.
 
     >>> blank_text(4)[0]
     '   1 2   3 4\n1| . . | . .\n2| . . | . .\n   ---------\n3| . . | . .\n4| . . | . .'
@@ -109,7 +109,7 @@ def next_placement(grid: str, solved: str) -> str:
     at = wrong[0] if wrong else grid.index(".")
     digit = solved[at]
     if any(grid[peer] == digit for peer in layout(size).peers[at]):
-        digit = "0"  # only another mistake can be in the way
+        digit = "0"  # only another mistake can conflict, so erase first
     return f"{at // size + 1} {at % size + 1} {digit}"
 
 
@@ -117,14 +117,14 @@ class SudokuEnv(TextEnv):
     """Solve a sudoku.
 
     Description:
-        Some cells of a grid hold digits. Fill the others such that every row, column and box
-        holds each digit once. There is exactly one way. A digit that breaks the rule at once is
-        refused; one that turns out wrong later stays until the player replaces or erases it.
+        Some cells of a grid hold digits. The player fills the others so that every row, column
+        and box holds each digit once. There is exactly one solution. A digit that breaks the rule
+        at once is refused; any other wrong digit stays until the player replaces or erases it.
 
     Actions:
         Row, column and digit, such as ``1 3 5``; rows and columns count from 1. ``[1 3 5]`` and
-        ``place 1 3 5`` do too. The digit 0 erases. Changing a clue, repeating what is there and a
-        digit that its row, column or box already holds are unusable.
+        ``place 1 3 5`` also work. The digit 0 erases. Changing a clue, writing the same digit again
+        and a digit that its row, column or box already holds are unusable.
 
     Observations:
         The grid, with a dot for an open cell, and the turns left.
@@ -221,7 +221,7 @@ class SudokuEnv(TextEnv):
         return self._given
 
     def _usable(self, cell: int) -> list[int]:
-        """Return the digits that ``cell`` can be given now, 0 for erasing."""
+        """Return the digits that can be written into ``cell`` now; 0 erases."""
         here = self._grid[cell]
         taken = {self._grid[peer] for peer in layout(self.size).peers[cell]} | {here}
         digits = [digit for digit in range(1, self.size + 1) if _ZERO + digit not in taken]
@@ -236,7 +236,7 @@ class SudokuEnv(TextEnv):
         ]
 
     def random_move(self, rng: np.random.Generator) -> str:
-        """Fill a random open cell; where none can be filled, change one."""
+        """Fill a random open cell; if none can be filled, change a filled one."""
         blanks = [cell for cell, char in enumerate(self._grid) if char == _OPEN]
         for _ in blanks:
             cell = blanks[int(rng.random() * len(blanks))]
@@ -246,7 +246,7 @@ class SudokuEnv(TextEnv):
         return super().random_move(rng)
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Fill the cell with the fewest digits that it can have, with the first of them."""
+        """Fill the cell that has the fewest possible digits with the first of them."""
         blanks = [cell for cell, char in enumerate(self._grid) if char == _OPEN]
         usable = {cell: digits for cell in blanks if (digits := self._usable(cell))}
         if not usable:
@@ -259,7 +259,7 @@ class SudokuEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Solve what was given at the start, then fill it in."""
+        """Solve the puzzle from the first observation, then fill it in."""
         given, grid = (
             re.sub("[ |]", "", "".join(_ROW.findall(text)))
             for text in (observations[0], observations[-1])

@@ -1,8 +1,7 @@
-"""Puzzles with one solution: a bank of hard ones, each in billions of guises.
+"""Sudoku puzzles with one solution: a bank of hard puzzles and random transformations of them.
 
-Finding a puzzle takes a second, so that is done beforehand. Exchanging digits, rows, columns and
-the two directions gives a puzzle that looks new and still has one solution; so does every clue
-that is added to it.
+Finding a puzzle takes a second, so the bank is made beforehand. Permuting digits, rows and columns,
+transposing the grid, and adding clues give a puzzle that looks new and still has one solution.
 """
 
 import math
@@ -50,7 +49,7 @@ def layout(size: int) -> Layout:
 
 
 def solutions(grid: str, limit: int = 2) -> list[str]:
-    """Return up to ``limit`` solutions of ``grid``; two are enough to see that it has not one.
+    """Return up to ``limit`` solutions of ``grid``; two show that it is not unique.
 
     >>> solutions("12..34...1..4...")
     ['1234341221434321', '1234342121434312']
@@ -72,7 +71,7 @@ def solution(grid: str) -> str:
 
 
 def _set(cells: list[int], size: int, cell: int, digit: int) -> bool:
-    """Put ``digit`` into ``cell`` and follow what that settles; False where nothing is left."""
+    """Put ``digit`` into ``cell`` and propagate; False if a cell has no possible digit left."""
     if not cells[cell] & digit:
         return False
     cells[cell] = digit
@@ -89,7 +88,7 @@ def _set(cells: list[int], size: int, cell: int, digit: int) -> bool:
 
 
 def _place_singles(cells: list[int], size: int, everything: int) -> bool:
-    """Set every digit that has one cell left in a unit; False where one has none."""
+    """Set every digit that fits only one cell of a unit; False if a digit fits no cell."""
     progress = True
     while progress:
         progress = False
@@ -125,15 +124,15 @@ def _search(cells: list[int], size: int, everything: int) -> Iterator[str]:
 
 
 LEAST_CLUES = {4: 4, 9: 24}
-"""By size: the clues that the bank has puzzles for."""
+"""By size: the fewest clues of the puzzles in the bank."""
 
 
 @cache
 def bank() -> tuple[str, ...]:
     """Return puzzles with one solution each, those with few clues first.
 
-    A clue is a digit; where a cell is open, its solution is a letter, a for 1 and so on.
-    ``benchmarks/envs/sudoku_bank.py`` made them.
+    A clue is a digit. An open cell is a letter that gives its solution: a is 1, b is 2 and so on.
+    ``benchmarks/envs/sudoku_bank.py`` made the bank.
     """
     text = resources.files("llm_gym.envs.puzzles").joinpath("sudoku_bank.txt").read_text("ascii")
     return tuple(text.split())
@@ -141,7 +140,7 @@ def bank() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def bases(size: int, clues: int) -> tuple[str, ...]:
-    """Return the puzzles of the bank that have this size and at most so many clues."""
+    """Return the puzzles of the bank with this size and at most ``clues`` clues."""
     return tuple(
         puzzle
         for puzzle in bank()
@@ -153,7 +152,7 @@ def bases(size: int, clues: int) -> tuple[str, ...]:
 def line_orders(size: int) -> tuple[tuple[int, ...], ...]:
     """Return the orders of rows, or columns, that keep every grid valid.
 
-    Bands may change places, and lines inside of a band.
+    Bands may change places, and so may lines inside a band.
 
     >>> len(line_orders(4)), len(line_orders(9)), line_orders(4)[-1]
     (8, 1296, (3, 2, 1, 0))
@@ -170,17 +169,17 @@ def line_orders(size: int) -> tuple[tuple[int, ...], ...]:
 
 
 class Guise(NamedTuple):
-    """What changes the looks of a puzzle and nothing else."""
+    """A transformation that changes the look of a puzzle but not its structure."""
 
     rows: tuple[int, ...]
     cols: tuple[int, ...]
     turned: bool
     digits: str
-    """The new names of 1, 2, 3 and so on."""
+    """The digits that replace 1, 2, 3 and so on."""
 
 
 def dress(puzzle: str, guise: Guise) -> str:
-    """Return ``puzzle`` in another guise, clues as digits and open cells as letters.
+    """Return ``puzzle`` transformed by ``guise``: clues as digits, open cells as letters.
 
     >>> dress("1bcdc4abba4cdcb1", Guise((1, 0, 2, 3), (0, 1, 2, 3), False, "4321"))
     'b1dc4cbacd1babc4'
@@ -188,7 +187,7 @@ def dress(puzzle: str, guise: Guise) -> str:
     size = math.isqrt(len(puzzle))
     down, right = (1, size) if guise.turned else (size, 1)
     cells = "".join([puzzle[down * row + right * col] for row in guise.rows for col in guise.cols])
-    letters = "".join([chr(ord(digit) + 48) for digit in guise.digits])  # 1 is a
+    letters = "".join([chr(ord(digit) + 48) for digit in guise.digits])  # "1" becomes "a"
     old = "123456789"[:size] + "abcdefghi"[:size]
     return cells.translate(str.maketrans(old, guise.digits + letters))
 

@@ -96,7 +96,7 @@ def distances(disks: int, pegs: int) -> list[int]:
 
 
 def best_transfer(towers: Sequence[str], goal: int = -1) -> str:
-    """Return the first move of a shortest way to the peg ``goal``.
+    """Return the first move of a shortest solution with the goal on peg ``goal``.
 
     A tower lists its disks from the bottom.
 
@@ -117,7 +117,7 @@ def best_transfer(towers: Sequence[str], goal: int = -1) -> str:
 
 
 def goal_last(row: Sequence[str], goal: int) -> list[str]:
-    """Return ``row`` with the goal's place and the last one exchanged, as ``distances`` has it.
+    """Return ``row`` with its goal and last entries swapped: ``distances`` has the goal last.
 
     >>> goal_last("ABC", 0)
     ['C', 'B', 'A']
@@ -128,7 +128,7 @@ def goal_last(row: Sequence[str], goal: int) -> list[str]:
 
 
 def number_of(towers: Sequence[str]) -> int:
-    """Return the arrangement as the number that ``distances`` knows it by.
+    """Return the number of an arrangement: its index in ``distances``.
 
     >>> number_of(["3 2 1", "", ""]), number_of(["", "3", "2 1"])
     (0, 17)
@@ -145,13 +145,13 @@ class TowerOfHanoiEnv(TextEnv):
 
     Description:
         The disks, numbered from 1 (the smallest), lie on pegs named A, B, C and so on. A move
-        takes the top disk of a peg to another one, never onto a smaller disk. The peg that they
-        begin on and the one that they belong on are drawn, so there are few instances (6 with
-        three pegs) and no splits.
+        takes the top disk of a peg to another peg, never onto a smaller disk. The start peg and
+        the goal peg are random, so there are few instances (6 with three pegs) and no train and
+        test splits.
 
     Actions:
         The peg to take a disk from and the peg to put it on, such as ``A C``; ``move A to C``
-        and ``[A, C]`` do too. A move from an empty peg, onto the same peg or onto a smaller
+        and ``[A, C]`` also work. A move from an empty peg, onto the same peg or onto a smaller
         disk is unusable.
 
     Observations:
@@ -166,9 +166,9 @@ class TowerOfHanoiEnv(TextEnv):
 
     Args:
         disks: Number of disks, 1 to 9.
-        pegs: Number of pegs, 3 to 6; pegs to the power of disks may not pass 20,000.
+        pegs: Number of pegs, 3 to 6; ``pegs`` ** ``disks`` must be at most 20,000.
         scattered: Begin with the disks on random pegs instead of all on one.
-        max_turns: Moves allowed, at least what the farthest arrangement needs.
+        max_turns: Moves allowed, at least as many as the hardest start needs.
         **common: See ``TextEnv``.
     """
 
@@ -195,8 +195,8 @@ class TowerOfHanoiEnv(TextEnv):
         return {"disks": disks, "max_turns": 2**disks + disks}
 
     def new_game(self, rng: np.random.Generator) -> None:
-        # A row is what the player sees of a peg. Its last character is the top disk, or a colon,
-        # which sorts behind every digit just as an empty peg takes every disk.
+        # A row is the text of a peg. Its last character is the top disk, or a colon if it is empty.
+        # A colon sorts after every digit, just as an empty peg takes every disk.
         self._goal = int(rng.random() * self.pegs)
         rows = goal_last([f"{name}:" for name in PEGS[: self.pegs]], self._goal)
         # The last number is the solved arrangement; a tower on one peg is a multiple of 1...1.
@@ -261,7 +261,7 @@ class TowerOfHanoiEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Look the pegs that are shown up in the table of distances."""
+        """Look up the pegs of the observation in the table of distances."""
         goal = _GOAL.search(observations[-1])
         assert goal is not None, "every observation names the goal"
         return best_transfer(_PEG.findall(observations[-1]), PEGS.index(goal[1]))

@@ -18,31 +18,31 @@ from llm_gym.envs.shared.word_list import find_words, parse_word, words_of
 from llm_gym.reading.moves import Find, Named, find_with
 
 FARTHEST = {3: 6, 4: 9, 5: 16}
-"""Steps that, by word length, every word of the graph is away from some other one.
+"""By word length: a distance at which every word of the graph has some other word.
 
 Longer words have too few neighbours for ladders.
 """
 
 
 class WordGraph(NamedTuple):
-    """All words of one length and who is next to whom."""
+    """All words of one length; neighbours differ in one letter."""
 
     words: tuple[str, ...]
     number: dict[str, int]
     steps: dict[str, tuple[str, ...]]
     """The neighbours of each word, in alphabetical order."""
     near: npt.NDArray[np.int16]
-    """The same by number, a row for each word, filled up with the word itself."""
+    """The neighbours as word numbers, a row for each word, padded with the word itself."""
     linked: tuple[int, ...]
-    """The words that hang together."""
+    """The numbers of the words in the largest connected component."""
 
 
 @cache
 def ladder_words(length: int) -> tuple[str, ...]:
     """Return the words of ``length`` letters that a ladder may step on, in alphabetical order.
 
-    They are those of the shared list, which games hide, and forms of them that nobody would hide
-    but everybody knows: ``moved``, ``tunes``.
+    They are the words of the shared list, which games hide, and inflected forms of them, such as
+    ``moved`` and ``tunes``, which games do not hide.
 
     >>> "moved" in ladder_words(5), "moved" in words_of(5)
     (True, False)
@@ -78,7 +78,7 @@ def word_graph(length: int) -> WordGraph:
         ],
         dtype=np.int16,
     )
-    # The word with most neighbours is inside the part that hangs together.
+    # The word with most neighbours is in the largest connected component.
     hub = max(range(len(words)), key=lambda at: len(steps[words[at]]))
     linked = np.flatnonzero(_spread(near, hub) >= 0)
     return WordGraph(words, number, steps, near, tuple(linked.tolist()))
@@ -102,14 +102,14 @@ def _spread(near: npt.NDArray[np.int16], centre: int) -> npt.NDArray[np.int8]:
 def distances(length: int, target: int) -> npt.NDArray[np.int8]:
     """Return how many steps each word is away from word number ``target``, or -1.
 
-    The cache keeps them out of the environment, so that snapshots and pickles stay small; a word
-    that was a target before costs nothing, and all of one length take three megabytes.
+    The cache keeps the distances out of the environment, so that snapshots and pickles stay small,
+    and makes repeated targets free. All targets of one length take three megabytes.
     """
     return _spread(word_graph(length).near, target)
 
 
 def steps_between(word: str, other: str) -> int:
-    """Return the length of a shortest ladder between two words that hang together.
+    """Return the length of a shortest ladder between two connected words.
 
     >>> steps_between("cat", "cat"), steps_between("cat", "dog")
     (0, 3)
@@ -148,12 +148,12 @@ class WordLadderEnv(TextEnv):
         to ``max_distance`` steps, and none that is shorter.
 
     Actions:
-        The next word, such as ``cord`` or ``[cord]``. A word that is not in our list, or that
-        differs from the current one in no letter or in several, is unusable.
+        The next word, such as ``cord`` or ``[cord]``. A word that is not in llm_gym's list, or
+        that does not differ from the current word in exactly one letter, is unusable.
 
     Observations:
-        The current word, the target and the turns left; with ``hints`` also the words that one
-        step leads to.
+        The current word, the target and the turns left; with ``hints`` also the possible next
+        words.
 
     Rewards:
         1 for reaching the target, otherwise 0. With ``shaping``, the potential is the
@@ -164,11 +164,11 @@ class WordLadderEnv(TextEnv):
 
     Args:
         word_length: Letters of the words, 3 to 5.
-        min_distance: Fewest steps of a shortest ladder; at most 6, 10 and 19 for words of 3, 4
-            and 5 letters.
-        max_distance: Most steps of a shortest ladder.
-        hints: Show the words that one step leads to.
-        max_turns: Steps allowed, enough at least for the longest ladder.
+        min_distance: Smallest length of the shortest ladder between the two words; at most 6, 9
+            and 16 for words of 3, 4 and 5 letters.
+        max_distance: Largest length of the shortest ladder.
+        hints: Show the possible next words.
+        max_turns: Steps allowed, at least ``max_distance``.
         **common: See ``TextEnv``.
     """
 
@@ -199,7 +199,7 @@ class WordLadderEnv(TextEnv):
         graph = word_graph(self.word_length)
         target = graph.linked[int(rng.random() * len(graph.linked))]
         away = distances(self.word_length, target)
-        # Every distance is as likely as the others, though there are more words farther out.
+        # Draw the distance uniformly; a uniform word would mostly be far away.
         longest = min(self.max_distance, int(away.max()))
         distance = self.min_distance + int(rng.random() * (longest - self.min_distance + 1))
         starts = np.flatnonzero(away == distance)
@@ -261,7 +261,7 @@ class WordLadderEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Search the words of our list: a good player knows English."""
+        """Search the word list: a good player knows English."""
         word, target = _STATE.findall(observations[-1])[-1]
         return step_towards(word, target)
 

@@ -32,9 +32,9 @@ _ALL = "Use every number exactly once"
 
 
 def draw_tree(numbers: Sequence[int], most: int, draws: list[float]) -> tuple[int, Tree]:
-    """Combine all ``numbers`` at random, to positive whole numbers up to ``most`` on the way.
+    """Combine all ``numbers`` at random; all values on the way are whole, from 1 to ``most``.
 
-    Returns the value and the expression. Takes three draws from [0, 1) for each operation.
+    Returns the value and the expression. Uses three ``draws`` from [0, 1) for each operation.
     """
     table: list[tuple[int, Tree]] = [(number, number) for number in numbers]
     while len(table) > 1:
@@ -49,7 +49,7 @@ def draw_tree(numbers: Sequence[int], most: int, draws: list[float]) -> tuple[in
 
 
 def find_answers(text: str, numbers: int) -> Iterator[Named]:
-    """Yield the expressions in ``text``; one with a result must have all ``numbers``, unless 0.
+    """Yield the expressions in ``text``; one before ``=`` must use ``numbers`` numbers, unless 0.
 
     >>> [move for *_, move in find_answers("With 86 - 54 = 32: 86 - 54 - 2", 3)]
     ['86 - 54 - 2']
@@ -64,20 +64,19 @@ class CountdownEnv(TextEnv):
     """Make a target number from given ones with plain arithmetic.
 
     Description:
-        The numbers are drawn at random and the target is what a random expression of them
-        makes, so it can always be reached. A move is a whole expression, and there are several
-        attempts; with ``stepwise``, a move is one operation, whose result takes the place of
-        its two numbers.
+        The numbers are random, and the target is the value of a random expression of them, so it
+        can always be reached. A move is a whole expression, and there are several attempts. With
+        ``stepwise``, a move is one operation on two numbers, and its result replaces them.
 
     Actions:
         An expression of the numbers with ``+``, ``-``, ``*``, ``/`` and brackets, such as
-        ``(75 - 4) * 3``. An equals sign and what follows it are not read. Arithmetic is exact,
-        and fractions may appear on the way. An expression with other numbers, with one used
-        twice, or (with ``use_all``) with one left out is unusable. With ``stepwise``, one
-        operation on two numbers that makes a positive whole number; everything else is unusable.
+        ``(75 - 4) * 3``. An equals sign and the text after it are ignored. Arithmetic is exact,
+        and intermediate values may be fractions. An expression with other numbers, with a number
+        used twice, or (with ``use_all``) with a number left out is unusable. With ``stepwise``,
+        only one operation on two numbers whose result is a positive whole number is usable.
 
     Observations:
-        What the last expression makes, the numbers, the target and the turns left.
+        The value of the last expression, the numbers, the target and the turns left.
 
     Rewards:
         1 for making the target exactly, otherwise 0.
@@ -88,13 +87,14 @@ class CountdownEnv(TextEnv):
 
     Args:
         numbers: How many numbers are given, 2 to 6.
-        max_number: Largest number that may be given; they are drawn from 1 to it.
-        large: How many of the numbers are different ones of 25, 50, 75 and 100 instead, 0 to 4.
+        max_number: Largest number; the numbers are drawn from 1 to ``max_number``.
+        large: How many of the numbers are drawn from 25, 50, 75 and 100 instead, without
+            repetition; 0 to 4.
         min_target: Smallest target.
         max_target: Largest target.
         use_all: Whether every number must be used; otherwise some may be left over.
         stepwise: Whether a move is one operation instead of a whole expression.
-        max_turns: Moves allowed; with ``stepwise``, one fewer than numbers at least.
+        max_turns: Moves allowed; with ``stepwise``, at least ``numbers`` - 1.
         **common: See ``TextEnv``.
     """
 
@@ -132,7 +132,7 @@ class CountdownEnv(TextEnv):
             while len(given) < self.numbers:
                 given.append(1 + int(draws.pop() * self.max_number))
             target, tree = draw_tree(given, 10 * self.max_target, draws)
-            # A number that is the target already would be no puzzle.
+            # If a given number equals the target, there is nothing to solve.
             if self.min_target <= target <= self.max_target and target not in given:
                 break
         else:
@@ -163,7 +163,7 @@ class CountdownEnv(TextEnv):
         )
 
     def example_moves(self) -> Sequence[str]:
-        # With numbers that are most likely not given, so that no example is a good move.
+        # The examples use unlikely numbers, so that no example is a good move.
         return ["12 + 34", "56 / 7"] if self.stepwise else ["(12 + 34) * 56 - 7", "12 * 3 / 4"]
 
     def describe(self) -> str:
@@ -234,7 +234,7 @@ class CountdownEnv(TextEnv):
         return write(draw_tree(self._table, 10 * self.max_target, draws)[1])
 
     def reflex_move(self, rng: np.random.Generator) -> str:
-        """Add and subtract, until the signs fit."""
+        """Add and subtract the numbers: try all signs until the sum is the target."""
         if self.stepwise:
             return self.random_move(rng)
         signs = product((1, -1), repeat=len(self._table))
@@ -254,7 +254,7 @@ class CountdownEnv(TextEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Search all expressions, and write the first that makes the target, or its next step."""
+        """Search all expressions; write the first that makes the target, or its next step."""
         rules, found = observations[0], _STATE.search(observations[-1])
         assert found is not None, "every observation shows the numbers and the target"
         numbers = tuple([int(number) for number in found[1].split(", ")])
@@ -269,7 +269,7 @@ def _best_move(numbers: tuple[int, ...], target: int, use_all: bool, stepwise: b
 
 
 def _as_listed(step: str) -> str:
-    """Return a step as ``legal_moves`` lists it: the larger number first where both ways do.
+    """Return a step as ``legal_moves`` lists it: the larger number first if the order is free.
 
     >>> _as_listed("4 * 9"), _as_listed("4 - 9")
     ('9 * 4', '4 - 9')

@@ -1,7 +1,7 @@
-"""Arithmetic for Countdown: reading expressions without ``eval``, and finding one.
+"""Arithmetic for Countdown: a parser for expressions without ``eval``, and a solver.
 
-An expression is read into postfix order (operands first), with a stack and no recursion, so that
-a thousand brackets are no worse than one. Values are exact: whole numbers, or fractions.
+The parser turns an expression into postfix order (operands first) with a stack and no recursion, so
+deep nesting cannot overflow. Values are exact: whole numbers, or fractions.
 """
 
 import re
@@ -14,14 +14,14 @@ Tree = int | tuple[str, "Tree", "Tree"]
 """A number, or an operator between two trees."""
 Found = dict[int, Tree]
 
-# Five numbers up to 1000 make 16 digits at most, which a sixth can be combined with.
+# The product of five numbers up to 1000 has at most 16 digits; a sixth number can follow.
 _TOKEN = re.compile(r"[0-9]{1,18}|[-+*/()]")
 _TEXT = re.compile(r"(?:\s*(?:[0-9]{1,18}(?![0-9])|[-+*/()]))+")
 _PAIR = re.compile(r"([0-9]{1,18}) ([-+*/]) ([0-9]{1,18})")
 _RANK = {"(": 0, ")": 1, "+": 2, "-": 2, "*": 3, "/": 3}
-# The signs of print: times, middle dot, divide, minus, en dash, and square brackets.
+# Typographic signs: times, middle dot, divide, minus, en dash; and square brackets.
 _SIGNS = str.maketrans("\u00d7\u00b7\u00f7\u2212\u2013[]", "**/--()")
-_SMALL = 3  # numbers whose every value is listed; more are met in the middle
+_SMALL = 3  # list all values of groups up to this size; larger ones meet in the middle
 
 
 _RUN = re.compile(r"(?<![\w.])[0-9(][0-9+*/() \u00d7\u00b7\u00f7\u2212\u2013-]*[0-9)](?![\w.]\d)")
@@ -29,7 +29,7 @@ _OPERATOR = re.compile(r"[-+*/\u00d7\u00b7\u00f7\u2212\u2013]")
 
 
 def find_expressions(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the expressions in a sentence; the result after an equals sign is none.
+    """Yield the expressions in a sentence, without the result after an equals sign.
 
     >>> [move for *_, move in find_expressions("With 3 numbers: (1 + 2) * 30 = 90.")]
     ['(1 + 2) * 30']
@@ -42,7 +42,7 @@ def find_expressions(text: str) -> Iterator[tuple[int, int, str]]:
 def parse_expression(text: str) -> list[int | str] | None:
     """Return the expression in postfix order, or None if it is not one.
 
-    Each number is at most 18 digits long. What follows an equals sign is not read.
+    Each number is at most 18 digits long. Text after an equals sign is ignored.
 
     >>> parse_expression("(1 + 2) * 30 = 90")
     [1, 2, '+', 30, '*']
@@ -79,7 +79,7 @@ def parse_expression(text: str) -> list[int | str] | None:
 
 
 def evaluate(postfix: Sequence[int | str]) -> Value | None:
-    """Return the exact value, or None where it divides by zero.
+    """Return the exact value, or None for a division by zero.
 
     >>> evaluate([8, 3, 8, 3, "/", "-", "/"])
     24
@@ -119,7 +119,7 @@ def write(tree: Tree, nested: bool = False) -> str:
 
 
 def combine(a: int, b: int) -> list[tuple[int, str, bool]]:
-    """Return what two positive numbers can make: the value, the operator, whether b is first.
+    """Return the results of two positive numbers: value, operator, and whether b comes first.
 
     >>> combine(2, 6)
     [(8, '+', False), (12, '*', False), (4, '-', True), (3, '/', True)]
@@ -135,7 +135,7 @@ def combine(a: int, b: int) -> list[tuple[int, str, bool]]:
 
 
 def partners(a: int, target: int) -> Iterator[tuple[int, str, bool]]:
-    """Yield the positive numbers that make ``target`` with ``a``, as ``combine`` writes it."""
+    """Yield the positive numbers that make ``target`` with ``a``, in the form of ``combine``."""
     yield a + target, "-", True
     yield a * target, "/", True
     if target > a:
@@ -152,7 +152,7 @@ def partners(a: int, target: int) -> Iterator[tuple[int, str, bool]]:
 def search(numbers: tuple[int, ...], target: int, use_all: bool) -> Tree | None:
     """Return an expression of positive whole numbers that makes ``target``, or None.
 
-    Complete: None means that there is none, fewest numbers first where not all are needed.
+    None proves that there is none. Without ``use_all``, expressions with fewer numbers come first.
     """
     looking, everything = _Search(numbers), (1 << len(numbers)) - 1
     groups = [everything] if use_all else sorted(range(1, everything + 1), key=int.bit_count)
@@ -163,9 +163,9 @@ def search(numbers: tuple[int, ...], target: int, use_all: bool) -> Tree | None:
 
 
 class _Search:
-    """What groups of the numbers (one bit for each) can make.
+    """The values that groups of the numbers can make; a group has one bit per number.
 
-    The last operation splits a group in two. All that a small part can make is listed, and the
+    The last operation splits a group in two. All values of the smaller part are listed, and the
     other part has to make the partner: six numbers take milliseconds instead of minutes.
     """
 
@@ -215,7 +215,7 @@ def _join(sign: str, left: Tree, right: Tree, swap: bool) -> Tree:
 
 
 def first_step(tree: Tree) -> Tree:
-    """Return an innermost operation of ``tree``: one that has only numbers to work on.
+    """Return an innermost operation of ``tree``: one whose operands are both numbers.
 
     >>> first_step(("*", ("-", 75, 4), 3))
     ('-', 75, 4)

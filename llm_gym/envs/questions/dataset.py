@@ -32,26 +32,25 @@ class DatasetEnv(TextEnv):
     Description:
         Every episode is a row: its prompt is shown, and the reply is graded against its answer.
         The seed chooses the row: seeds 0 to n - 1 visit each of n rows once, in a shuffled
-        order, seeds n to 2n - 1 visit each once more in another order, and so on, in every
-        process alike. Resets without a seed go through passes of their own. Rows are in the
-        split that their ``split_column`` names, or else in one that their question decides; no
-        question is in two splits. The file is read and checked from end to end when the
-        environment is built.
+        order; seeds n to 2n - 1 visit each row again in another order, and so on. The order is
+        the same in every process. Resets without a seed go through separate passes. The
+        ``split_column`` names the split of a row; without it, a hash of the question does. No
+        question is in two splits. The whole file is read and checked when the environment is
+        built.
 
-        Without ``dataset``, the questions are 500 that come with llm_gym.
+        Without ``dataset``, the environment uses 500 questions that come with llm_gym.
 
     Actions:
-        The answer. What a grader takes for one: ``exact`` the same text apart from case, white
-        space, quotes and a full stop; ``number`` exactly one number, however it is written;
+        The answer. The grader decides what it accepts: ``exact`` the same text apart from case,
+        white space, quotes and a full stop; ``number`` exactly one number in any notation;
         ``choice`` the letter of an option, such as ``B`` or ``(b)``, or its text; ``contains`` a
-        short sentence that holds the answer and no alternatives. A reply without a number, or
-        with two, and one that chooses no option, is unusable.
+        short sentence with the answer and no alternatives. For ``number``, a reply without a
+        number or with two is unusable; for ``choice``, a reply that chooses no option.
 
     Observations:
-        The prompt, then whether a reply was right and the turns left. The prompt is not
-        repeated. A prompt may be a list of chat messages: a system message goes to the rules,
-        a single user message is shown as it is, and a longer conversation with the names of the
-        speakers.
+        First the prompt; later, whether the reply was right, and the turns left. The prompt is not
+        repeated. A prompt may be a list of chat messages: a system message goes to the rules, a
+        single user message is shown unchanged, and a longer conversation is shown with the roles.
 
     Rewards:
         1 for a right answer, otherwise 0. A function may grade with a score between 0 and 1; a
@@ -68,23 +67,22 @@ class DatasetEnv(TextEnv):
 
     Args:
         dataset: A path to JSONL, CSV, TSV or Parquet; rows, such as a list of dictionaries or a
-            ``datasets.Dataset``; an iterable of rows, which is read once and kept; or a
+            ``datasets.Dataset``; an iterable of rows, which is read once into memory; or a
             dictionary from split to one of these.
         prompt: Column of the prompt.
-        answer: Column of the answer: a text, a number, or a list of accepted ones. None for
-            rows without answers. Where prompts are chat messages and the column is missing, the
+        answer: Column of the answer: a text, a number, or a list of accepted answers. None for
+            rows without answers. If prompts are chat messages and the column is missing, the
             assistant's last message is the answer.
         choices: Column of the options, for the ``choice`` grader, which shows them with their
-            letters; None where the prompt shows them.
+            letters; None if the prompt shows them.
         grader: exact, number, choice or contains; a ``Grader``; or a function of reply and
             answer. If it calls its second argument ``row``, it gets the whole row.
-        split: Split that is used where ``reset`` names none; None for all rows.
-        split_column: Column that holds train, dev or test, where there is one; None to split by
-            content whatever the rows say.
+        split: Split to use if ``reset`` names none; None for all rows.
+        split_column: Column that holds train, dev or test, if it exists; None ignores it and
+            splits by a hash of the question.
         shuffle_seed: Chooses the order of the rows; None keeps the order of the file, so that
             seed 0 is the first row.
-        limit: Rows that are read, from the first one, of each part of a dictionary; None for
-            all.
+        limit: Read only the first ``limit`` rows (of each split of a dictionary); None for all.
         max_turns: Attempts at a question.
         instruction: Replaces the first sentences of the rules.
         **common: See ``TextEnv``.
@@ -147,7 +145,7 @@ class DatasetEnv(TextEnv):
             raise ConfigError(
                 f"max_turns must be 1 where nothing is graded, got {self.max_turns} and answer=None"
             )
-        self._table.count(self.split)  # a split without rows is an error now, not at reset
+        self._table.count(self.split)  # raises for a split without rows, now and not at reset
 
     @property
     def grader(self) -> Grader:
@@ -155,7 +153,7 @@ class DatasetEnv(TextEnv):
 
     @property
     def num_rows(self) -> int:
-        """Rows of the split that is used: as many seeds in a row visit each of them once."""
+        """Rows of the split in use: this many consecutive seeds visit each row once."""
         return self._table.count(self.split)
 
     def read_row(self, number: int) -> Any:
@@ -190,7 +188,7 @@ class DatasetEnv(TextEnv):
         return (self._row.system, self._row.prompt, self._row.answers)
 
     def instance_id(self) -> str:
-        """Return 16 hex digits that name this row, alike in every process and every file."""
+        """Return 16 hex digits that identify this row, the same in every process and file."""
         return self._row.row_id()
 
     # --- text --------------------------------------------------------------------------------
@@ -248,7 +246,7 @@ class DatasetEnv(TextEnv):
             return ""
         try:
             return self._say(self._row)
-        except ValueError:  # an answer that only the function which grades it can read
+        except ValueError:  # an answer that only the grading function understands
             return str(self._row.answers[0])
 
     def _say(self, row: DatasetRow) -> str:
@@ -302,13 +300,13 @@ def as_dataset_env(
     """Return an environment of ``dataset``, which may be anything that ``DatasetEnv`` takes.
 
     A file becomes ``llm_gym/Dataset-v0`` with a spec, so that records name it and other processes
-    build it again. Other rows are held by the environment itself, and its copies share them. An
-    environment is returned as it is.
+    can rebuild it. Rows from memory stay in the environment, and its copies share them. An
+    environment is returned unchanged.
 
     Args:
         dataset: A path, rows, a dictionary of splits, or an environment.
-        collate_fn: Makes a row of ours out of each of theirs; the rows are then kept in memory.
-        **settings: Those of ``DatasetEnv``.
+        collate_fn: Converts each row of ``dataset``; the converted rows are kept in memory.
+        **settings: Settings of ``DatasetEnv``.
 
     >>> env = as_dataset_env([{"question": "2 + 2?", "answer": 4}], prompt="question")
     >>> env.reset(seed=0)[0].endswith("2 + 2?"), env.step("4")[1]

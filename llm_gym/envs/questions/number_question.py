@@ -17,7 +17,7 @@ from llm_gym.reading.moves import find_numbers
 
 
 class NumberQuestion(TextEnv):
-    """One question, and one number that is right."""
+    """One question with one right number."""
 
     find_moves = staticmethod(find_numbers)
     move_name = "answer"
@@ -61,8 +61,8 @@ class ChainSumEnv(NumberQuestion):
     """Work out a chain of sums and differences.
 
     Description:
-        A few whole numbers with plus and minus signs between them are drawn. The answer is the
-        value of the chain, which may be negative.
+        The question is a random chain of whole numbers with plus and minus signs between them.
+        The answer is the value of the chain, which may be negative.
 
     Actions:
         A number, such as ``-13`` or ``The answer is -13.`` A reply without a number, or with two
@@ -107,7 +107,7 @@ class ChainSumEnv(NumberQuestion):
         self._chain = terms[0] + "".join(sign + term for sign, term in signed)
 
     def _number(self, length: float, value: float) -> int:
-        """Return a number of random length: as many of one digit as of four."""
+        """Return a number of random length; every length is equally likely."""
         digits = self.min_digits + int(length * (self.max_digits - self.min_digits + 1))
         low = 10 ** (digits - 1) if digits > 1 else 0
         return low + int(value * (10**digits - low))
@@ -141,7 +141,7 @@ class ChainSumEnv(NumberQuestion):
 
 _LETTERS = re.compile(r'letter "([a-z])" occur in "([a-z ]+)"')
 _ANY_LETTER = 0.1
-"""Chance of a letter that the words may not have: zero is an answer too."""
+"""Probability of any letter of the alphabet, so that zero is a possible answer."""
 
 
 class LetterCountingEnv(NumberQuestion):
@@ -159,7 +159,7 @@ class LetterCountingEnv(NumberQuestion):
         The question with the letter and the words.
 
     Rewards:
-        1 for the right count, and 0 for one that is off by however little.
+        1 for the right count, otherwise 0.
 
     Episode end:
         Terminates with the answer (won or lost), as there is one turn.

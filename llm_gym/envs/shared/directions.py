@@ -1,4 +1,4 @@
-"""The ways to say a direction, alike in all games that are played with four of them."""
+"""The accepted words for a direction, shared by all games with four directions."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ _NAMED = re.compile("|".join(_NAMES))
 _ARROWS = dict(
     zip("\u2191\u2192\u2193\u2190\u2b06\u27a1\u2b07\u2b05", 2 * tuple(_COMPASS), strict=True)
 )
-"""Arrows that are a move where nothing else is said; in a sentence they are mostly none."""
+"""Arrows that are a move if they are the whole reply; in a sentence they mostly are not."""
 _VERBS = (
     "go|goes|going|move|moves|moving|slide|sliding|push|pushing|walk|walking|step|stepping|head"
     "|heading|swipe|shift"
@@ -28,7 +28,7 @@ _SAID = re.compile(
 def direction_parser(
     directions: Sequence[str], verbs: Sequence[str]
 ) -> Callable[[str], int | None]:
-    """Return what finds the place among ``directions`` of the one that a move names, or None.
+    """Return a parser from a move to the index of its direction in ``directions``, or None.
 
     >>> parse = direction_parser(("up", "right", "down", "left"), ["go"])
     >>> parse("Up"), parse("go east"), parse("[down]"), parse("push left")
@@ -42,7 +42,7 @@ def direction_parser(
 
 
 def find_directions(text: str) -> Iterator[Named]:
-    """Yield the directions that a sentence names; idioms are none.
+    """Yield the directions that a sentence names, without idioms such as "turns left".
 
     >>> [move for *_, move in find_directions("Turns left: 5. The right move is to go North.")]
     ['up']

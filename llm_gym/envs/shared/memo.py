@@ -1,4 +1,4 @@
-"""``Memo``: what a pure function of one argument has returned, as a dictionary."""
+"""``Memo``: a cache of a pure function of one argument, as a dictionary."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,7 +12,7 @@ class Memo(dict[K, V]):
 
     Args:
         function: Pure, of one hashable argument.
-        size: Arguments remembered; one more, and all are forgotten.
+        size: Maximum number of entries; the cache is emptied when it is exceeded.
 
     >>> square = Memo(lambda x: x * x)
     >>> square[7], len(square)

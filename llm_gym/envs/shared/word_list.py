@@ -1,7 +1,7 @@
-"""The words that the word games know: a list of our own, read once and shared by all of them.
+"""The word list of the word games: read once and shared by all of them.
 
-The list is plain text beside this file, so that the games need no network and no other package.
-A game that draws a word tells the player how many there are to choose from.
+The list is a text file beside this module, so the games need no network and no other package.
+A game that draws a word tells the player how many words are possible.
 """
 
 import re
@@ -105,7 +105,7 @@ _FIRST = re.compile(
     r"|should|gives|covers|contains|uses|please|then|and|vs\.?|over|rather|instead)\b)",
     re.IGNORECASE,
 )
-# Two words that one sentence sets side by side are both meant, or neither is.
+# If a sentence names two words side by side, both are guesses or neither is.
 _BESIDE = re.compile(
     r"\b([A-Za-z]+)[\"'`*”’\]]{0,3}(?:\s?(?:[/|&+=;]|=>)\s?|,?\s(?:and after that|and then"
     r"|as well as"
@@ -136,7 +136,7 @@ _EVERYDAY = frozenset(_NO_GUESSES.split())
 def find_words(text: str, lengths: Sequence[int]) -> Iterator[Named]:
     """Yield the words of these ``lengths`` that ``text`` gives as a guess.
 
-    Everyday words are no guesses, unless they are in quotes or in capitals.
+    Everyday words are no guesses, unless they are quoted or capitalised.
 
     >>> [move for *_, move in find_words("My next guess is crane, which is common.", (1, 5))]
     ['crane']

@@ -1,7 +1,7 @@
 """A small invented world: people, works, companies, cities and countries, and facts about them.
 
-Every fact has a subject, a relation and a value, and stands in the document about its subject and
-nowhere else. A question follows a chain of relations: "the country of the birthplace of ...".
+Every fact has a subject, a relation and a value. Only the document about the subject states it. A
+question follows a chain of relations: "the country of the birthplace of ...".
 """
 
 import math
@@ -35,16 +35,16 @@ _PROFESSIONS = _words(
     "astronomer baker botanist carpenter dentist engineer geologist judge nurse painter pilot "
     "plumber surgeon tailor translator"
 )
-_WALKS = 50  # tries to find a chain before the world is given up
+_WALKS = 50  # tries to find a chain before a new world is drawn
 
 
 class Relation(NamedTuple):
-    """What connects an entity of one type to an entity, or a word, of another."""
+    """Connects an entity of one type to an entity or a word of another type."""
 
     subject: str
     value: str
     sentence: str
-    """How the document about ``s`` says that the value is ``v``."""
+    """The sentence in the document about ``s`` which says that the value is ``v``."""
 
 
 RELATIONS: dict[str, Relation] = {
@@ -110,9 +110,9 @@ def draw_world(rng: np.random.Generator, documents: int) -> dict[str, dict[str, 
 def draw_chain(
     rng: np.random.Generator, world: Mapping[str, Mapping[str, str]], hops: int
 ) -> tuple[str, list[str]] | None:
-    """Return a subject and ``hops`` relations to follow from it, visiting nothing twice.
+    """Return a subject and a chain of ``hops`` relations that visits no entity twice.
 
-    None if a few random walks did not find any.
+    Returns None if a few random walks find none.
     """
     subjects = list(world)
     for _ in range(_WALKS):
@@ -124,7 +124,7 @@ def draw_chain(
                 for relation, value in world[here].items()
                 if value not in seen
                 and (value in world or hop == hops - 1)
-                # A capital may lie abroad here, which nobody would guess.
+                # In this world a capital may lie in another country, which would confuse players.
                 and (relation != "country" or chain[-1:] != ["capital"])
             ]
             if not ways:
@@ -138,7 +138,7 @@ def draw_chain(
 
 
 def follow(world: Mapping[str, Mapping[str, str]], start: str, chain: list[str]) -> list[str]:
-    """Return the entities on the way, the start first and the answer last."""
+    """Return the entities along ``chain``, the start first and the answer last."""
     way = [start]
     for relation in chain:
         way.append(world[way[-1]][relation])

@@ -1,8 +1,8 @@
 """Work out a number with the help of Python.
 
-The problems are quick to program and slow to work out by hand. A kind draws numbers, words a
-question, knows the answer, and writes a line of Python that finds it. ``read`` gets the numbers
-back from the question: what a player who reads only text can do.
+The problems are easy to program and long to work out by hand. A problem kind draws numbers, writes
+the question, computes the answer, and writes a line of Python that finds it. Its ``read`` parses
+the numbers back from the question, for the solver that sees only text.
 """
 
 import math
@@ -49,7 +49,7 @@ def _draw_story(rng: np.random.Generator, steps: int, size: int) -> Numbers:
     numbers = [_pick(rng, 0, 7), _pick(rng, 0, 7), _pick(rng, size, 10 * size)]
     count = numbers[2]
     for _ in range(steps):
-        # Grow what has become small, so that no story ends early.
+        # Increase a small count, so that no story reaches zero early.
         line = _pick(rng, 0, 2) if count < size else _pick(rng, 0, 4)
         a = _pick(rng, 2, 9) if line in (2, 3) else _pick(rng, 2, size)
         b = _pick(rng, 2, 12)
@@ -177,12 +177,12 @@ class ProblemKind(NamedTuple):
     """One kind of problem."""
 
     draw: Callable[[np.random.Generator, int, int], Numbers]
-    """From a generator, a number of steps and a size of numbers."""
+    """Arguments: random generator, number of steps, size of the numbers."""
     ask: Callable[[Numbers], str]
     value: Callable[[Numbers], int]
     code: Callable[[Numbers], str]
     read: Callable[[str], Numbers | None]
-    """Gets the numbers back from the question, None if it is of another kind."""
+    """Parses the numbers from the question; None if it is of another kind."""
 
 
 def _simple(
@@ -271,18 +271,18 @@ class MathPythonEnv(ToolEnv):
     """Work out a number, with Python at hand.
 
     Description:
-        A problem is drawn whose answer is a whole number: a story in several steps, an
-        expression, a term of a sequence, a count, the digits of a power or a sum of primes. By
-        hand it is long; in Python it is a line.
+        The answer of each problem is a whole number. A problem is a story in several steps, an
+        expression, a term of a sequence, a count, the digits of a power or a sum of primes. It is
+        long to solve by hand and takes one line of Python.
 
     Actions:
-        ``python: code`` runs code in a sandbox, ``answer: 42`` or the number alone answers. With
-        the action format plain, a reply that ends in a block fenced as python is code too. Where
-        the machine cannot isolate code, the tool says so instead of running it.
+        ``python: code`` runs code in a sandbox; ``answer: 42`` or the number alone answers. With
+        the action format ``plain``, a reply that ends in a fenced python block is code too. On a
+        machine that cannot isolate code, the tool returns a message instead of running it.
 
     Observations:
-        What the code printed or the value of its last expression, errors included; then the
-        problem and the turns left.
+        The output of the code, the value of its last expression and its errors; then the problem
+        and the turns left.
 
     Rewards:
         1 for the right number, otherwise 0.
@@ -295,7 +295,7 @@ class MathPythonEnv(ToolEnv):
         digits: Digits of the numbers, 1 to 6.
         kinds: Which kinds of problems: story, sequence, digits, expression, count, primes.
         stateful: Whether Python keeps its variables from turn to turn.
-        timeout: Seconds that a run of code may take.
+        timeout: Time limit of one run of code in seconds.
         max_turns: Moves allowed, answers included.
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
@@ -362,7 +362,7 @@ class MathPythonEnv(ToolEnv):
     def apply(self, move: str) -> Outcome:
         name, code = parse_call(move)
         kind = KINDS[self._kind]
-        # What the solver's program prints is known, and a process takes a thousand times as long.
+        # The output of the solver's program is known; a process would take a thousand times longer.
         known = name == "python" and not self.stateful
         if known and _TOKEN.findall(code) == _TOKEN.findall(kind.code(self._numbers)):
             return go_on(str(kind.value(self._numbers)))
@@ -397,5 +397,5 @@ class MathPythonEnv(ToolEnv):
             printed = observations[-1].partition("\n")[0]
             if printed.lstrip("-").isdecimal():
                 return f"answer: {printed}"
-            return f"answer: {KINDS[name].value(numbers)}"  # no Python: in its head
+            return f"answer: {KINDS[name].value(numbers)}"  # Python is unavailable
         return f"python: {KINDS[name].code(numbers)}"

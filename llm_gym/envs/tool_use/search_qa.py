@@ -31,12 +31,12 @@ class SearchQAEnv(ToolEnv):
     """Find an answer that no document gives alone.
 
     Description:
-        A world of invented people, works, companies, cities and countries is drawn, with one
-        document about each. The question follows a chain of facts, such as the country of the
-        birthplace of the author of a work: each document leads to the next.
+        Every episode draws a world of invented people, works, companies, cities and countries,
+        with one document about each. The question follows a chain of facts, such as the country
+        of the birthplace of the author of a work: each document leads to the next.
 
     Actions:
-        ``search: words`` shows the documents that fit best, ``answer: text`` answers.
+        ``search: words`` shows the best matching documents, ``answer: text`` answers.
 
     Observations:
         The best documents for the last search, the question and the turns left.
@@ -49,7 +49,7 @@ class SearchQAEnv(ToolEnv):
 
     Args:
         hops: Facts in the chain, 1 to 6.
-        documents: Documents in the collection, about; 20 to 400. All but ``hops`` distract.
+        documents: Approximate size of the collection, 20 to 400. All but ``hops`` are distractors.
         results: Documents shown per search.
         max_turns: Moves allowed, answers included.
         **common: See ``ToolEnv`` and ``TextEnv``.
@@ -164,7 +164,7 @@ class SearchQAEnv(ToolEnv):
         else:
             return f"answer: {here}"
         tries = sum(parse_call(move) == ("search", here) for move in moves)
-        # Its own document says its name in every sentence; the words of sentences find it too.
+        # A document names its subject in every sentence, so repeating the name finds it.
         return f"search: {' '.join([here] * (tries + 1))}"
 
     def potential(self) -> float:

@@ -1,9 +1,9 @@
-"""Environments in which a move is a call of a tool or the final answer.
+"""``ToolEnv``: base class of environments in which a move is a tool call or the final answer.
 
-A move reads ``tool: input`` or ``answer: text``, in every action format. Calls that models were
-trained to write in another way are moves too (``find_call``): ``search("x")``,
-``<search>x</search>``, JSON, ``Action:`` with ``Action Input:``. The tools are run by a
-``ToolRegistry``, which is built when the first call of an episode needs it.
+A move has the form ``tool: input`` or ``answer: text`` in every action format. Other forms that
+models were trained to write are moves too (``find_call``): ``search("x")``,
+``<search>x</search>``, JSON, ``Action:`` with ``Action Input:``. A ``ToolRegistry`` runs the tools;
+it is built at the first call of an episode.
 """
 
 import re
@@ -26,7 +26,7 @@ _LANGUAGES = {"py": "python", "python3": "python", "sqlite": "sql", "sqlite3": "
 _CALL = re.compile(r"^[ \t]*([a-z_]+)[ \t]*:", re.MULTILINE | re.IGNORECASE)
 _CODE = frozenset({"python", "sql"})
 _ANSWERS = frozenset({"answer", "final answer", "final_answer"})
-# What a sentence says about a call rather than in it.
+# Words after a call that are no part of its input.
 _TAIL = re.compile(
     r",? (?:because|since)\b.*|,? (?:is|would be|as) (?:my|the|a|not) (?:\w+ )?(?:move"
     r"|mistake|answer"
@@ -39,7 +39,7 @@ _ANSWER_IS = re.compile(
 )
 
 
-@lru_cache(maxsize=256)  # a refused move is asked about again
+@lru_cache(maxsize=256)  # a refused move is parsed again
 def parse_call(move: str) -> tuple[str, str]:
     """Return the name before the colon, in small letters, and the input after it.
 
@@ -70,7 +70,7 @@ def parse_fence(text: str) -> tuple[str, str]:
 def parse_lines(text: str, tools: Collection[str]) -> str | None:
     r"""Return the call in a text of several lines: a fenced block, or ``python:`` and what follows.
 
-    None where the last line is a move of its own, or there is no call.
+    Returns None if the last line is itself a move, or if there is no call.
 
     >>> parse_lines("python:\nx = 1\nprint(x)", ["python"])
     'python: x = 1\nprint(x)'
@@ -95,10 +95,10 @@ def parse_lines(text: str, tools: Collection[str]) -> str | None:
 
 
 class ToolEnv(TextEnv):
-    """Base of the environments with tools.
+    """Base class of environments with tools.
 
-    A subclass lists its ``tools`` and decides about answers in ``answer``. Each tool has one
-    parameter, a text.
+    A subclass lists its ``tools`` and grades answers in ``answer``. Each tool has one parameter, a
+    text.
 
     Args:
         **common: See ``TextEnv``.
@@ -123,7 +123,7 @@ class ToolEnv(TextEnv):
             rf"(?<!\w)({names})[*_`]{{0,3}}\s?:\s*(\S.*?)(?={another}|$)", re.IGNORECASE
         )
 
-    # --- what a subclass writes ----------------------------------------------------------
+    # --- what a subclass defines ---------------------------------------------------------
 
     @abstractmethod
     def tools(self) -> list[Tool]:
@@ -131,16 +131,16 @@ class ToolEnv(TextEnv):
 
     @abstractmethod
     def sample_tools(self) -> list[Tool]:
-        """Return tools with the same definitions, before there is an episode."""
+        """Return tools with the same definitions as ``tools``, without an episode."""
 
     @abstractmethod
     def answer(self, text: str) -> Outcome:
-        """Judge an answer."""
+        """Grade an answer."""
 
     @property
     @abstractmethod
     def usage(self) -> str:
-        """How to write a move, for a player who did not."""
+        """How to write a move, for a player whose reply had none."""
 
     # --- the turn ------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class ToolEnv(TextEnv):
 
     def marked_move(self, label: str, text: str) -> str:
         if self._is_sentence(text):
-            return ""  # to be weighed
+            return ""  # the reader parses it as sentences
         if not label and ":" not in text:
             return text
         name, _ = parse_call(text)
@@ -205,10 +205,10 @@ class ToolEnv(TextEnv):
 
     @abstractmethod
     def question(self) -> str:
-        """Return what is to be answered."""
+        """Return the question."""
 
     def forget(self) -> None:
-        """Let go of the tools of the episode before. Called by ``new_game``."""
+        """Drop the tools of the last episode. Called by ``new_game``."""
         if self._registry is not None:
             self._registry.close()
             self._registry = None
@@ -218,9 +218,9 @@ class ToolEnv(TextEnv):
         super().close()
 
     def _read(self, text: str) -> str | None:
-        """Find the move in a reply: fenced code, as always, or a call in another form."""
+        """Find the move in a reply: fenced code, the usual form, or a call in another form."""
         if self._base_bare and "\n" in text and (move := parse_lines(text, self._inputs)):
-            # Code may have empty lines; after a query they part it from what is said about it.
+            # Code may contain empty lines; after a query, an empty line starts a comment on it.
             is_code = self.strict or move[:6].lower() == "python"
             return move if is_code else move.partition("\n\n")[0]
         said = self._base_format.parse(text)
@@ -231,16 +231,16 @@ class ToolEnv(TextEnv):
         return None if said and not self.strict and self._is_sentence(said) else said
 
     def _is_sentence(self, move: str) -> bool:
-        # Code says what it likes, and what is too long is refused whatever it says.
+        # Code may contain any text, and a move that is too long is refused anyway.
         if move[:6].lower() == "python" or len(move) > self.max_move_chars:
             return False
         is_two = ":" in move and self._another.search(move)
         return bool(is_two or (" " in move and _TAIL.search(move)))
 
 
-# --- calls in other words: pure, bounded, and an empty text where there is none ------------
+# --- calls in other forms: pure and bounded; an empty text means that there is no call -----
 
-_LONGEST = 20_000  # characters of a reply that are looked at
+_LONGEST = 20_000  # characters of a reply that are read
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019"
 _MARKS = {
     "**": "**", "*": "*", "`": "`", '"': '"', "'": "'", "\u201c": "\u201d",
@@ -254,7 +254,7 @@ _SIGNS = re.compile(r"[({<\[]|action input|quer(?:y|ies)|search|look", re.IGNORE
 
 @lru_cache(maxsize=128)
 def find_call(text: str, names: tuple[str, ...]) -> str:
-    r"""Return the one call of a tool in ``text`` as a move; empty where there is none.
+    r"""Return the only tool call in ``text`` as a move; empty if there is none.
 
     >>> find_call('I will look.\nsearch("Mila Farrow")', ("search",))
     'search: Mila Farrow'
@@ -277,13 +277,13 @@ def find_call(text: str, names: tuple[str, ...]) -> str:
 
 
 def _call(name: str, given: str, names: Collection[str]) -> str:
-    """Return a call as a move; what is called an answer may be a call itself."""
+    """Return a call as a move; the text of an answer may itself be a call."""
     inner = given.partition(":")[0].strip().casefold()
     return given.strip() if inner in names else f"{name.lower()}: {given.strip()}"
 
 
 def bare_call(move: str) -> str:
-    """Return a call of the form ``tool: input`` without what it is dressed in.
+    """Return a call of the form ``tool: input`` without markup around it.
 
     >>> bare_call("**sql:** SELECT 1"), bare_call("sql: `SELECT 1`"), bare_call("`sql: SELECT 1`")
     ('sql: SELECT 1', 'sql: SELECT 1', 'sql: SELECT 1')
@@ -309,7 +309,7 @@ def bare_call(move: str) -> str:
 
 
 def closed_at(before: str, given: str) -> int:
-    """Return where the input of a call ends that stands in marks which were opened ``before`` it.
+    """Return the end of a call's input, if quotes or brackets were opened ``before`` the call.
 
     >>> given = "SELECT count(*)` is my query"
     >>> given[: closed_at("I send `", given)], given[: closed_at("I send ", given)]

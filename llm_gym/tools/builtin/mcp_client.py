@@ -69,7 +69,7 @@ class McpServer:
         self._thread = threading.Thread(target=self._live, name="mcp", daemon=True)
         self._thread.start()
         try:
-            # The loop keeps the deadline; this one is for a loop that cannot.
+            # The loop keeps the deadline; this longer one is for a loop that hangs.
             self._session, listed = self._ready.result(start_s + _END_S)
             self.tools = [McpTool(self, row) for row in listed]
         except Exception as error:
@@ -139,7 +139,7 @@ class McpServer:
                 )
             )
         http: Any = import_module("mcp.client.streamable_http")
-        # It has been renamed in the course of the package's life.
+        # Versions of the package use different names.
         names = ("streamable_http_client", "streamablehttp_client")
         connect = next(getattr(http, name) for name in names if hasattr(http, name))
         return connect(self.url)

@@ -48,7 +48,7 @@ class PythonTool(Tool):
         self._past: list[str] = []
         self._session: SandboxSession | None = None
 
-    # It keeps its own time, by ending the process.
+    # The sandbox limits the time by ending the process.
     timeout = None
 
     def execute(self, /, **params: Any) -> str:
@@ -90,5 +90,5 @@ class PythonTool(Tool):
             self._session = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process cannot be pickled; a sandbox of one's own becomes the shared one.
+        # A process cannot be pickled; the copy uses the shared sandbox.
         return {**vars(self), "_session": None, "_sandbox": None}

@@ -24,12 +24,12 @@ from llm_gym.core.settings import check_range
 from llm_gym.tools.definition import Tool, ToolError, text_definition
 
 MAX_QUERY_CHARS = 5000
-# Each name in WITH is expanded wherever it is used, before the first step: a query of a dozen
-# lines can double a dozen times. Every use needs one of these.
+# SQLite expands each name in WITH wherever it is used, before the first step: a query of a dozen
+# lines can double a dozen times. Every use needs one of these words.
 _USES = re.compile(r",|\b(?:from|join|in)\b", re.IGNORECASE)
 _WITH = re.compile(r"\bwith\b", re.IGNORECASE)
 _MAX_USES = 20
-_WALL_S = 60.0  # far beyond what the limit on processor time lets a query take
+_WALL_S = 60.0  # far above the limit on processor time
 _WORKER = Path(__file__).with_name("sql_worker.py")
 
 
@@ -57,7 +57,7 @@ class SqlProcess:
             except (OSError, ValueError, TimeoutError):
                 killed = [-getattr(signal, name, 0) for name in ("SIGPROF", "SIGKILL")]
                 return {"error": "interrupted" if self._end() in killed else "out of memory"}
-            except BaseException:  # an interrupt: half an exchange is nobody's answer
+            except BaseException:  # an interrupt: its answer must not reach another query
                 self._end()
                 raise
             return answer
@@ -89,7 +89,7 @@ class SqlProcess:
             with suppress(OSError):
                 stream.close()
         try:
-            return process.wait(0.2)  # a dying one says of what; one that only waited ends itself
+            return process.wait(0.2)  # a dying process gives its signal; an idle one ends itself
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()

@@ -28,7 +28,7 @@ _READS = {
     sqlite3.SQLITE_FUNCTION,
     sqlite3.SQLITE_RECURSIVE,
 }
-# What a script that makes a database may do besides: no file, no setting, no other database.
+# Further rights of a script that creates a database: no file, no setting, no other database.
 _MAKES = {
     getattr(sqlite3, f"SQLITE_{name}")
     for name in (
@@ -172,7 +172,7 @@ class SqlWorker:
 def _set_limits() -> None:
     import resource
 
-    # Whatever a script finds to say, no file gets a byte.
+    # No script can write a byte to a file.
     for name, value in (("AS", MEMORY_BYTES), ("FSIZE", 0), ("CORE", 0)):
         with contextlib.suppress(ValueError, OSError):  # macOS bounds no address space
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
@@ -187,7 +187,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt at the terminal is for the parent
     worker = SqlWorker()
     for line in sys.stdin.buffer:
-        # Processor time, so that a busy machine stops no query that a free one answers.
+        # The limit is on processor time, so that the result does not depend on the load.
         if limited:
             signal.setitimer(signal.ITIMER_PROF, CPU_S)
         answer = worker.answer(json.loads(line))

@@ -16,17 +16,17 @@ class EndlessError(Exception):
 def run_bounded(
     work: Callable[[], str], *, cpu_s: int = 10, wall_s: float = 120.0, memory: int = 1 << 30
 ) -> str:
-    """Return the text that ``work`` returns, worked out in a child process with limits.
+    """Run ``work`` in a child process with limits and return its text.
 
-    For what a stranger's file makes us do: the child is killed, where we would hang or run out of
-    memory. An error of ``work`` is raised here as ``ValueError``. Without ``fork`` (Windows) it is
-    simply called.
+    Use it for untrusted files: if the work hangs or uses too much memory, only the child is killed.
+    An error of ``work`` is raised as ``ValueError``. Without ``fork`` (Windows), ``work`` is called
+    directly.
     """
     if not hasattr(os, "fork"):
         return work()
     read, write = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads: the child only computes, and exits
+        warnings.simplefilter("ignore")  # about forking with threads: the child only computes
         child = os.fork()
     if child == 0:
         os.close(read)
@@ -47,7 +47,7 @@ def run_bounded(
 
 
 def _answer(write: int, work: Callable[[], str], cpu_s: int, memory: int) -> NoReturn:
-    """Write what ``work`` returns or raises, in the child; nothing where it is too much."""
+    """In the child: write the result or error of ``work``; nothing if memory runs out."""
     import resource  # not on Windows
 
     try:
@@ -56,7 +56,7 @@ def _answer(write: int, work: Callable[[], str], cpu_s: int, memory: int) -> NoR
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
-    except OSError:  # no /proc: the time alone is limited
+    except OSError:  # no /proc: only the time is limited
         pass
     try:
         said = b"+" + work().encode("utf-8", "surrogatepass")

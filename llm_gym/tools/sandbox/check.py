@@ -45,7 +45,7 @@ if ctypes.CDLL(None).memfd_create(b'x', 0) >= 0: print('ESCAPED')""",
 }
 """Code that tries to escape, by kind of attempt; harmless if it succeeds."""
 LATE_S = 30.0
-"""Generous: a call that never ends is looked for, not a busy machine."""
+"""Seconds after which a probe counts as endless; generous, for a busy machine."""
 
 
 class Finding(NamedTuple):
@@ -55,11 +55,11 @@ class Finding(NamedTuple):
     contained: bool
     detail: str = ""
     counted: bool = True
-    """Whether it was shown to succeed without isolation."""
+    """Whether the probe succeeded without isolation."""
 
 
 class Outside:
-    """Something to steal, to break and to reach, and what happened to it."""
+    """Targets for the probes outside the sandbox, and the damage to them."""
 
     def __init__(self, folder: Path) -> None:
         self.secret = secrets.token_hex(16)
@@ -91,7 +91,7 @@ class Outside:
         return found.st_mode, found.st_uid, found.st_nlink, found.st_mtime
 
     def damage(self) -> str:
-        """Return what was done to it, "" for nothing."""
+        """Return the damage in words, "" for none."""
         if not self.file.exists() or self.file.read_text() != self.secret:
             return "the file outside was changed"
         if self._stat() != self.status:
@@ -113,7 +113,7 @@ class Outside:
 
 @contextmanager
 def outside() -> Iterator[Outside]:
-    """Put something valuable outside: in a file, in the environment and in a descriptor."""
+    """Create the targets: a file, an environment variable and an open descriptor."""
     with tempfile.TemporaryDirectory() as folder:
         place = Outside(Path(folder))
         before = signal.signal(signal.SIGUSR1, lambda number, _: place.signals.append(number))
@@ -132,7 +132,7 @@ def outside() -> Iterator[Outside]:
 def attempt(
     sandbox: Sandbox, name: str, code: str, place: Outside, timeout: float = 0.5
 ) -> Finding:
-    """Try one way out of ``sandbox``."""
+    """Run one probe in ``sandbox``."""
     code = Template(code).substitute(SECRET=place.file, PORT=place.port, PID=os.getpid())
     took = []
     for _ in range(2):  # the second finds what the first has left behind
@@ -151,7 +151,7 @@ def attempt(
 
 
 def succeeds_without_isolation(name: str, code: str) -> bool:
-    """Return whether an attempt gets through where nothing holds it."""
+    """Return whether a probe succeeds without isolation."""
     with outside() as place, Sandbox(isolation="none") as open_sandbox:
         return not attempt(open_sandbox, name, code, place, timeout=20.0).contained
 

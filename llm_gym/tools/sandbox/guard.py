@@ -1,9 +1,9 @@
 """Runs a program and ends it with its parent: ``python guard.py LINE PROGRAM ...``.
 
-A script with nothing but the standard library. When the parent of this process ends, the program
-and all that it has started are killed. The program has our streams. Where LINE is not 0, a printed
-line of more bytes than that ends the program, because its reader would have to hold the whole line.
-The parent is polled: ``PR_SET_PDEATHSIG`` fires when the *thread* that started us ends.
+This script uses only the standard library. When the parent of this process ends, the program and
+all its children are killed. The program shares our streams. If LINE is not 0, a printed line of
+more bytes ends the program, because its reader would have to hold the whole line in memory. The
+parent is polled, because ``PR_SET_PDEATHSIG`` fires when the *thread* that started us ends.
 """
 
 import os
@@ -18,11 +18,11 @@ _CHUNK = 1 << 16
 
 
 def guard_command(command: Sequence[str], *, line_bytes: int = 0) -> list[str]:
-    """Return the command that runs ``command`` under guard; where there is none, as it is.
+    """Return the command that runs ``command`` under the guard; unchanged without guard support.
 
     Args:
         command: Program and arguments.
-        line_bytes: Longest line that it may print; 0 for any.
+        line_bytes: Longest line that the program may print; 0 for no limit.
     """
     if not hasattr(signal, "sigtimedwait"):
         return list(command)
@@ -54,11 +54,11 @@ def main(line_bytes: int, command: Sequence[str]) -> int:
         if os.getppid() != parent or (came is not None and came.si_signo != signal.SIGCHLD):
             os.killpg(0, signal.SIGKILL)
     if line_bytes:
-        relay.join(_LOOK_S)  # its last words; what it has left behind may never stop talking
-    # What it has left behind would hold our streams open.
+        relay.join(_LOOK_S)  # read the last output; remaining children may print forever
+    # Remaining children would hold our streams open.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.killpg(0, signal.SIGTERM)
-    if child.returncode < 0:  # it was killed: so are we, in the same way
+    if child.returncode < 0:  # a signal killed it: end by the same signal
         number = -child.returncode
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
@@ -68,7 +68,7 @@ def main(line_bytes: int, command: Sequence[str]) -> int:
 
 
 def _relay(child: subprocess.Popen[bytes], line_bytes: int) -> None:
-    """Hand on what ``child`` prints; a line that is too long, or nobody to read it, ends all."""
+    """Copy the output of ``child``; too long a line, or a closed reader, ends everything."""
     assert child.stdout is not None
     source, line = child.stdout.fileno(), 0
     while chunk := os.read(source, _CHUNK):

@@ -13,7 +13,7 @@ import signal
 import socket
 import struct
 
-# The wall clock makes episodes differ, which is why lint bans it; a time limit has to read it.
+# Lint bans the wall clock, because it makes episodes differ; a time limit needs it.
 import time  # noqa: TID251
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from llm_gym.core.text import shown
 
 _CHUNK = 65536
 _MESSAGE_BYTES = 16384
-_FLOOD = 64  # times the output that is kept, before the process is ended for it
-_LONGEST_WAIT = 1_000_000  # milliseconds that poll can be told at once
+_FLOOD = 64  # the process is ended if it prints more than this many times the kept output
+_LONGEST_WAIT = 1_000_000  # longest timeout of one poll in milliseconds
 _GRACE = 5.0  # seconds for a killed process to be gone; more means that the worker is stuck
 
 
@@ -63,7 +63,7 @@ class SandboxResult:
     def text(self) -> str:
         """Return output and error as one text for a model."""
         parts = [self.stdout.rstrip(), self.stderr.rstrip()]
-        # A traceback ends with the error, less the line, which stands above it.
+        # A traceback ends with the error without its line number, which comes earlier.
         if self.error and self.error.partition(" (line ")[0] not in self.stderr:
             parts.append(f"Error: {self.error}")
         if self.truncated:
@@ -237,7 +237,7 @@ class SandboxProcess:
         except TimeoutError:
             return False
         except OSError:
-            pass  # it has ended; the worker will say how
+            pass  # the process has ended; the worker reports how
         self.channel.setblocking(False)
         return True
 
@@ -274,7 +274,7 @@ class SandboxProcess:
 
 
 def _plain(value: Any) -> str:
-    """Return text that can be written anywhere: JSON may bring halves of characters."""
+    """Return text that can be encoded: JSON may contain lone surrogates."""
     try:
         return str(value).encode("utf-8", "replace").decode()
     except (RecursionError, ValueError):

@@ -102,9 +102,9 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         try:
             return process.run(code, seconds)
         except SandboxFullError:
-            raise  # one too many costs no other
+            raise  # a refused call does not affect the others
         except SandboxError:
-            self.close()  # what has failed once is not trusted again
+            self.close()  # do not reuse a worker that has failed
             raise
         finally:
             process.close()
@@ -138,12 +138,12 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
         try:
             return SandboxProcess(self._started().requests, request, self.output_chars)
         except OSError as error:
-            if error.errno in _NO_ROOM:  # those that there are go on
+            if error.errno in _NO_ROOM:  # running processes continue
                 raise SandboxFullError(
                     f"no descriptor is left for one more call ({error.strerror}): a session holds "
                     "four; close some, or raise the limit (ulimit -n)"
                 ) from error
-            self.close()  # the worker has died, killed by somebody outside: one more chance
+            self.close()  # something outside killed the worker: try once more
             return SandboxProcess(self._started().requests, request, self.output_chars)
 
     def _started(self) -> SandboxWorker:
@@ -251,7 +251,7 @@ def shared(**settings: Any) -> Sandbox:
 
     It closes when the process ends.
     """
-    # A fork of the process does not own what its parent started.
+    # A forked process does not own the workers of its parent.
     return _shared(os.getpid(), tuple(sorted(settings.items())))
 
 

@@ -1,4 +1,4 @@
-"""Starting a worker: what it may read, and as whom it runs."""
+"""Starts a worker: sets the paths that it may read, and the user that it runs as."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ from llm_gym.tools.sandbox.process import SandboxError
 _CAP_SYS_ADMIN = 21
 _START = 30.0  # seconds for a worker to start, preloaded packages included
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
-# The inner half without llm_gym itself, which would bring numpy and Gymnasium along.
+# Loads the inner half without llm_gym itself, which would import numpy and Gymnasium.
 _BOOT = """
 import json, os, sys, types
 package = ["llm_gym", "tools", "sandbox"]
@@ -36,7 +36,7 @@ PRELOAD = (
     "heapq", "itertools", "json", "math", "operator", "re", "statistics", "string", "textwrap",
     "typing",
 )  # fmt: skip
-"""Modules that code asks for all the time: imported once, before the first call."""
+"""Modules that code often imports: loaded once, before the first call."""
 
 
 def readable(more: Iterable[str] = ()) -> list[str]:
@@ -66,7 +66,7 @@ class SandboxWorker:
         paths = readable(read)
         who = _who(isolation)
         self.folder = tempfile.mkdtemp(prefix="llm-gym-")
-        os.chmod(self.folder, 0o711)  # whoever the worker is, it builds its new root on this folder
+        os.chmod(self.folder, 0o711)  # the worker may be another user; it builds its root here
         home = FOLDER if isolation == "namespaces" else self.folder
         self.requests, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
@@ -87,7 +87,7 @@ class SandboxWorker:
             os.close(proc)
         self.landlock = self._greet()
         if isolation != "none":
-            # Nothing is written to it; a program that is killed could not clear it away.
+            # It stays empty and is not needed; a killed program could not remove it later.
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(
@@ -126,9 +126,9 @@ class SandboxWorker:
         raise SandboxError(answer.get("refused") or complaint or "the worker did not start")
 
     def close(self) -> str:
-        """End the worker with everything in it; return what it complained about, if anything."""
+        """End the worker with everything in it; return its error output."""
         if self.closed or self.owner != os.getpid():
-            return ""  # a fork of the program does not own it
+            return ""  # a forked process does not own the worker
         self.closed = True
         self.requests.close()
         try:
@@ -142,11 +142,11 @@ class SandboxWorker:
 
 
 def _who(isolation: str) -> dict[str, Any]:
-    """Return who a worker starts as: never as root, unless root builds its namespaces first."""
+    """Return the user of a worker: never root, unless root must build its namespaces first."""
     if os.geteuid() != 0 or isolation == "none":
         return {}
     if isolation == "namespaces" and _may_mount():
-        return {}  # becomes nobody by itself, once its namespaces stand
+        return {}  # the worker becomes nobody after it has built its namespaces
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 
 
@@ -170,7 +170,7 @@ def _cannot_start(error: OSError, who: dict[str, Any]) -> str:
 
 
 def _threads_of(user: int) -> int:
-    """Return how many threads a user has: the limit on tasks counts them all."""
+    """Return the number of threads of a user: the limit on tasks counts them all."""
     count = 0
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -193,7 +193,7 @@ def _environment(home: str) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "USER": "sandbox",
-        "PYTHONHASHSEED": "0",  # a call should not depend on chance
+        "PYTHONHASHSEED": "0",  # the same code gives the same result
         # The C library reserves address space per thread, which would count as memory.
         "MALLOC_ARENA_MAX": "1",
         **dict.fromkeys(threads, "1"),

@@ -34,16 +34,16 @@ def gae(
     discount: Discount = "token",
     whiten: bool = True,
 ) -> Advantages:
-    """GAE over the sampled tokens: credit flows through turns, observations cost nothing.
+    """GAE over the sampled tokens: credit crosses turns, and observations add no discount.
 
     Args:
-        stream: Needs ``value_T``, and ``bootstrap_E`` where an episode was truncated.
+        stream: Needs ``value_T``, and ``bootstrap_E`` if an episode was truncated.
         gamma: Discount of one step.
         lam: GAE's lambda of one step.
-        discount: What a step is. "turn" applies ``gamma`` and ``lam`` only after a turn's last
+        discount: The unit of a step. "turn" applies ``gamma`` and ``lam`` only after a turn's last
             token (both are 1 inside a turn), so that a longer answer is not discounted more.
-        whiten: Scale the advantages to mean 0 and variance 1 over the stream. The returns are
-            those of the unscaled advantages.
+        whiten: Scale the advantages to mean 0 and variance 1 over the stream. The returns use the
+            unscaled advantages.
     """
     check_fraction("gamma", gamma)
     check_fraction("lam", lam)
@@ -85,9 +85,9 @@ def gae_turn(
 ) -> Advantages:
     """GAE with one step per turn; every token of a turn gets the turn's advantage and return.
 
-    The value of a turn is the value at its first token, before anything of it was sampled; its
-    reward is the sum over its tokens. Only turn boundaries matter, so a turn whose reward is
-    exactly 0 is a turn like any other.
+    The value of a turn is the value at its first token, before the turn was sampled; its reward is
+    the sum over its tokens. Turns come from ``turn_ends_T``, not from rewards, so a turn with
+    reward 0 counts too.
 
     Args:
         stream: Needs ``value_T`` and, unless each episode is one turn, ``turn_ends_T``.
@@ -103,7 +103,7 @@ def gae_turn(
 def turn_advantages(
     stream: TokenStream, value_K: Tensor, *, gamma: float, lam: float, whiten: bool
 ) -> Advantages:
-    """GAE over turns with these values before them, on tokens."""
+    """GAE over turns with the given values before each turn, put on the turn's tokens."""
     turns = TokenStream(
         reward_T=segment_sum(widen(stream.reward_T), stream.turn_lengths_K),
         lengths_E=stream.turns_E,
@@ -131,8 +131,8 @@ def scan_advantages(
 ) -> Tensor:
     """The advantage of every token, A_t = delta_t + gamma * lam * A_{t+1}, by one loop.
 
-    TorchRL's loop steps through a grid of episodes by time. One episode of 100,000 tokens beside
-    999 short ones would be 100 million cells.
+    TorchRL's loop runs over a padded grid of episodes by time. One episode of 100,000 tokens and
+    999 short ones would give 100 million cells.
 
     Args:
         reward_T: Reward of each token.
@@ -140,8 +140,8 @@ def scan_advantages(
         next_values_T: Value after each token; at an episode's end, its bootstrap.
         terminated_T: True where the episode ended by its own rules, so that nothing follows.
         lengths_E: Tokens of each episode.
-        gamma_T: Discount from each token to the next; a scalar tensor if it is one for all.
-        lam_T: GAE's lambda from each token to the next; likewise.
+        gamma_T: Discount from each token to the next; a scalar tensor if it is constant.
+        lam_T: GAE's lambda from each token to the next; a scalar tensor if it is constant.
     """
     delta_T = reward_T + gamma_T * next_values_T * ~terminated_T - value_T
     decay_T = (lam_T * gamma_T).expand_as(delta_T).clone()

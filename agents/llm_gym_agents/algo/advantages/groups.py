@@ -1,11 +1,11 @@
 """Advantages from comparing the episodes of one start, without a critic.
 
 An episode's score is the undiscounted sum of its rewards. Each estimator turns the scores of a
-group into one number per episode and puts it on every token of the episode; with
-``credit="turn"`` into one per turn, see ``compared``. An episode without
-sampled tokens took no decision: it is in no group and counts in no statistic.
+group into one number per episode and puts it on every token of the episode. With
+``credit="turn"`` it computes one number per turn, see ``compared``. An episode without sampled
+tokens is in no group and counts in no statistic.
 
-A group of one, left over when the others failed, has nothing to compare with: its advantage is 0.
+If all other episodes of a group failed, the remaining one gets the advantage 0.
 
 Shapes: T sampled tokens of all episodes, E episodes, G groups.
 """
@@ -41,14 +41,14 @@ def grpo(
         stream: Needs ``group_E``.
         norm_by_std: Divide by the group's unbiased standard deviation. False is ``dr_grpo``.
         epsilon: Added to the standard deviation; equal scores give 0.
-        credit: What is compared: whole episodes, or turn by turn what was still to come.
-        gamma: Discount from one turn to the next, where turns are compared.
+        credit: Compare the scores of whole episodes, or the reward-to-go of each turn.
+        gamma: Discount from one turn to the next, if turns are compared.
     """
     one, group_I, size_I = compared(stream, credit, gamma)
     mean_I = _Groups(one).sum(one.scores_E) / size_I.clamp(min=1)
     centred_I = torch.where(size_I > 1, one.scores_E - mean_I, 0.0)
     if norm_by_std:
-        # Of the whole group: that of a single turn, where little differs, would be noise.
+        # The deviation of the whole group: that of a single turn number would be too noisy.
         centred_I = centred_I / (_Groups(one, group_I).std(centred_I) + epsilon)
     return _on_tokens(one, centred_I, result_dtype(stream.reward_T))
 
@@ -96,7 +96,7 @@ def group_ids(index: Tensor | Iterable[Hashable], *, device: torch.device | None
 
 
 class _Groups:
-    """Sums over the groups of a stream, given back per episode."""
+    """Statistics of the groups of a stream, one value per episode."""
 
     def __init__(self, stream: TokenStream, group_E: Tensor | None = None) -> None:
         self.played_E = stream.lengths_E > 0
@@ -113,7 +113,7 @@ class _Groups:
     def baseline(self, scores_E: Tensor) -> Tensor:
         """The mean score of each episode's group.
 
-        One that is alone, because the others failed, is compared with itself: it teaches nothing.
+        An episode that is alone in its group is compared with itself: its advantage is 0.
         """
         mean_E = self.sum(scores_E) / self.size_E.clamp(min=1.0)
         return torch.where(self.size_E > 1, mean_E, scores_E)
@@ -137,20 +137,20 @@ Credit = Literal["episode", "turn"]
 
 
 class Compared(NamedTuple):
-    """What is compared with what. An item is an episode, or a turn of one."""
+    """The items to compare and their groups. An item is an episode or a turn."""
 
     stream: TokenStream
-    """Each item as an episode, whose score is compared within ``group_E``."""
+    """The items as episodes, whose scores are compared within ``group_E``."""
     group_I: Tensor
-    """The episodes' group that each item is of."""
+    """The group of the item's episode."""
     size_I: Tensor
-    """Episodes of that group. One that is over by some turn has nothing more to come: 0."""
+    """Episodes in that group. An episode that is over before a turn counts there with score 0."""
 
 
 def compared(stream: TokenStream, credit: Credit, gamma: float) -> Compared:
-    """Return what to compare.
+    """Return the items to compare.
 
-    With ``turn`` the score of an item is the discounted reward-to-go, and it is compared with the
+    With ``turn``, the score of an item is its discounted reward-to-go; it is compared with the
     turns of the same number in its group.
     """
     if credit not in get_args(Credit):
@@ -169,13 +169,13 @@ def compared(stream: TokenStream, credit: Credit, gamma: float) -> Compared:
 
 
 def turns_to_go(stream: TokenStream, gamma: float) -> Tensor:
-    """Return the discounted reward from each turn's first token on."""
-    # At its first token: none of the turn's own rewards has come by then.
+    """Return the discounted reward-to-go of each turn."""
+    # At the first token of a turn, so that all rewards of the turn are included.
     return rewards_to_go(stream, step_factor(stream, gamma, "turn"))[stream.turn_starts_K]
 
 
 def turn_items(stream: TokenStream, gamma: float, group_K: Tensor) -> TokenStream:
-    """Return each turn as an episode, whose score is its reward to go, in the groups given."""
+    """Return each turn as an episode with its reward-to-go as score, in the given groups."""
     to_go_K = turns_to_go(stream, gamma)
     reward_T = to_go_K.new_zeros(stream.reward_T.shape)
     reward_T[stream.turn_ends_T] = to_go_K

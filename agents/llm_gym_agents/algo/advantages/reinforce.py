@@ -1,4 +1,4 @@
-"""Advantages from each token's own reward-to-go, without a critic.
+"""Advantages from the reward-to-go of each token, without a critic.
 
 Without a critic, a truncated episode cannot be bootstrapped, so its return ends where it was cut.
 

@@ -1,7 +1,7 @@
 """Advantages from turns that were taken in the same state, without a critic.
 
-``gigpo`` compares them with each other. ``state_td`` makes a table of the values of states, and
-``vine`` plays branches from each state instead. Without a critic, a truncated episode cannot be
+``gigpo`` compares such turns with each other. ``state_td`` makes a table of state values. ``vine``
+plays branches (extra episodes) from each state. Without a critic, a truncated episode cannot be
 bootstrapped, so its return ends where it was cut.
 
 Shapes: T sampled tokens of all episodes, E episodes, K turns, B visits in branches, S states.
@@ -33,7 +33,7 @@ def gigpo(
 
     Args:
         stream: Needs ``group_E`` and ``state_K``.
-        step_weight: Of the second part. A state that occurs once has none.
+        step_weight: Weight of the second part, which is 0 for a state that occurs once.
         norm_by_std: Divide each part by its group's standard deviation.
         epsilon: Added to the standard deviation.
         gamma: Discount from one turn to the next in a turn's reward to go.
@@ -58,18 +58,18 @@ def state_td(
     gamma: float = 1.0,
     whiten: bool = True,
 ) -> Advantages:
-    """TD errors of a table of state values, shrunk to the game's potential.
+    """TD errors of a table of state values, which are shrunk towards the game's potential.
 
     The value of a state is (sum of the returns of its visits + c prior) / (visits + c). The prior
     is the least-squares line of returns over the potential, fitted in each group; without a
     potential it is the group's mean return.
 
     Args:
-        stream: Needs ``group_E`` and ``state_K``; ``potential_K`` and visits in branches are used
-            where they are there.
-        shrinkage: c, the visits that the prior counts for. 0 is the plain table.
-        table_lambda: GAE's lambda over turns. 0 trusts the table, 1 the episode's own return.
-        branches: Branches to play from every state, whose visits count in the table too.
+        stream: Needs ``group_E`` and ``state_K``; ``potential_K`` and visits in branches are
+            optional.
+        shrinkage: c, the number of visits that the prior is worth. 0 is the plain table.
+        table_lambda: GAE's lambda over turns. 0 uses the table only, 1 the episode's return only.
+        branches: Branches to play from every state; their visits count in the table too.
         gamma: Discount from one turn to the next.
         whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
     """
@@ -87,11 +87,11 @@ def vine(
 ) -> Advantages:
     """R + gamma V(s') - V(s), with V the mean return of branches from the state (VinePPO).
 
-    A state whose branches all failed takes the episode's own return.
+    If all branches of a state failed, its value is the episode's return.
 
     Args:
         stream: Needs ``state_K`` and branches.
-        branches: To play from every state.
+        branches: Number of branches to play from every state.
         gamma: Discount from one turn to the next.
         whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
     """
@@ -113,7 +113,7 @@ def _check_branches(stream: TokenStream, branches: int, least: int) -> None:
 def _on_turns(
     stream: TokenStream, value_K: Tensor, *, gamma: float, lam: float, whiten: bool
 ) -> Advantages:
-    """Return GAE over turns with these values, and the reward to go, on tokens."""
+    """Return GAE over turns with the given values, and the reward-to-go, on tokens."""
     ended = replace(stream, value_T=None, terminated_E=None, bootstrap_E=None)
     found = turn_advantages(ended, value_K, gamma=gamma, lam=lam, whiten=whiten)
     to_go_T = spread(turns_to_go(stream, gamma), stream.turn_lengths_K)
@@ -136,9 +136,9 @@ def _table(stream: TokenStream, shrinkage: float, gamma: float) -> Tensor:
 
 
 def _prior(stream: TokenStream, to_go_K: Tensor) -> Tensor:
-    """Return the line of returns over the potential, fitted in each group, at each turn.
+    """Return the prior at each turn: a line of returns over the potential, fitted in each group.
 
-    It is kept within the returns of its group: a line may leave them where few states are known.
+    It is clipped to the returns of its group, because a line through few states may leave them.
     """
     assert stream.group_E is not None, "as needs_groups says"
     _, group_E = torch.unique(stream.group_E, return_inverse=True)
@@ -164,7 +164,7 @@ def _prior(stream: TokenStream, to_go_K: Tensor) -> Tensor:
 
 
 def _means(at_B: Tensor, of_B: Tensor, otherwise_K: Tensor) -> Tensor:
-    """Return the mean of ``of_B`` at each place; ``otherwise_K`` where there is none.
+    """Return the mean of ``of_B`` at each index in ``at_B``; ``otherwise_K`` for other indices.
 
     >>> _means(torch.tensor([0, 0, -1]), torch.tensor([1.0, 3.0, 9.0]), torch.tensor([5.0, 7.0]))
     tensor([2., 7.])

@@ -1,8 +1,8 @@
-"""From one loss per token to one number, the same however a batch is cut.
+"""Aggregate losses per token to one number that does not depend on micro-batches.
 
-Every way to aggregate is a weighted sum, and the weight of a token depends only on its episode's
-length and on counts of the whole batch. So the weights are computed once per optimizer step, and
-a micro-batch adds up its tokens' weighted losses: any cut gives the gradient of the whole.
+Every mode is a weighted sum, and the weight of a token depends only on its episode's length and on
+counts of the whole batch. So the weights are computed once per optimizer step, and a micro-batch
+sums its weighted losses: any split into micro-batches gives the gradient of the whole batch.
 
 Shapes: T sampled tokens of all episodes, E episodes.
 """
@@ -25,14 +25,14 @@ Aggregation = Literal[
     "seq-mean-token-mean",
     "seq-mean-token-sum-norm",
 ]
-"""How the losses of tokens become one loss; see ``token_weights``."""
+"""How losses per token become one loss; see ``token_weights``."""
 AGGREGATIONS: tuple[str, ...] = get_args(Aggregation)
 """The modes of ``Aggregation``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchCounts:
-    """How much one optimizer step sees, over all its micro-batches and processes."""
+    """The counts of one optimizer step, over all its micro-batches and processes."""
 
     tokens: int
     episodes: int
@@ -59,13 +59,13 @@ def token_weights(
     """The weight of each token, so that the loss is ``(weights_T * loss_T).sum()``.
 
     Args:
-        lengths_E: Sampled tokens of each episode, whole, of this process.
+        lengths_E: Sampled tokens of each whole episode of this process.
         mode: ``token-mean`` weighs every token of the batch equally; ``seq-mean-token-mean``
             every episode; ``seq-mean-token-sum`` sums an episode's tokens and averages over
             episodes; ``-norm`` divides that by ``norm_length``; ``token-sum`` divides by nothing.
-        counts: Of the whole optimizer step. None takes those of ``lengths_E``.
-        norm_length: A constant length, such as the most tokens an episode may have.
-        dtype: Of the weights.
+        counts: Counts of the whole optimizer step; None takes those of ``lengths_E``.
+        norm_length: A constant length, such as the maximum number of tokens of an episode.
+        dtype: Dtype of the weights.
 
     >>> token_weights(torch.tensor([1, 3]), "seq-mean-token-mean")
     tensor([0.5000, 0.1667, 0.1667, 0.1667])

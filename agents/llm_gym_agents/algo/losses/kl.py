@@ -1,8 +1,8 @@
-"""How far a policy has moved from a reference, and the coefficient of a penalty for it.
+"""Estimators of the KL between policy and reference, and the coefficient of a KL penalty.
 
 With x = ref - log_prob of one sampled token, k1 = -x is unbiased and noisy; k3 = e^x - x - 1 is
-unbiased, never negative and less noisy. As a *loss* neither has the right gradient: that of x²/2
-is, on average, the gradient of KL(policy || reference).
+unbiased, never negative and less noisy. As a *loss* neither has the right gradient. The gradient of
+x²/2 is, on average, the gradient of KL(policy || reference).
 
 Shapes: T sampled tokens of all episodes, E episodes.
 """
@@ -21,7 +21,7 @@ from llm_gym_agents.algo.tensor_ops import (
     widen,
 )
 
-# e^20 is 5e8: beyond it one token decides the batch. k3 is then capped at 10.
+# e^20 is 5e8: with larger ratios one token would dominate the batch. k3 itself is capped at 10.
 _LOG_RATIO_LIMIT = 20.0
 _K3_LIMIT = 10.0
 # The coefficient changes by at most this share per ``horizon`` steps, whatever the error.
@@ -53,8 +53,8 @@ def kl_in_rewards(
 ) -> tuple[Tensor, Tensor]:
     """Rewards minus ``kl_coef`` times the k1 estimate of each token, and the mean KL.
 
-    The mean is over episodes of each episode's mean, which is what a ``KLController`` is fed:
-    a long episode does not steer the coefficient more than a short one.
+    The mean KL averages the means of the episodes, so that in a ``KLController`` a long episode
+    counts as much as a short one.
     """
     if not reward_T.shape == log_prob_T.shape == ref_log_prob_T.shape:
         raise StreamError(
@@ -77,7 +77,7 @@ class KLController:
         target_kl: The KL to aim at. Read only if adaptive.
         adaptive: False keeps the coefficient fixed.
         horizon: Steps over which a persistent error of 20 % changes the coefficient by 20 %.
-            One update never counts as more, so that a huge batch cannot turn the sign.
+            One update never counts as more steps, so that a huge batch cannot flip the sign.
 
     >>> controller = KLController(init_kl_coef=0.1, target_kl=6.0, adaptive=True)
     >>> controller.update(current_kl=12.0, n_steps=256)
@@ -104,8 +104,8 @@ class KLController:
     def update(self, current_kl: float | Tensor, n_steps: int) -> float:
         """Move the coefficient after ``n_steps`` episodes at ``current_kl``; return it.
 
-        Call it after the coefficient was used, so that a batch is penalised with the one from
-        before. A KL that is not a number raises: it would poison the coefficient for good.
+        Call it after the coefficient was used, so that a batch is penalised with the earlier
+        coefficient. A NaN raises, because it would stay in the coefficient forever.
         """
         if not math.isfinite(float(current_kl)) or n_steps < 0:
             raise ConfigError(

@@ -1,9 +1,9 @@
 """Importance weights for the mismatch between sampler and trainer, and its size.
 
-An inference engine computes the same weights with other kernels and precision, so a token that
-the sampler drew with probability mu has probability pi under the trainer's own no-grad pass. PPO
-clips the ratio of the new policy to *that* pass; the remaining factor pi / mu is an importance
-weight, truncated because one token in thousands can have a ratio in the hundreds.
+An inference engine uses other kernels and another precision than the trainer. So a token that was
+sampled with probability mu has another probability pi in the trainer's no-grad pass. PPO clips the
+ratio of the new policy to pi; the remaining factor pi / mu is an importance weight. It is
+truncated, because one token in thousands can have a ratio in the hundreds.
 
 Shapes: T sampled tokens of all episodes.
 """
@@ -30,8 +30,8 @@ def importance_weights(
     """min(exp(old - sampler), cap) per token, without a gradient.
 
     Args:
-        old_log_prob_T: From the trainer's own no-grad pass before the update.
-        sampler_log_prob_T: Recorded by the engine when it sampled.
+        old_log_prob_T: Log-probs of the trainer's no-grad pass before the update.
+        sampler_log_prob_T: Log-probs that the engine recorded when it sampled.
         cap: The largest weight.
         checked: Skip the search for NaN in the sampler's log-probs, which makes a GPU wait.
 
@@ -49,12 +49,12 @@ def importance_weights(
 def mismatch_metrics(
     old_log_prob_T: Tensor, sampler_log_prob_T: Tensor, *, cap: float | None = IMPORTANCE_CAP
 ) -> dict[str, Tensor]:
-    """How far the sampler is from the trainer, over a whole batch.
+    """Metrics of the mismatch between sampler and trainer, over a whole batch.
 
     ``mismatch/kl`` estimates KL(sampler || trainer) with k3, which is never negative and has
     little variance; ``mismatch/log_prob_*`` are absolute differences of log-probabilities;
-    ``mismatch/ess`` is the effective share of the tokens under the weights that are used: those of
-    ``cap``, or with None no weights at all.
+    ``mismatch/ess`` is the effective sample size, as a share of the tokens, under the weights
+    truncated at ``cap``; None means no weights.
     """
     check_numbers(sampler_log_prob_T)
     log_ratio_T = _log_ratio(at_least_float32(old_log_prob_T), sampler_log_prob_T)

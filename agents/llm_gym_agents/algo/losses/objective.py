@@ -1,8 +1,8 @@
-"""One call from a packed batch to a loss: what the trainer's update runs.
+"""``TokenObjective``: computes the loss of a packed batch for the trainer's update.
 
-The model is read once (trunk, then critic), and every term is a loss per token: the policy's,
-the critic's, the entropy bonus and a KL to a reference. Each is multiplied by ``loss_weight``
-(see ``token_weights``) and added up, so micro-batches simply add their gradients.
+One forward pass (trunk, then critic) gives every term as a loss per token: policy loss, value loss,
+entropy bonus and KL to a reference. Each is multiplied by ``loss_weight`` (see ``token_weights``)
+and summed, so the gradients of micro-batches add up.
 
 For ``ppo`` the policy, value and entropy terms are those of TorchRL's ``ClipPPOLoss``; other
 policy losses come from the registry.
@@ -40,16 +40,16 @@ from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32
 
 Metrics = dict[str, Tensor]
 SEEN = "log_prob_T"
-"""Among the metrics of a batch that is read on-policy: its log-probs, one per token."""
+"""Metrics key of an on-policy batch: its log-probs, one per token."""
 
 
 class TokenObjective(nn.Module):
     """The loss of a packed batch, any registered policy loss, with or without a critic.
 
-    A batch is a TensorDict (of batch size ``[]`` or ``[T]``) with what the trunk reads and:
+    A batch is a TensorDict (of batch size ``[]`` or ``[T]``) with the inputs of the trunk and:
 
-    - ``token`` [T], ``old_log_prob`` [T]: from before the update, by the trainer's own pass;
-      without them this very pass is the old one, and ``sampler_log_prob`` [T] may be there;
+    - ``token`` [T], ``old_log_prob`` [T] of the trainer's pass before the update; without the
+      latter, this pass itself is the old one (on-policy), and ``sampler_log_prob`` [T] is optional;
     - ``advantage`` [T, 1] and ``loss_weight`` [T];
     - with a critic ``value_target`` [T, 1] and ``value`` [T, 1] from before the update;
     - ``importance_weight`` [T] if the sampler's log-probs differ (see ``importance_weights``);
@@ -107,11 +107,11 @@ class TokenObjective(nn.Module):
 
         Args:
             batch: See the class. It is not changed.
-            tokens: Of the whole optimizer step. Metrics are sums divided by it, so those of the
+            tokens: Tokens of the whole optimizer step. Metrics are sums divided by it, so those of
                 micro-batches add up to means over the step. None takes the tokens of ``batch``.
         """
         data = self.trunk(batch.clone(recurse=False))
-        if "old_log_prob" not in data:  # nothing has moved since they were sampled
+        if "old_log_prob" not in data:  # on-policy: no update since the tokens were sampled
             data["old_log_prob"] = old_T = data["token_log_prob"].detach()
             sampler_T, cap = data.get("sampler_log_prob", None), self.importance_cap
             if sampler_T is not None and cap is not None:
@@ -120,7 +120,7 @@ class TokenObjective(nn.Module):
         if self.critic is not None:
             data["new_value"] = self.critic(data.clone(recurse=False))["value"]
         terms, metrics_T = self._all_terms(data)
-        # Beside ``policy/kl`` one that is never negative, for those who stop at a threshold.
+        # In addition to ``policy/kl``, an estimate that is never negative, for early stopping.
         moved_T = (data["token_log_prob"] - data["old_log_prob"]).detach()
         metrics_T["policy/kl_k3"] = k3_of_log_ratio(at_least_float32(moved_T))
         importance_T = data.get("importance_weight", None)
@@ -141,7 +141,7 @@ class TokenObjective(nn.Module):
         return loss, metrics
 
     def set_entropy_coef(self, weight: float) -> None:
-        """Weigh the entropy bonus otherwise from now on."""
+        """Set the weight of the entropy bonus."""
         self.entropy_coef = weight
         if self._clip_ppo is not None:
             self._clip_ppo.entropy_coeff.fill_(weight)
@@ -155,9 +155,9 @@ class TokenObjective(nn.Module):
         )
         terms = {"loss/policy": objective_T, "loss/entropy": out["loss_entropy"]}
         if self.critic is not None:
-            # With a weight of 0 TorchRL leaves it out.
+            # With a weight of 0, TorchRL leaves out the value loss.
             terms["loss/value"] = out.get("loss_critic", torch.zeros_like(objective_T))
-        # TorchRL's clip fraction counts every ratio outside the range; ours those that it stops.
+        # TorchRL's clip fraction counts all ratios outside the range; ours only stopped gradients.
         with torch.no_grad():
             _, metrics_T = self._terms(data)
         return terms, metrics_T
@@ -242,9 +242,9 @@ def value_loss(
 
 
 class TokenDistribution(torch.distributions.Distribution):
-    """Log-prob and entropy of each sampled token, computed elsewhere.
+    """A distribution that returns given log-probs and entropies of the sampled tokens.
 
-    The log-prob is held within ±20 of the old one: past that the ratio overflows float32 and
+    The log-prob is clamped to within ±20 of the old one: beyond it the ratio overflows float32, and
     the gradient of a token with advantage 0 becomes NaN.
     """
 
@@ -277,8 +277,8 @@ def make_clip_ppo_loss(
     """A ``ClipPPOLoss`` that reads packed tokens and gives one loss per token.
 
     Its batch holds ``token`` [T], ``old_log_prob`` [T], ``advantage`` [T, 1], and with a critic
-    ``value_target`` and the old ``value`` [T, 1]. This is the one place that says how TorchRL's
-    own names (``action``, ``sample_log_prob``, ``state_value``) are to be read.
+    ``value_target`` and the old ``value`` [T, 1]. Only this function maps these names to TorchRL's
+    (``action``, ``sample_log_prob``, ``state_value``).
 
     Args:
         trunk: Writes ``token_log_prob`` [T] and ``token_entropy`` [T], and whatever the critic
@@ -314,7 +314,7 @@ def make_clip_ppo_loss(
         entropy_coeff=entropy_coef,
         critic_coeff=None if critic is None else 0.5 * value_coef,
         loss_critic_type="l2",
-        # Whitening belongs to the whole batch, before the epochs.
+        # Whitening is done before, over the whole batch.
         normalize_advantage=False,
         reduction="none",
         # Keeps the modules as they are, which DDP and FSDP need.

@@ -29,7 +29,7 @@ _GSPO_LOG_RATIO_LIMIT = 10.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PolicyInputs:
-    """What a policy loss reads."""
+    """The inputs of a policy loss."""
 
     log_prob_T: Tensor
     """Log-probs of the policy in training; the only entry with a gradient."""
@@ -75,13 +75,13 @@ class PolicyLossSpec(Spec):
     needs_whole_episodes: bool = False
     """A micro-batch must not cut an episode, because tokens of an episode share a ratio."""
     aggregation: Aggregation = "token-mean"
-    """How its authors turn token losses into one number."""
+    """How its authors aggregate token losses to one number."""
 
     def __call__(self, inputs: PolicyInputs, **settings: Any) -> TokenLoss:
         self.check_settings(settings)
         result = self.run(inputs, **settings)
         shape = inputs.log_prob_T.shape
-        # A tensor of another shape would be spread over the tokens, and nobody would notice.
+        # A tensor of another shape would be broadcast over the tokens without an error.
         if not isinstance(result, TokenLoss) or any(
             getattr(each, "shape", None) != shape
             for each in (result.loss_T, *result.metrics_T.values())
@@ -136,7 +136,7 @@ def ppo(
 def gspo(inputs: PolicyInputs, *, clip_ratio: ClipRatio = (3e-4, 4e-4)) -> TokenLoss:
     """PPO's objective with one ratio per episode, the geometric mean of its tokens' ratios.
 
-    Each token keeps its own gradient: the value is the episode's ratio, the slope the token's.
+    Each token keeps its own gradient: the value is the episode's ratio, the gradient the token's.
 
     Args:
         inputs: Whole episodes.
@@ -156,7 +156,7 @@ def cispo(inputs: PolicyInputs, *, clip_ratio: ClipRatio = (1.0, 0.2)) -> TokenL
 
     Args:
         inputs: See ``PolicyInputs``.
-        clip_ratio: The default low end of 1 is no lower bound, as its authors train.
+        clip_ratio: The default low end of 1 means no lower bound, as in the paper.
     """
     log_prob_T = at_least_float32(inputs.log_prob_T)
     log_ratio_T = token_log_ratio(inputs.log_prob_T, inputs.old_log_prob_T).detach()
@@ -184,7 +184,7 @@ def _clipped(
     return TokenLoss(
         loss_T,
         {
-            # Where the clipped ratio is the worse one the token has no gradient.
+            # If the clipped ratio gives the larger loss, the token has no gradient.
             "policy/clip_fraction": (clipped_T > plain_T).detach().to(log_ratio_T),
             "policy/clip_fraction_lower": bounded_T.to(log_ratio_T),
             "policy/kl": -token_log_ratio_T.detach(),
@@ -194,7 +194,7 @@ def _clipped(
 
 # --- the clipped ratio ----------------------------------------------------------------
 
-# e^20 is 5e8. Past it a float32 ratio soon overflows, and inf * 0 is NaN in the gradient.
+# e^20 is 5e8. Far beyond it a float32 ratio overflows, and inf * 0 is NaN in the gradient.
 LOG_RATIO_LIMIT = 20.0
 
 ClipRatio = float | Sequence[float]
@@ -236,7 +236,7 @@ def bound_negative(
 ) -> tuple[Tensor, Tensor]:
     """``loss_T`` bounded by ``-A * dual_clip`` where A < 0, and where the bound acts.
 
-    For A < 0 the plain clip has no upper end: a token whose ratio exploded would dominate.
+    For A < 0 the plain clip has no upper bound: a token with a huge ratio would dominate.
     """
     if dual_clip is None:
         return loss_T, torch.zeros_like(loss_T, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""What the games in a generated world have in common: seeing, acting, planning.
+"""``WorldEnv``: base class of the games in a generated world.
 
 A game draws a ``World`` and a ``Goal`` in ``draw_world``; those that cannot be won are drawn again.
 """
@@ -43,7 +43,7 @@ class WorldEnv(TextEnv):
 
     @property
     def observation_says_all(self) -> bool:
-        """Hints say where to go; without them a player must remember where it was."""
+        """Whether no memory is needed: with hints, the observation says where to go."""
         return self.hints > 0
 
     # --- worlds that can be won ----------------------------------------------------------
@@ -54,10 +54,10 @@ class WorldEnv(TextEnv):
 
     @abstractmethod
     def most_turns(self) -> int:
-        """Return turns that are enough in every world of these settings."""
+        """Return a number of turns that is enough in every world of these settings."""
 
     def check_winnable(self) -> None:
-        """Raise ``ConfigError`` where hardly a world can be won in ``max_turns``."""
+        """Raise ``ConfigError`` if almost no world can be won in ``max_turns``."""
         if self.max_turns < self.most_turns():
             rng = np.random.default_rng(0)
             if not any(self._fits(*self.draw_world(rng)) for _ in range(_TRIALS)):
@@ -70,7 +70,7 @@ class WorldEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         for _ in range(DRAWS):
             world, quest = self.draw_world(rng)
-            # Planning costs more than drawing, and most settings leave time enough.
+            # Skip the plan, which costs more than the draw, if the turns are always enough.
             if self.max_turns >= self.most_turns() or self._fits(world, quest):
                 return self.begin(world, quest)
         raise ConfigError(f"no world among {DRAWS} can be won in max_turns={self.max_turns}")
@@ -95,7 +95,7 @@ class WorldEnv(TextEnv):
         return prose(self.view()) if self.style == "prose" else terse(self.view())
 
     def understand(self, move: str) -> Command | str:
-        """Return the usable command that ``move`` means, or the reason why there is none."""
+        """Return the usable command that ``move`` means, or why there is none."""
         return settle(self._world, read(move))
 
     def apply(self, move: str) -> Outcome:
@@ -109,7 +109,7 @@ class WorldEnv(TextEnv):
         return go_on(feedback(command) if self.style == "prose" else "")
 
     def instance(self) -> object:
-        # What is seen at first, whatever is behind it: a way learned by heart is of no use.
+        # Worlds with the same first view are one instance, so no memorised path helps in a split.
         return look(self._start, self._quest, self.hints, self.max_turns)
 
     def named_moves(self, text: str) -> Iterator[Named]:
@@ -132,13 +132,13 @@ class WorldEnv(TextEnv):
         return str(next_command(self._world, self._quest))
 
     def potential(self) -> float:
-        if not self._way:  # only shaping asks, and only once per episode for the whole way
+        if not self._way:  # the whole length, needed only for shaping: once per episode
             self._way = distance(self._start, self._quest)
         return progress(distance(self._world, self._quest), self._way)
 
 
 def feedback(command: Command) -> str:
-    """Return what a command did, in a sentence.
+    """Return a sentence that says what a command did.
 
     >>> feedback(Command("put", "lamp", "box"))
     'You put the lamp in the box.'

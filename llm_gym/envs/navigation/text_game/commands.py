@@ -1,7 +1,7 @@
-"""From what a player types to a command about things that are here.
+"""Turn the player's text into a command about things in the current room.
 
-``read`` splits a text into verb and nouns and knows nothing of the world; ``settle`` finds the
-things that the nouns mean and says in one sentence why a command cannot be used.
+``read`` splits a text into verb and nouns without using the world. ``settle`` finds the things that
+the nouns mean, or says in one sentence why the command cannot be used.
 """
 
 import re
@@ -49,7 +49,7 @@ def read(
     Args:
         text: What the player typed.
         verbs: Each word that begins a command, and the verb it stands for.
-        joints: By verb, the words that part its first noun from its second.
+        joints: By verb, the words that separate its first noun from its second.
 
     >>> read("Pick up the brass key!")
     Sentence(verb='take', noun='brass key', other='')
@@ -62,7 +62,7 @@ def read(
     >>> read("take the lamp or the rope"), read("I")
     (None, None)
     """
-    if text.strip() == "i":  # a capital one is the first word of a sentence that was cut off
+    if text.strip() == "i":  # a capital "I" is the start of a sentence that was cut off
         return Sentence("inventory")
     text = text.lower()
     said = _WORD.findall(text)
@@ -151,7 +151,7 @@ def _put(world: World, noun: str, other: str) -> Command | str:
 def _open(world: World, noun: str, other: str) -> Command | str:
     box = find(noun, world.containers_here())
     if box is None:
-        # People say "open the door" for what the rules call unlocking.
+        # "Open the door" is a common way to say "unlock the door".
         return _unlock(world, noun, other)
     return Command("open", box) if world.closed[box] else f"The {box} is already open."
 
@@ -190,7 +190,7 @@ _UNSEEN = "You see nothing like that here."
 _NOT_CARRIED = "You do not carry that."
 
 
-_QUIET = frozenset({"look", "inventory", "inv"})  # in a sentence these are mere words
+_QUIET = frozenset({"look", "inventory", "inv"})  # in a sentence these are ordinary words
 _STOP = re.compile(
     r"\s+(?:and|then|because|so|since|but|or|if|as|before|while|which|that|when|first|next|now)\b",
     re.IGNORECASE,
@@ -224,7 +224,7 @@ def _commands(verbs: tuple[str, ...]) -> tuple[re.Pattern[str], dict[str, str]]:
             doing = (f"{verb}ing", f"{verb.removesuffix('e')}ing", f"{verb}{verb[-1]}ing")
             forms |= dict.fromkeys((verb, f"{verb}s", f"{verb}es", *doing), verb)
     names = "|".join(sorted(forms, key=len, reverse=True))
-    # What follows the verb stays in a lookahead: the next command may begin in it.
+    # The words after the verb are matched in a lookahead: the next command may begin there.
     found = rf"\b({names})\b(?=((?:\s+[a-z'-]+){{0,{_MOST_WORDS}}}))"
     return re.compile(found, re.IGNORECASE), forms
 

@@ -17,46 +17,46 @@ class TextGameEnv(WorldEnv):
     """Explore a house, find what is needed, and bring a thing where it belongs.
 
     Description:
-        Every episode is a new map with a quest of ``quest_length`` dependent steps: things to
+        Every episode is a new map with a quest of ``quest_length`` dependent steps: items to
         fetch, doors to unlock, monsters to defeat, containers to open, and a delivery at the
-        end. Distractors lie about. Every instance can be solved in ``max_turns``, and no move
-        can spoil it.
+        end. Other items are distractors. Every instance can be solved in ``max_turns`` turns, and
+        no move makes it unsolvable.
 
-        How much of that is left to the player depends on ``hints``. TextGameEasy has them all:
-        each observation names the next task and marks the way to it, so that a reflex without
-        memory wins. It is a first lesson in answering, no test of exploring. TextGameMedium has
-        none: a player without memory walks in circles.
+        ``hints`` decides how much the player must find out. TextGameEasy gives all hints: each
+        observation names the next task and marks the way to it, so a player without memory can
+        win. It teaches the form of replies and tests no exploration. TextGameMedium gives none:
+        a player without memory walks in circles.
 
     Actions:
         ``go north`` (``move``, ``walk``, ``n``), ``take lamp`` (``pick up``, ``get``),
         ``drop lamp``, ``open chest``, ``put lamp in chest``, ``unlock brass door with brass key``,
         ``attack troll``, ``look``, ``inventory``. Articles are ignored, and one word of a name
-        is enough where it is clear.
+        is enough if it is unambiguous.
 
     Observations:
-        What happened, then the room: exits, things, guards, what one carries, the quest, the
-        turns left. ``hints`` adds, level by level: 1 the next task and its room, 2 where one
-        came from, 3 the names of neighbouring rooms, 4 a mark (``*``) on the task's room when
-        it is here or next door. ``style="terse"`` says the same in few words.
+        The result of the last move, then the room: exits, items, guards, inventory, quest and
+        turns left. Each level of ``hints`` adds one thing: 1 the next task and its room, 2 the
+        direction back, 3 the names of neighbouring rooms, 4 a mark (``*``) on the task's room if
+        it is this room or a neighbour. ``style="terse"`` says the same in few words.
 
     Rewards:
         1 when the quest is done, otherwise 0. With ``shaping``, the potential is the ``progress``
-        along the planner's way.
+        along the planner's solution.
 
     Episode end:
         Terminates when the quest is done (won) and after ``max_turns`` turns (lost).
 
     Args:
         rooms: Rooms of the map.
-        items: Things that are of no use.
+        items: Number of distractor items, which the quest does not need.
         quest_length: Steps of the quest, at least 2: fetch and deliver. A lock takes two more
             (key, door), a monster two (weapon, fight), a closed container one.
-        locks: Locked doors, each of which must be opened.
+        locks: Number of locked doors; the quest needs all of them open.
         hints: How much the observation tells, 0 to 4.
-        names: How many names of rooms and of things are in use; few make a small vocabulary.
+        names: How many names of rooms and of items are used; few names make a small vocabulary.
         style: ``prose`` or ``terse``.
-        max_turns: Turns allowed; rooms times ``quest_length`` are always enough. With fewer, worlds
-            that take longer are drawn again, and settings that leave none are refused.
+        max_turns: Turns allowed; ``rooms`` * ``quest_length`` is always enough. With fewer, worlds
+            that need more are drawn again; if almost all do, the settings are an error.
         **common: See ``TextEnv``.
     """
 
@@ -100,7 +100,7 @@ class TextGameEnv(WorldEnv):
         return generate(size, rng)
 
     def most_turns(self) -> int:
-        return self.rooms * self.quest_length  # each step of the quest after a walk through all
+        return self.rooms * self.quest_length  # a walk through all rooms before each step
 
     def rules_text(self) -> str:
         return (

@@ -1,9 +1,9 @@
-"""Draw a world and a quest that can be solved, by construction.
+"""Draw a world and a quest that is solvable by construction.
 
 The map is a random tree on a grid. Locking some of its edges cuts it into regions; lock i opens
 region i, and the key of lock i+1 lies in region i, so the locks must be opened in order. The
-quest's item lies in the last region. Monsters and closed containers then bar the way to things
-that are needed, and each weapon lies where it can be had before its monster is met.
+quest's item lies in the last region. Monsters and closed containers then block needed items, and
+each weapon lies where the player can reach it before its monster.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from llm_gym.envs.navigation.text_game.world import DIRECTIONS, OPPOSITE, Quest,
 
 
 class WorldSize(NamedTuple):
-    """What decides how large an instance is."""
+    """The settings that decide the size of an instance."""
 
     rooms: int
     items: int
@@ -25,7 +25,7 @@ class WorldSize(NamedTuple):
 
 
 def longest_quest(locks: int) -> int:
-    """Return the longest quest that any map with so many locks is sure to have room for."""
+    """Return the longest quest that fits into every map with ``locks`` locks."""
     return 2 + 2 * locks + min(len(words.CONTAINERS), locks + 2) + 2
 
 
@@ -36,7 +36,7 @@ def generate(size: WorldSize, rng: np.random.Generator) -> tuple[World, Quest]:
     regions = _lock_doors(world, order, size.locks, rng)
     things = some(words.ITEMS[: size.names], size.items + 1, rng)
     goal = things[0]
-    # Which thing each region holds: the key to the next one, and in the last the goal.
+    # The item that each region holds: the key of the next region; in the last one, the goal.
     needed = [*(world.keys[door] for door in world.doors), goal]
     for item, region in zip(needed, regions, strict=True):
         world.place[item] = pick(region if region[1:] == [] else _not(region, order[0]), rng)
@@ -69,7 +69,7 @@ def draw_map(
         at[cell] = name
         exits[room][direction] = name
         exits[name][OPPOSITE[direction]] = room
-    # The order of growth must not show in the text.
+    # The text must not reveal the order in which the tree grew.
     return {
         room: {way: exits[room][way] for way in DIRECTIONS if way in exits[room]} for room in names
     }, names
@@ -78,13 +78,13 @@ def draw_map(
 def _lock_doors(
     world: World, order: list[str], locks: int, rng: np.random.Generator
 ) -> list[list[str]]:
-    """Lock ``locks`` edges of the tree and return the regions, the player's own first."""
+    """Lock ``locks`` edges of the tree and return the regions, the player's region first."""
     parents = {
         room: next(other for other in world.exits[room].values() if other in order[:at])
         for at, room in enumerate(order)
         if at
     }
-    # Taken in the order of growth, a region's parent is always opened before it.
+    # In the order of growth, the parent of a region is always opened before the region.
     behind = sorted(some(order[1:], locks, rng), key=order.index)
     for metal, room in zip(some(words.METALS, locks, rng), behind, strict=True):
         door = f"{metal} door"
@@ -101,8 +101,8 @@ def _bar_the_way(
 ) -> list[str]:
     """Spend ``steps`` on monsters (2 each: arm, defeat) and containers (1 each: open).
 
-    No circle can arise: a weapon lies in a region that is open before its monster's, and never
-    in a room that was guarded before it. Returns the names of containers left over.
+    The dependencies have no cycle: a weapon lies in a region that opens before its monster's
+    region, and never in a room that is already guarded. Returns the names of unused containers.
     """
     monsters = some(words.MONSTERS, len(words.MONSTERS), rng)
     weapons = some(words.WEAPONS, len(words.WEAPONS), rng)

@@ -1,8 +1,8 @@
-"""A good player who knows only what was written: it draws a map and explores.
+"""A good player that reads only the observations: it keeps a map and explores.
 
-It remembers where it saw things, what is locked, what guards what; it takes what opens a way it
-has met, and otherwise walks to the nearest place that it has not seen. Its score is what a
-careful reader reaches within the turn limit.
+It remembers items, locked doors and guards. It fetches what opens a blocked exit that it has seen,
+and otherwise walks to the nearest unseen room. Its score shows what a careful reader can reach
+within the turn limit.
 """
 
 import re
@@ -16,12 +16,12 @@ from llm_gym.envs.navigation.text_game.world import OPPOSITE
 _BRING = re.compile(r"bring the (\w+) to the (\w+)")
 _PUT = re.compile(r"put the (\w+) in the (\w+) in the (\w+)")
 _TASK = re.compile(r"(\w+) ([\w ]+) in (\w+)")
-# Every call reads the whole transcript again; the texts it knows cost nothing then.
+# Every call reads the whole transcript again; the cache makes known texts free.
 _parsed = lru_cache(maxsize=1024)(parse)
 
 
 class Notes:
-    """What the transcript has told so far."""
+    """The facts that the transcript has shown so far."""
 
     def __init__(self) -> None:
         self.exits: dict[str, dict[str, str]] = {}
@@ -36,7 +36,7 @@ class Notes:
         """Room → (monster, weapon it fears)."""
 
     def read(self, view: View, came: tuple[str, str] | None) -> None:
-        """Take in one observation; ``came`` is (room, direction) of the step that led here."""
+        """Add one observation; ``came`` is (room, direction) of the step that led to it."""
         ways = self.exits.setdefault(view.room, {})
         for exit in view.exits:
             ways[exit.way] = exit.to or ways.get(exit.way, "")
@@ -66,7 +66,7 @@ def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
 
 
 def take_notes(observations: Sequence[str], moves: Sequence[str]) -> tuple[Notes, View]:
-    """Return all that the transcript has told, and what is seen now."""
+    """Return notes on the whole transcript, and the current view."""
     notes, view = Notes(), View()
     for at, text in enumerate(observations):
         before, seen = view.room, _parsed(text)
@@ -101,7 +101,7 @@ def _goal(quest: str) -> tuple[str, str, str]:
 
 
 def _finish(verb: str, noun: str, view: View) -> str:
-    """Complete a task that was told without its second noun."""
+    """Complete a task that the observation gives without its second noun."""
     if verb == "put":
         box = next((box for box in view.boxes if f"in the {box}" in view.quest), "")
         return f"put {noun} in {box or next(iter(view.boxes), '')}"
@@ -141,7 +141,7 @@ def explore(notes: Notes, view: View) -> str:
 
 
 def _way(notes: Notes, start: str, wanted: Callable[[str], bool]) -> str | None:
-    """Return the first direction of a shortest open way to a room that is ``wanted``."""
+    """Return the first direction of a shortest open path to a room that is ``wanted``."""
     queue, seen = deque([(start, "")]), {start}
     while queue:
         room, first = queue.popleft()

@@ -1,8 +1,8 @@
-"""What the player sees, in two styles, and reading it back.
+"""The text of a state, in two styles, and the parser for it.
 
-``prose`` is for people and chat models; ``terse`` is one short line per fact, for tiny models that
-pay for every word. Both say the same, and ``parse`` reads both back into a ``View``: the solver
-knows nothing else.
+``prose`` is for people and chat models; ``terse`` has one short line per fact, for tiny models with
+short contexts. Both say the same. ``parse`` turns either into a ``View``, which is all that the
+solver knows.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from llm_gym.envs.navigation.text_game.world import CARRIED, DIRECTIONS, Goal, World, objective
 
 OBJECTIVE, CAME_FROM, NEIGHBOURS, MARK = 1, 2, 3, 4
-"""Levels of ``hints``: each adds one thing to what is told."""
+"""Levels of ``hints``: each adds one fact to the observation."""
 
 
 @dataclass(slots=True)
@@ -20,9 +20,9 @@ class Exit:
 
     way: str
     to: str = ""
-    """Name of the room behind it, empty when not told."""
+    """Name of the room behind the exit; empty if the observation does not say it."""
     door: str = ""
-    """Name of the door that is locked, empty when one can pass."""
+    """Name of the locked door; empty if the exit is open."""
     marked: bool = False
 
 
@@ -50,7 +50,7 @@ def look(world: World, quest: Goal, hints: int, turns_left: int) -> View:
     task, goal_room = "", ""
     if hints >= OBJECTIVE:
         command, goal_room = objective(world, quest)
-        # Without what the player finds out by reading: the key, the box.
+        # The task leaves out what the player can read in the room: the key, the box.
         task = f"{command.verb} {command.noun} in {goal_room}"
     exits = []
     for way, other in world.exits[world.here].items():

@@ -1,7 +1,7 @@
-"""The names that worlds are made of. Written for this project, Apache-2.0 like the rest.
+"""The names of rooms, items and monsters; written for this project, under its Apache-2.0 licence.
 
-Every name is one lower-case word, no name is in two lists, and none is a command word, so that a
-text can be taken apart without guessing.
+Every name is one lower-case word. No name is in two lists, and none is a command word, so a text
+can be parsed without ambiguity.
 """
 
 ROOMS = (

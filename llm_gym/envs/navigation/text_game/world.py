@@ -1,8 +1,8 @@
-"""A small world of rooms and things, and what each command does to it.
+"""A small world of rooms and items, and the effect of each command.
 
-The state is a handful of dictionaries. Nothing ever becomes impossible in it: doors do not lock
-again, things do not break, and nothing can be left where a monster would keep it. So an instance
-that can be solved at the start can be solved from every state a player can reach.
+The state is a few dictionaries. There are no dead ends: doors do not lock again, items do not
+break, and no item can be left in a room that a monster guards. So an instance that can be solved
+at the start can be solved from every state that a player can reach.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class World:
     ways: dict[tuple[str, str], list[tuple[str, str]]] = field(
         default_factory=dict, repr=False, compare=False
     )
-    """Ways that were found, by where they begin and end: exits never change, and every observation
-    and every reward asks for several."""
+    """A cache of paths by (start, end): exits never change, and every observation and every
+    reward needs several paths."""
 
     def clone(self) -> World:
-        """Return a copy that can be played on; what never changes is shared."""
+        """Return a copy for play; the parts that never change are shared."""
         return World(
             self.exits, self.here, dict(self.place), self.containers, dict(self.closed),
             self.doors, self.keys, dict(self.locked), dict(self.monsters), self.banes,
@@ -86,7 +86,7 @@ class World:
         return [item for place in places for item in self.items_in(place)]
 
     def locked_door(self, room: str, other: str) -> str:
-        """Return the locked door between two rooms, or nothing."""
+        """Return the locked door between two rooms, or an empty string."""
         for door, ends in self.doors.items():
             if ends in ((room, other), (other, room)) and self.locked[door]:
                 return door
@@ -99,7 +99,7 @@ class World:
         return None
 
     def way_to(self, target: str) -> list[tuple[str, str]]:
-        """Return a shortest way to ``target`` as (direction, room) pairs, locked doors included."""
+        """Return a shortest path to ``target`` as (direction, room) pairs; doors may be locked."""
         asked = (self.here, target)
         if asked not in self.ways:
             self.ways[asked] = self._find_way(target)
@@ -126,8 +126,8 @@ class World:
     def usable(self) -> list[Command]:
         """Return every command that changes something here and now.
 
-        ``look`` and ``inventory`` are always understood and never listed: every observation
-        already says what they would.
+        ``look`` and ``inventory`` are always accepted and never listed: every observation
+        already contains their result.
         """
         commands = [
             Command("go", direction)
@@ -178,13 +178,13 @@ Chore = tuple[Command, str]
 
 
 class Goal(Protocol):
-    """What is to be reached in a world; its text is what the player is told."""
+    """A goal in a world; ``str(goal)`` is the text that the player reads."""
 
     def is_done(self, world: World) -> bool:
-        """Return whether it is reached."""
+        """Return whether the goal is reached."""
 
     def ask(self, needs: Needs) -> None:
-        """Add what can be done for it by now to ``needs``."""
+        """Add the commands that already help to reach the goal to ``needs``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Quest:
         return world.place[self.item] == self.target
 
     def ask(self, needs: Needs) -> None:
-        """Add what brings the thing closer."""
+        """Add the commands that bring the item closer to its target."""
         if needs.world.place[self.item] != CARRIED:
             needs.item(self.item)
         elif needs.way_is_open(self.room):
@@ -239,7 +239,7 @@ def distance(world: World, quest: Goal) -> int:
 
 
 class Needs:
-    """Collects what can be done now among all that is needed."""
+    """Collects the needed commands that can already be carried out."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -247,7 +247,7 @@ class Needs:
         self._asked: set[str] = set()
 
     def item(self, item: str) -> None:
-        """Add what it takes to hold ``item``."""
+        """Add the commands that lead to holding ``item``."""
         world = self.world
         if world.place[item] == CARRIED or item in self._asked:
             return
@@ -265,7 +265,7 @@ class Needs:
             self.chores.append((Command("take", item), room))
 
     def way_is_open(self, room: str) -> bool:
-        """Return whether ``room`` can be reached; if not, add what opens the way."""
+        """Return whether ``room`` can be reached; if not, add the commands that open the path."""
         world, before, is_open = self.world, self.world.here, True
         for _, after in world.way_to(room):
             if door := world.locked_door(before, after):

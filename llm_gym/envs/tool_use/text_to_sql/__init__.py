@@ -1,1 +1,1 @@
-"""TextToSQL: questions that a query answers. Start reading at ``env``."""
+"""TextToSQL: answer questions with SQL queries. Start reading at ``env``."""

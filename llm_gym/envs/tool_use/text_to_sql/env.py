@@ -22,7 +22,7 @@ AGGREGATES = {"average": "avg", "largest": "max", "smallest": "min", "total": "s
 
 
 class QuestionTemplate(NamedTuple):
-    """A question, its answer, and how many tables it takes."""
+    """A question, its SQL answer, and the number of tables it needs."""
 
     question: str
     sql: str
@@ -30,7 +30,7 @@ class QuestionTemplate(NamedTuple):
 
 
 def _load() -> tuple[QuestionTemplate, ...]:
-    """Read ``questions.txt``: after each heading the questions about one table more."""
+    """Read ``questions.txt``: each heading starts the questions that need one more table."""
     home = resources.files("llm_gym.envs.tool_use.text_to_sql")
     rows, tables = [], 0
     for block in home.joinpath("questions.txt").read_text("ascii").strip().split("\n\n"):
@@ -49,7 +49,7 @@ _WORDS = {
     "compare": COMPARE, "b_compare": COMPARE, "m_compare": COMPARE, "many": MANY,
     "extreme": EXTREMES, "aggregate": AGGREGATES,
 }  # fmt: skip
-"""Blanks that hold one of a few words, each of which stands for some SQL."""
+"""Blanks with a fixed choice of words; each word stands for a piece of SQL."""
 _MEANT = {
     "compare": "op", "b_compare": "b_op", "m_compare": "m_op", "many": "many_op",
     "extreme": "direction", "aggregate": "function",
@@ -71,7 +71,7 @@ _PATTERNS = [_pattern(row.question) for row in QUESTIONS]
 
 
 def draw_question(rng: np.random.Generator, schema: world.Schema) -> tuple[int, Blanks]:
-    """Return a question that needs all tables of ``schema``: its number and what it asks about."""
+    """Return a question that needs all tables of ``schema``: its number and its blanks."""
     fitting = [at for at, row in enumerate(QUESTIONS) if row.tables == schema.tables]
     number = fitting[int(rng.random() * len(fitting))]
     turned = schema.tables == 3 and rng.random() < 0.5
@@ -109,7 +109,7 @@ def answer(number: int, blanks: Blanks, keys: dict[str, str]) -> str:
 
     Args:
         number: Which question.
-        blanks: What it asks about.
+        blanks: The words that fill its blanks.
         keys: For each table of things, the column that refers to it.
     """
     meant = {_MEANT[name]: _WORDS[name][blanks[name]] for name in _WORDS if name in blanks}
@@ -132,7 +132,7 @@ def read_keys(schema: str) -> dict[str, str]:
 
 
 def read_question(text: str) -> tuple[int, Blanks] | None:
-    """Return the question in ``text``: its number and what it asks about.
+    """Return the question in ``text``: its number and its blanks.
 
     >>> read_question("How many books are there whose length is above 120?")
     (0, {'a': 'books', 'number': 'length', 'compare': 'above', 'k': '120'})
@@ -164,10 +164,10 @@ class TextToSQLEnv(ToolEnv):
     """Answer a question about a database with a query.
 
     Description:
-        A small database is made up: its tables, their rows and a question. The answer is a
-        query, and what counts is its result: here and on other databases with the same tables,
-        whose rows lie on the limits that the question names and share first places. A result
-        that was copied into the query does not pass, nor does a query that is right by chance.
+        Every episode invents a small database and a question about it. The answer is a query. It
+        is graded by its result, on this database and on hidden ones with the same tables, whose
+        rows test edge cases: values at the limits in the question, and ties for first place. So
+        a query that only repeats a result, or is right by chance, fails.
 
     Actions:
         ``sql: SELECT ...`` runs a query and shows its result, ``answer: SELECT ...`` answers.
@@ -201,7 +201,7 @@ class TextToSQLEnv(ToolEnv):
         self.forget()
         self._schema = world.draw_schema(rng, self.tables)
         self._number, self._blanks = draw_question(rng, self._schema)
-        # The rows are made when a query first needs them.
+        # The rows are created when a query first needs them.
         self._seed, self._twin_seed = (int(rng.random() * 2**53) for _ in range(2))
         self._made = self._schema.sql()
         self._question = f"{self._made}\n{ask(self._number, self._blanks)}"
@@ -257,7 +257,7 @@ class TextToSQLEnv(ToolEnv):
         return f"A right answer is: {self._gold}"
 
     def instance(self) -> object:
-        return self._question  # whatever the rows are, the answer is the same
+        return self._question  # the answer does not depend on the rows
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         """Fill the tables with other rows, unless the player has looked at them."""
@@ -280,7 +280,7 @@ class TextToSQLEnv(ToolEnv):
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
-        """Translate the question, try the query and hand it in."""
+        """Translate the question into SQL, try the query, then give it as the answer."""
         question = read_question(observations[0])
         assert question is not None, "the first observation holds the question"
         keys = read_keys(observations[0])

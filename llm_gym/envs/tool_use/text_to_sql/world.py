@@ -1,7 +1,7 @@
 """Invented databases.
 
-A domain has two tables of things and one that links them. An episode takes some of their columns;
-rows are drawn from a seed of their own, so that one question can be asked of many databases.
+A domain has two tables of things and one that links them. An episode uses some of their columns.
+Rows have their own seed, so that one question can be asked of many databases.
 """
 
 import json
@@ -25,7 +25,7 @@ class Things(NamedTuple):
     one: str
     are_people: bool
     words: dict[str, list[str]]
-    """Columns of text, with what may stand in them."""
+    """Columns of text, with their possible values."""
     numbers: dict[str, list[int]]
     """Columns of whole numbers, with their range."""
 
@@ -50,7 +50,7 @@ def _load() -> list[Domain]:
 
 
 DOMAINS = _load()
-"""Each of them both ways round, as fewer tables than three begin with the first."""
+"""Each domain is listed in both orders, because questions on one table use the first table."""
 
 
 class Schema(NamedTuple):
@@ -113,7 +113,7 @@ def fill(schema: Schema, rows: int, seed: int) -> str:
     links: list[list[int]] = []
     if schema.tables > 1:
         count = 2 * rows
-        # Squared, so that some have many links and some none.
+        # The square makes the links uneven: some rows have many, some none.
         keys = [1 + (rng.random(count) ** 2 * len(of)).astype(int) for of in things]
         low, high = DOMAINS[schema.domain].numbers[schema.columns[4]]
         links = np.stack([*keys, rng.integers(low, high, count, endpoint=True)], 1).tolist()
@@ -141,24 +141,24 @@ def write(schema: Schema, things: Sequence[Sequence[Thing]], links: Sequence[lis
     return "\n".join(script)
 
 
-# What the first rows have: links below, on and above the limit, and totals about twice of it.
+# Links of the first rows: below, on and above the limit, with totals around twice the limit.
 _FIRST = ((-1, 0, 1), (0, -1), (0, 0), (0, 1))
 
 
 class TwinKind(NamedTuple):
-    """What a twin is made to show."""
+    """The edge cases that a twin, a hidden test database, contains."""
 
     rows: int
-    """Of a table of things, before they are doubled. Few make every row decide."""
+    """Rows of a table of things, before doubling. With few rows, every row affects the result."""
     double: str = ""
-    """What is done with the second copy of a row: ``same`` shares first places among rows,
-    ``moved`` to another group shares them among groups, ``mirrored`` at the limit makes the limit
-    the average; empty for none."""
+    """How the second copy of a row differs: ``same`` makes ties between rows, ``moved`` (to another
+    group) makes ties between groups, ``mirrored`` (at the limit) makes the limit the average; empty
+    for no copies."""
     upwards: bool = True
-    """Whether rows are numbered as their names go, or the other way round: an order that nobody
-    asked for shows in one of the two."""
+    """Whether rows are numbered in the order of their names, or in reverse: a query that relies on
+    an accidental order fails in one of the two."""
     far_limit: bool = False
-    """Whether numbers lie at the end of a range rather than at its beginning."""
+    """Whether numbers lie at the end of a range instead of its beginning."""
     one_amount: bool = False
     """Whether all links have the amount that is asked about."""
     wild: float = 0.2
@@ -177,11 +177,11 @@ TWINS = (
     TwinKind(6, "moved", one_amount=True),
     TwinKind(7, "mirrored"),
 )
-"""The databases of which each question is asked, besides the one that the player sees."""
+"""The hidden databases on which each answer is checked, besides the one the player sees."""
 
 
 def draw_twin(schema: Schema, blanks: dict[str, Any], seed: int, number: int) -> str:
-    """Return a script that makes the twin of that ``number`` for a question."""
+    """Return a script that creates twin ``number`` for a question."""
     rng, kind = np.random.default_rng((seed, number)), TWINS[number]
     tables = 2 if schema.tables == 3 else 1
     things = [_draw_things(rng, schema, blanks, bool(at), kind) for at in range(tables)]
@@ -200,7 +200,7 @@ def _draw_things(
     rows: list[tuple[str, int]] = []
     for _ in range(kind.rows):
         text = asked if rng.random() < 0.5 else others[int(rng.random() * len(others))]
-        if kind.double == "moved":  # between two groups, which then are alike
+        if kind.double == "moved":  # to the other of two groups, which then are equal
             text = asked if text == asked else others[0]
         # One row at least lies on the limit.
         value = _near(rng, edge, table.numbers[number], kind.wild) if rows else edge
@@ -227,7 +227,7 @@ def _draw_links(
     things: Sequence[Sequence[Thing]],
     kind: TwinKind,
 ) -> list[list[int]]:
-    """Return links of the rows that are asked about; a row and its double have the same."""
+    """Return links of the rows in the question; a row and its double have the same links."""
     span = DOMAINS[schema.domain].numbers[schema.columns[4]]
     few, m = blanks["few"], blanks["m"]
     counts = (0, 1, 2, few - 1, few, few + 1)
@@ -241,7 +241,7 @@ def _draw_links(
         if owner // copies < len(_FIRST):
             amounts = [m + more for more in _FIRST[owner // copies]]
         for at, amount in enumerate(amounts):
-            if not at or rng.random() < 0.7:  # the same partner again, now and then
+            if not at or rng.random() < 0.7:  # otherwise the same partner again
                 partner = int(rng.random() * len(partners))
             for copy in range(copies):
                 # A double's partner is the partner's double.

@@ -1,7 +1,7 @@
 """A child of the worker: the process of one call or one session.
 
-``enter`` gives up what the code must not have, then ``serve`` runs the code. Nothing that a child
-sends is trusted by the outside.
+``enter`` gives up the rights that the code must not have, then ``serve`` runs the code. The outside
+trusts nothing that a child sends.
 """
 
 import ast
@@ -22,13 +22,13 @@ from typing import Any, NamedTuple, TextIO
 
 from llm_gym.tools.sandbox.inside import kernel, namespaces, seccomp
 
-_CHILDREN = 8  # children at once that a limit on all tasks of a user leaves room for
+_CHILDREN = 8  # children at once for which a per-user limit on tasks leaves room
 _SIGNALS = 256  # queued signals and timers, which are memory of the kernel
 _FRAMES = 12
 _TRACEBACK_CHARS = 4000
 _ERROR_CHARS = 500
 _LIBRARY = f"{os.path.dirname(os.__file__)}/"
-"""Where Python is on this machine, which is nothing to tell a player."""
+"""Folder of the standard library; tracebacks must not show it to the model."""
 
 
 class WorkerContext(NamedTuple):
@@ -40,7 +40,7 @@ class WorkerContext(NamedTuple):
     machine: str
     landlock: int
     rules: list[kernel.LandlockRule]
-    """What Landlock lets every child do, its own folder excepted."""
+    """Landlock's rules for every child, without its own folder."""
     threads: int = 0
     """Threads that the user had when the worker started."""
 
@@ -56,15 +56,15 @@ class ChildLimits(NamedTuple):
 
 
 def enter(context: WorkerContext, limits: ChildLimits, channel: int) -> None:
-    """Give up, for good, everything that the code must not have.
+    """Give up, permanently, all rights that the code must not have.
 
-    Of the descriptors, input, output, errors and ``channel`` are kept.
+    Only the descriptors of input, output, errors and ``channel`` stay open.
     """
     os.setsid()
     namespaced = context.isolation == "namespaces"
     if namespaced:
         namespaces.enter_child(context.proc, limits.disk_bytes, limits.files)
-    # Under Landlock alone nothing can be written: there is no folder to be in.
+    # Under Landlock alone nothing can be written, so there is no working folder.
     os.chdir("/" if context.isolation == "landlock" else context.folder)
     if context.isolation != "none":
         kernel.drop_capabilities()
@@ -136,8 +136,8 @@ def prepare(path: list[str]) -> None:
     sys.path[:] = path
     sys.argv = [""]
     for name in [name for name in sys.modules if name.split(".")[0] == "llm_gym"]:
-        del sys.modules[name]  # it is only the inner half: an import should find the whole
-    # A writer remembers whether it writes to a pipe, as those of a child will be.
+        del sys.modules[name]  # only the inner half is loaded: an import must find the whole
+    # A writer caches whether it writes to a pipe; the streams of a child are pipes.
     for end in os.pipe():
         os.dup2(end, 1)
         os.dup2(end, 2)
@@ -153,7 +153,7 @@ def serve(channel: socket.socket, once: bool) -> int:
     sys.modules["__main__"] = module
     count = 0
     while (request := receive(channel)) is not None:
-        count += 1  # a function keeps the name of the run that defined it, for its traceback
+        count += 1  # each run has a name of its own, which tracebacks of its functions show
         name = "<python>" if once else f"<python {count}>"
         status, error = execute(request["code"], vars(module), name)
         if once:
@@ -166,7 +166,7 @@ def serve(channel: socket.socket, once: bool) -> int:
 
 
 def _writer(descriptor: int) -> TextIO:
-    # By line, so that what was printed before the time ran out is not lost.
+    # Line buffering, so that output before a timeout is not lost.
     return open(
         descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
     )
@@ -181,7 +181,7 @@ def execute(code: str, namespace: dict[str, Any], name: str) -> tuple[int, str]:
     lines = code.splitlines(keepends=True)
     linecache.cache[name] = (len(code), None, lines, name)  # tracebacks quote from here
     try:
-        # Of ast.parse, a frame would show.
+        # ``ast.parse`` would add a frame to the traceback.
         tree: ast.Module = compile(code, name, "exec", ast.PyCF_ONLY_AST)  # type: ignore[assignment]
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, name, "exec"), namespace)
@@ -206,7 +206,7 @@ def _report(error: BaseException, name: str) -> str:
     """Write the traceback, as Python would but short; return its last line."""
     kind = type(error).__name__
     if isinstance(error, MemoryError):
-        error.__traceback__ = None  # let go of what the frames hold
+        error.__traceback__ = None  # free the objects that the frames hold
     try:
         frames = error.__traceback__.tb_next if error.__traceback__ else None
         told = traceback.TracebackException(type(error), error, frames, limit=-_FRAMES)

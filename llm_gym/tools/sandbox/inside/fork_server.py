@@ -1,9 +1,9 @@
 """The worker: a warm interpreter, isolated, that forks a child for each call.
 
-It never runs a line of a model's code. A request arrives on a socket with four descriptors: the
-channel for the code, the signal socket, output and errors. The signal socket is how the outside
-holds a child: a byte in (``k`` kill, ``s`` stop, ``c`` continue), the exit status out. When the
-request socket closes, the worker ends, and with it every child.
+The worker itself never runs code of a model. A request arrives on a socket with four descriptors:
+the channel for the code, the signal socket, output and errors. The outside controls a child through
+the signal socket: it sends one byte (``k`` kill, ``s`` stop, ``c`` continue) and gets the exit
+status. When the request socket closes, the worker and all its children end.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from llm_gym.tools.sandbox.inside import DEVICES, FOLDER, child, kernel, namespa
 _SIGNAL_NAMES = {b"k": "SIGKILL", b"s": "SIGSTOP", b"c": "SIGCONT"}
 _REQUEST_BYTES = 65536
 _HIGH = 32  # above every descriptor that is to be replaced
-_LEAST_LANDLOCK = 3  # earlier versions let a file be emptied
+_LEAST_LANDLOCK = 3  # earlier versions do not prevent truncating a file
 
 
 def _signal(letter: bytes) -> int:
@@ -39,7 +39,7 @@ class _Child:
         self.pidfd = os.pidfd_open(pid)
 
     def send(self, letter: bytes, group: bool) -> None:
-        """Send a signal; to the process ``group`` too where that is all that reaches children."""
+        """Send a signal; to the process ``group`` too if nothing else reaches children."""
         if self.reaped:
             return
         for kill in (os.killpg, os.kill) if group else (os.kill,):
@@ -85,7 +85,7 @@ class ForkServer:
         message, descriptors, _, _ = socket.recv_fds(self.requests, _REQUEST_BYTES, 4)
         if not message:
             return False
-        if len(descriptors) < 4:  # there were not enough left: who asked sees its ends close
+        if len(descriptors) < 4:  # out of descriptors: the caller sees its ends close
             for descriptor in descriptors:
                 os.close(descriptor)
             return True
@@ -104,7 +104,7 @@ class ForkServer:
         self, request: dict[str, Any], signals: socket.socket, streams: tuple[int, int, int]
     ) -> None:
         if self.namespaced:
-            # Only a process whose children go to its own namespace may make one for them.
+            # The kernel lets a process make a PID namespace only from its own.
             kernel.setns(self.myself, kernel.CLONE_NEWPID)
             kernel.unshare(kernel.CLONE_NEWPID)
         context, folder = self.context, None
@@ -116,7 +116,7 @@ class ForkServer:
             _become_child(context, request, streams)
         try:
             made = _Child(pid, signals, folder)
-        except OSError:  # no descriptor is left to hold it with
+        except OSError:  # no descriptor is left for the child
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             raise
@@ -130,7 +130,7 @@ class ForkServer:
         except OSError:
             letter = b""
         target.send(letter, group=not self.namespaced)
-        if not letter:  # the outside has let go; closing first could lose it the exit status
+        if not letter:  # the outside closed its end; closing earlier could lose the exit status
             self.poll.unregister(target.signals)
             del self.by_signals[target.signals.fileno()]
             target.signals.close()
@@ -138,7 +138,7 @@ class ForkServer:
     def _reap(self, ended: _Child) -> None:
         del self.by_pidfd[ended.pidfd]
         self.poll.unregister(ended.pidfd)
-        if self.context.isolation == "none":  # what its leader has left behind
+        if self.context.isolation == "none":  # kill processes that its leader has left
             ended.send(b"k", group=True)
         ended.reap()
 
@@ -146,7 +146,7 @@ class ForkServer:
         for each in list(self.by_pidfd.values()):
             each.send(b"k", group=not self.namespaced)
             each.reap()
-        if self.context.isolation == "none":  # whoever made the folder may have been killed
+        if self.context.isolation == "none":  # the process that made the folder may be dead
             shutil.rmtree(self.context.folder, ignore_errors=True)
 
 
@@ -172,13 +172,13 @@ def _become_child(
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Isolate the worker, say so, and serve."""
+    """Isolate the worker, report that it is ready, and serve."""
     import fcntl  # noqa: F401 - before the forks, which then need not
     import resource
 
     requests = socket.socket(fileno=settings["requests"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a session holds two of them
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a session uses two descriptors
     try:
         context = _isolate(settings)
         child.prepare([context.folder, *settings["path"]])
@@ -190,7 +190,7 @@ def main(settings: dict[str, Any]) -> None:
     # Done once here, so that no child has to.
     seccomp.program(context.machine, 1, metadata=context.isolation == "namespaces")
     gc.collect()
-    gc.freeze()  # the collector of a child need not touch, and so copy, what it shares
+    gc.freeze()  # so that the collector of a child does not touch, and copy, shared memory
     requests.send(json.dumps({"landlock": context.landlock}).encode())
     ForkServer(requests, context).serve()
 

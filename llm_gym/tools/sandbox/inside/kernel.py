@@ -3,9 +3,9 @@
 Each raises ``OSError`` with the kernel's reason. Flags and numbers are those of the kernel's
 headers, and alike on x86-64 and aarch64.
 
-Landlock, in the second half, limits the files that a process may touch. The process does it itself,
-for good, and needs no rights. It does not hide names and sizes of files, nor stop a change of owner
-or mode: where nothing else isolates, seccomp refuses the latter.
+Landlock, in the second half, limits the files that a process may access. A process applies it to
+itself, permanently, without special rights. It does not hide names and sizes of files, and it does
+not prevent a change of owner or mode: without other isolation, seccomp refuses that.
 """
 
 import ctypes
@@ -43,7 +43,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 if sys.platform == "linux":
     _libc = ctypes.CDLL(None, use_errno=True)
-    # Looked up once, before the fork: every child would look them up again.
+    # Looked up once, before the fork, and not again in every child.
     _mount, _prctl, _syscall, _unshare = _libc.mount, _libc.prctl, _libc.syscall, _libc.unshare
     _capset = _libc.capset
 _ZERO = ctypes.c_ulong(0)
@@ -91,7 +91,7 @@ def make_read_only(path: str, recursive: bool = True) -> None:
 
 
 def pivot_root_here() -> None:
-    """Make the current folder, a mount point, the root, and let go of the old one."""
+    """Make the current folder, a mount point, the root, and unmount the old root."""
     _checked("pivot_root", _libc.pivot_root(b".", b"."))
     _checked("umount", _libc.umount2(b".", MNT_DETACH))  # the old root lies on top of the new
     os.chdir("/")
@@ -102,7 +102,7 @@ def _set(what: str, option: int, value: object) -> None:
 
 
 def die_with_parent(signal: int) -> None:
-    """Be sent ``signal`` when the parent ends."""
+    """Ask the kernel for ``signal`` when the parent ends."""
     _set("prctl", _PR_SET_PDEATHSIG, ctypes.c_ulong(signal))
 
 
@@ -112,7 +112,7 @@ def be_dumpable() -> None:
 
 
 def no_new_privileges() -> None:
-    """Give up, for good, what set-user-id programs would add."""
+    """Give up, permanently, the rights that set-user-id programs would add."""
     _set("no_new_privs", _PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1))
 
 
@@ -127,7 +127,7 @@ class _Program(ctypes.Structure):
 
 
 def install_filter(program: bytes) -> None:
-    """Let a seccomp-BPF program judge every system call from now on."""
+    """Filter every later system call with a seccomp-BPF program."""
     buffer = ctypes.create_string_buffer(program, len(program))
     filter_ = _Program(len(program) // 8, ctypes.addressof(buffer))
     # The kernel copies the program, so the buffer may go afterwards.
@@ -173,7 +173,7 @@ def landlock_rights(abi: int) -> tuple[int, int, int]:
 
 
 class LandlockRule(NamedTuple):
-    """What may be done with a file, or with everything below a folder."""
+    """The rights for a file, or for everything below a folder."""
 
     descriptor: int
     rights: int
@@ -198,7 +198,7 @@ def landlock_rules(
 
 
 def restrict_files(abi: int, rules: Iterable[LandlockRule]) -> None:
-    """Limit this process, for good, to what ``rules`` allow."""
+    """Limit this process, permanently, to what ``rules`` allow."""
     rights = landlock_rights(abi)
     words = 1 + (abi >= 4) + (abi >= 6)  # the structure has grown with the versions
     attributes = struct.pack(f"={words}Q", *rights[:words])

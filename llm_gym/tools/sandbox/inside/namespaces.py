@@ -1,4 +1,4 @@
-"""Namespaces: a root with nothing in it but the interpreter, no network, nobody else in sight.
+"""Namespaces: a root that holds only the interpreter, no network, no other processes.
 
 The worker calls ``enter`` once. Each child then gets a user, mount and PID namespace of its own
 from ``enter_child``, with a fresh folder that disappears with it.
@@ -31,10 +31,10 @@ def enter(empty: str, read: Iterable[str], proc: int) -> None:
         proc: Descriptor of ``/proc``, which the new root lacks.
     """
     if os.geteuid() == 0:
-        # Only a root that may mount comes here as root: any other has become nobody before.
+        # Only a root user that may mount gets here; any other has become nobody before.
         kernel.unshare(kernel.CLONE_NEWNS)
         # The limit on processes does not bind the root user, and files of the interpreter may
-        # be readable by root alone: build as root, then become somebody without rights.
+        # be readable by root alone: build as root, then become a user without rights.
         _build_root(empty, read)
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -49,7 +49,7 @@ def enter(empty: str, read: Iterable[str], proc: int) -> None:
 
 def enter_child(proc: int, disk_bytes: int, files: int) -> None:
     """Give this process namespaces of its own, and a fresh and bounded folder."""
-    # A user namespace counts its own processes, so children cannot starve each other.
+    # A user namespace counts its own processes, so children do not share one limit.
     _own_namespaces(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS, proc)
     kernel.mount(
         "tmpfs",
@@ -87,7 +87,7 @@ def _build_root(empty: str, read: Iterable[str]) -> None:
     for path in DEVICES:
         if os.path.exists(path):
             _bind(path, empty)
-            # A device is written to all the same; its owner, mode and times are not.
+            # A device in a read-only mount stays writable; its owner, mode and times do not.
             kernel.make_read_only(empty + path)
     for path in _LINKS:
         if os.path.islink(path) and not os.path.lexists(empty + path):

@@ -1,9 +1,9 @@
 """The system calls that code in the sandbox may make, as a seccomp-BPF program.
 
-A list of what is allowed: whatever is not on it, the calls of future kernels included, fails with
-EPERM. There is no ``fork``, ``execve``, ``socket``, ``mount``, ``ptrace``, ``memfd_create``,
-``io_uring`` and no way to signal, trace or read another process. ``clone3`` hides its flags behind
-a pointer, so it answers ENOSYS and the C library falls back to ``clone``.
+This is an allow list: every other call, calls of future kernels included, fails with EPERM. There
+is no ``fork``, ``execve``, ``socket``, ``mount``, ``ptrace``, ``memfd_create`` or ``io_uring``, and
+no way to signal, trace or read another process. ``clone3`` hides its flags behind a pointer, so it
+returns ENOSYS and the C library falls back to ``clone``.
 """
 
 import struct
@@ -18,7 +18,7 @@ ALLOW = 0x7FFF0000
 KILL_PROCESS = 0x80000000
 EPERM, ENOSYS = 0x00050000 | 1, 0x00050000 | 38
 PRETEND = 0x00050000
-"""Answers as if it had been done."""
+"""Returns success without doing anything."""
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_AT_LEAST, _JUMP_ANY_BIT = 0x15, 0x25, 0x35, 0x45
@@ -28,18 +28,18 @@ _X32_BIT = 0x40000000
 _CLONE_THREAD = 0x00010000
 _CLONE_NAMESPACES = 0x7E020000  # every CLONE_NEW* that clone knows
 _AF_UNIX = 1
-# A pair of these is connected for good. A datagram can be sent to any socket by its path, which
-# Landlock does not see, and the filter cannot read the address.
+# Socket pairs of these types stay connected. A datagram could go to any socket by its path, which
+# Landlock does not check, and the filter cannot read the address.
 _SOCK_STREAM, _SOCK_SEQPACKET, _SOCK_TYPE = 1, 5, 0xF
 _PRCTL = (15, 16, 0x53564D41)  # set and get the thread's name, name an area of memory
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # is it a tty, bytes to read, flags
-# Duplicates, flags, and the size of a pipe to read; not F_SETOWN, which has signals sent to others,
-# and not F_SETPIPE_SZ, which is memory of the kernel.
+# Duplicating, flags, and reading the size of a pipe; not F_SETOWN, which can send signals to other
+# processes, and not F_SETPIPE_SZ, which uses kernel memory.
 _FCNTL = (*range(6), 36, 1030, 1032)
-# A lock on a file of the host would be in its way, and a million of them are memory of the kernel.
-# Nobody else has the files of a child: it is told that it has the lock.
+# A lock on a file of the host would block others, and a million locks use kernel memory. No other
+# process uses the files of a child, so a lock call returns success without a lock.
 _LOCKS = (6, 7, 37, 38)
-# Of a socket: not the size of its buffers (7, 8, 32, 33), which is memory of the kernel.
+# Socket options without the buffer sizes (7, 8, 32, 33), which use kernel memory.
 _SOCKET_OPTIONS = (2, 9, 10, 13, 15, 16, 18, 19, 20, 21)
 
 Instruction = tuple[int, int, int, int]
@@ -50,9 +50,9 @@ def _return(value: int) -> Instruction:
 
 
 def _on_argument(index: int, *tests: tuple[int, Iterable[int], int], otherwise: int) -> bytes:
-    """Return the verdict of the first test that the low half of an argument passes.
+    """Return code for the verdict of the first test that the low half of an argument passes.
 
-    A test is a kind of jump, values of which one has to fit, and the verdict.
+    A test is a kind of jump, values (one has to match), and the verdict.
     """
     rows: list[Instruction] = [(_LOAD, 0, 0, _ARGUMENTS + 8 * index)]
     for jump, values, verdict in tests:
@@ -62,7 +62,7 @@ def _on_argument(index: int, *tests: tuple[int, Iterable[int], int], otherwise: 
 
 
 def _one_of(index: int, values: Iterable[int]) -> bytes:
-    """Return code that allows an argument to be one of ``values``."""
+    """Return code that allows only ``values`` for an argument."""
     return _on_argument(index, (_JUMP_EQUAL, values, ALLOW), otherwise=EPERM)
 
 
@@ -121,7 +121,7 @@ def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 @cache
 def allowed(machine: str, metadata: bool) -> bytes:
-    """Return the first part: another architecture is the end, what needs no look passes."""
+    """Return the first part: kill on another architecture; allow calls that need no check."""
     rows: list[Instruction] = [
         (_LOAD, 0, 0, _ARCH),
         (_JUMP_EQUAL, 1, 0, AUDIT_ARCH[machine]),
@@ -135,7 +135,7 @@ def allowed(machine: str, metadata: bool) -> bytes:
     return _packed(rows)
 
 
-@cache  # with a PID namespace the same for every child, and as slow to write as a child is to fork
+@cache  # the same for every child of a PID namespace, and building it is as slow as a fork
 def program(machine: str, pid: int, *, metadata: bool) -> bytes:
     """Return the filter for the process ``pid``.
 
@@ -147,6 +147,6 @@ def program(machine: str, pid: int, *, metadata: bool) -> bytes:
     code = allowed(machine, metadata)
     guards = _guards(pid)
     for name, number in syscalls.guarded(machine).items():
-        # Every guard ends in a return, so what follows it is reached only by the jump.
+        # Every guard ends in a return, so the code after it is reached only by the jump.
         code += _packed([(_JUMP_EQUAL, 0, len(guards[name]) // 8, number)]) + guards[name]
     return code + _packed([_return(EPERM)])

@@ -55,7 +55,7 @@ rename 82 -; renameat 264 38; renameat2 316 276; rmdir 84 -; stat 4 -; statfs 13
 statx 332 291; symlink 88 -; symlinkat 266 36; truncate 76 45; unlink 87 -; unlinkat 263 35
 """
 
-# Owner, mode and times of files: harmless where every file but its own is mounted read-only.
+# Owner, mode and times of files: harmless if all other files are mounted read-only.
 _METADATA = """
 chmod 90 -; fchmod 91 52; fchmodat 268 53; fchmodat2 452 452; fchown 93 55; fchownat 260 54;
 futimesat 261 -; lchown 94 -; chown 92 -; utime 132 -; utimensat 280 88; utimes 235 -;
