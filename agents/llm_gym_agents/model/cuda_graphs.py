@@ -39,7 +39,7 @@ LAUNCH_BOUND = 1_000_000_000
 _SHORTEST = 128
 """Smallest step between bucket sizes, in ids."""
 _FEW_IDS = 32
-"""Ids of a row on average, at least, if small passes of one size are to share a graph."""
+"""Ids per row of small passes, at most: then all of one size share a graph."""
 Replay = Callable[[], None]
 _log = logging.getLogger(__name__)
 
@@ -296,7 +296,7 @@ class BucketSize(NamedTuple):
         BucketSize(ids=1024, rows=32, longest=512, keys=0, most_keys=0)
         """
         ids, longest = len(packing.slot_S), max(_SHORTEST, _power(packing.longest))
-        filled = max(_SHORTEST, _power(ids)) if few else _steps(ids, 8)
+        filled = _steps(ids, 2 if few else 8)
         rows = _power(packing.rows + -(-(filled - ids) // longest))
         if few:
             rows = max(rows, filled // _FEW_IDS)

@@ -167,7 +167,7 @@ def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, capl
 
 
 def read(recording, device, ids, times=1):
-    """Read one sequence of ``ids`` ids; return how many sizes are recorded then."""
+    """Read one sequence of ``ids`` ids; return which sizes are recorded then."""
     at, token = torch.tensor([3], device=device), torch.tensor([1], device=device)
     zeros = torch.zeros(ids, dtype=torch.int64, device=device)
     for _ in range(times):
