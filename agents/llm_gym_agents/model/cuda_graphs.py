@@ -38,8 +38,8 @@ LAUNCH_BOUND = 1_000_000_000
 """Parameters below which launching the kernels of a pass takes longer than running them."""
 _SHORTEST = 128
 """Smallest step between bucket sizes, in ids."""
-_FEW_IDS = 32
-"""Ids per row of small passes, at most: then all of one size share a graph."""
+_FEW_IDS, _FEW_LONGEST = 16, 256
+"""Ids per row, and ids of the longest sequence, of small passes: then most share a graph."""
 Replay = Callable[[], None]
 _log = logging.getLogger(__name__)
 
@@ -287,22 +287,24 @@ class BucketSize(NamedTuple):
 
         Args:
             packing: Where the sequences lie.
-            few: Powers of two only, and equally many rows for one number of ids.
+            few: Powers of two only (of four for keys), equally many rows for one number of ids.
 
         >>> packing = Packing.of(torch.tensor([100, 300, 210]))
         >>> BucketSize.of(packing)
         BucketSize(ids=640, rows=4, longest=512, keys=0, most_keys=0)
         >>> BucketSize.of(packing, few=True)
-        BucketSize(ids=1024, rows=32, longest=512, keys=0, most_keys=0)
+        BucketSize(ids=1024, rows=64, longest=512, keys=0, most_keys=0)
         """
-        ids, longest = len(packing.slot_S), max(_SHORTEST, _power(packing.longest))
+        ids = len(packing.slot_S)
+        longest = max(_FEW_LONGEST if few else _SHORTEST, _power(packing.longest))
         filled = _steps(ids, 2 if few else 8)
         rows = _power(packing.rows + -(-(filled - ids) // longest))
         if few:
             rows = max(rows, filled // _FEW_IDS)
         if packing.shared is None:
             return cls(filled, rows, longest)
-        keys = _steps(len(packing.shared.index_K) + filled - ids, 2 if few else 4)
+        keys = len(packing.shared.index_K) + filled - ids
+        keys = max(_SHORTEST, _power(keys, 4)) if few else _steps(keys, 4)
         most_keys = max(longest, _power(packing.shared.longest))
         return cls(filled, rows, longest, keys, most_keys)
 
@@ -348,8 +350,10 @@ class BucketSize(NamedTuple):
         return filled.clamp(max=left).diff(prepend=filled.new_zeros(1))
 
 
-def _power(number: int) -> int:
-    return 1 << (number - 1).bit_length()
+def _power(number: int, base: int = 2) -> int:
+    """Return the smallest power of ``base``, 2 or 4, that is not below ``number``."""
+    step = base // 2
+    return 1 << -(-(number - 1).bit_length() // step) * step
 
 
 def _steps(number: int, parts: int) -> int:
