@@ -23,7 +23,7 @@ import benchmarks.peers.tables
 import benchmarks.scale.tables
 from benchmarks.envs import leaderboard
 from benchmarks.learn import referee
-from benchmarks.learn.tables import GAIN, above_random, model_goals, pairs_won
+from benchmarks.learn.tables import GAIN, above_random, model_goals, pairs_won, suite_means
 from benchmarks.lib import numbers
 from benchmarks.lib.curves import GOAL, learned
 from benchmarks.lib.machine import ROOT
@@ -63,6 +63,10 @@ def reached() -> str:
         (
             "[SmolLM2-135M](train_all.md#a-real-model) without settings, one H200",
             f"{model_goals(read('train_model')['rows'])}, within five minutes each",
+        ),
+        (
+            "[one SmolLM2-135M for 24 games](train_all.md#one-model-for-24-games), one H200",
+            suite_means(read("suite_model")["rows"]),
         ),
         (
             "[which turn won](credit.md): ten published claims",
@@ -106,9 +110,13 @@ def _trl(result: Any) -> str:
 
 
 def _updates(result: Any) -> str:
-    took = alone(result["rows"])
+    took, found = alone(result["rows"]), summary_of(result["rows"], result["goal"])
     told = (f"{name_of(arm)} {took[arm]:.2f}" for arm in ("ppo", "grpo", "trl"))
-    return f"seconds of an update, median: {', '.join(told)}"
+    ways = (f"{row['name']} {row['to_goal'] or float('inf'):.0f}" for row in found.values())
+    return (
+        f"seconds to {result['goal']:.0%} success: {', '.join(ways)}; "
+        f"seconds of an update alone: {', '.join(told)}"
+    )
 
 
 def _verl(result: Any) -> str:
@@ -124,8 +132,7 @@ def _span(values: Iterable[float], form: str = "{:.0f}") -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "summary": summary,
     "reached": reached,
-    "leaderboard": lambda: leaderboard.table(leaderboard.read() | leaderboard.specialists()),
-    "transfer": lambda: leaderboard.transfer(leaderboard.read()),
+    "leaderboard": lambda: leaderboard.table(leaderboard.all_models()),
     **benchmarks.envs.tables.TABLES,
     **benchmarks.learn.tables.TABLES,
     **benchmarks.peers.tables.TABLES,

@@ -30,9 +30,6 @@ from llm_gym.registry.suite import ENVS
 RESULT = RESULTS / "leaderboard.json"
 PICTURE = ROOT / "docs" / "images" / "leaderboard.png"
 IDS = [row.id for row in ENVS]
-BEFORE, AFTER = "SmolLM2-135M-Instruct", "SmolLM2-135M, trained on GuessTheNumber"
-"""A model before and after training."""
-TAUGHT, FAMILY = "llm_gym/GuessTheNumber-v0", "llm_gym/GuessTheNumber"
 PLAYERS = ("solver", "reflex", "random")
 EVALUATED = 100
 """Held-out episodes after ``llm-gym train``."""
@@ -57,6 +54,21 @@ def specialists() -> dict[str, Any]:
     }
     note = "`llm-gym train ID`, five minutes each"
     return {"SmolLM2-135M, one model for each game": {"note": note, "rows": rows}} if rows else {}
+
+
+def generalist() -> dict[str, Any]:
+    """Return SmolLM2 after imitating the solvers of 24 games, in these and six other families."""
+    rows = {
+        row["env"]: row
+        for key, row in (read_result("suite_model") or {"rows": {}})["rows"].items()
+        if key.startswith("after/")
+    }
+    name = "SmolLM2-135M, one model for 24 of 30 games"
+    return {name: {"note": "`llm-gym train --suite easy`", "rows": rows}} if rows else {}
+
+
+def all_models() -> dict[str, Any]:
+    return read() | specialists() | generalist()
 
 
 def add(given: Any, name: str, note: str, path: Path = RESULT) -> None:
@@ -114,30 +126,6 @@ def _place(rows: Mapping[str, Any]) -> float:
     return statistics.fmean(place for place in places if place is not None)
 
 
-def _cell(row: Mapping[str, float]) -> str:
-    return f"{row['success']:.0%} ({100 * row['success_low']:.0f}-{100 * row['success_high']:.0f})"
-
-
-def transfer(models: Mapping[str, Any]) -> str:
-    """Return the effect of training on one game: on its family, and on all other games."""
-    if AFTER not in models:
-        return "Not measured yet."
-    before, after = (models[name]["rows"] for name in (BEFORE, AFTER))
-    both = [env_id for env_id in IDS if env_id in before and env_id in after]
-    shown = [each for each in both if each.startswith(FAMILY)]
-    chance = {each: published()[each]["random"].success for each in both}
-    rows = []
-    for env_id in sorted(shown, key=lambda each: each != TAUGHT):
-        cells = _cell(before[env_id]), _cell(after[env_id])
-        rows.append((f"`{env_id}`", f"{chance[env_id]:.0%}", *cells))
-    rest = [each for each in both if not each.startswith(FAMILY)]
-    won = [{each: found[each]["success"] for each in rest} for found in (before, after)]
-    means = [f"{statistics.fmean(found[each] for each in rest):.1%}" for found in (chance, *won)]
-    rows.append((f"mean of {len(rest)} games of other families", *means))
-    columns = {"environment": TEXT, "random": "{}", "before": "{}", "after": "{}"}
-    return doc_table(columns, rows)
-
-
 def draw(models: Mapping[str, Any], path: Path = PICTURE) -> None:
     """Draw success as a heat map: a row for each player, a column for each environment."""
     import numpy as np
@@ -179,7 +167,7 @@ def main() -> None:
         add(json.loads(args.add.read_text()), args.name, args.note)
     elif not RESULT.exists():
         write({})
-    draw(read() | specialists())
+    draw(all_models())
     subprocess.run([sys.executable, "-m", "benchmarks.pages"], check=True, cwd=ROOT)
 
 

@@ -22,6 +22,8 @@ MODELS = {
 }
 GOOD = 0.8
 """Success at the start above which RL can lose something."""
+NEARLY = 0.9
+"""Share of a specialist's success that one model for all games is to have."""
 GAIN = 0.2
 """Points, as a share, that reinforcement learning is to add to the warm start."""
 SCALES = {"CartPole-v1": (21.0, 100.0)}
@@ -319,6 +321,40 @@ def model_goals(rows: Mapping[str, Any]) -> str:
     return f"{sum(end >= GOOD for end in ends)} of {len(ends)} runs end at {GOOD:.0%} or more"
 
 
+@measured("suite_model", "python -m benchmarks.learn.train_suite --model FOLDER")
+def suite_model(result: Any) -> str:
+    """One model on 24 games and in six other families, beside one model for each game."""
+    alone = {
+        row["env_id"]: row["success"]["trained"] for row in read("train_model")["rows"].values()
+    }
+    before, after = (_suite(result["rows"], when) for when in ("before", "after"))
+    trained = {id: success for id, success in after.items() if id not in before}
+    short = [id for id in trained if trained[id] < NEARLY * alone[id]]
+    columns = {"trained on": TEXT, "this model": "{:.0%}", "one model for this game": "{:.0%}"}
+    others = {"not trained on": TEXT, "as given": "{:.0%}", "this model": "{:.0%}"}
+    return (
+        f"It has {suite_means(result['rows'])}. In {len(trained) - len(short)} games it reaches at "
+        f"least {NEARLY} of what a model for this game alone reaches; in the others:\n\n"
+        + table(columns, [(f"`{id}`", trained[id], alone[id]) for id in short])
+        + "\n\n"
+        + table(others, [(f"`{id}`", before[id], after[id]) for id in before])
+    )
+
+
+def _suite(rows: Mapping[str, Any], when: str) -> dict[str, float]:
+    return {row["env"]: row["success"] for key, row in rows.items() if key.startswith(f"{when}/")}
+
+
+def suite_means(rows: Mapping[str, Any]) -> str:
+    """Return mean success in the games that were trained on, and in those that were not."""
+    before, after = _suite(rows, "before"), _suite(rows, "after")
+    own, other = ([after[id] for id in after if (id in before) == held_out] for held_out in (0, 1))
+    return (
+        f"{fmean(own):.0%} success in the mean of {len(own)} games; in {len(other)} other families "
+        f"{fmean(other):.0%}, as given {fmean(before.values()):.0%}"
+    )
+
+
 def reached(rows: Mapping[str, Any]) -> str:
     columns = {"id": TEXT, "taught": "{:.0%}", "end": "{:.0%}"}
     found: list[tuple[Any, ...]] = []
@@ -398,6 +434,7 @@ TABLES = {
     "pick": pick,
     "train-all": train_all,
     "train-model": train_model,
+    "suite-model": suite_model,
     "train-random": train_random,
     "demo": demo,
     "learning": learning,

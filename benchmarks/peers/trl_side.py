@@ -15,6 +15,7 @@ import tempfile
 from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+os.environ["MASTER_PORT"] = str(20_000 + os.getpid() % 20_000)  # runs in parallel need their own
 import gymnasium as gym
 import torch
 from datasets import Dataset
