@@ -29,6 +29,7 @@ GAIN = 0.2
 SCALES = {"CartPole-v1": (21.0, 100.0)}
 """Returns of a random player and of the best, in 100 turns, where success is not the point."""
 SEED = "--training.seed"
+PLAYERS = ("random", "reflex", "solver")
 PAID = (*SCALES, "CliffWalking-v1", "Taxi-v4", "Acrobot-v1", "Blackjack-v1")
 """Environments whose return is shown as well."""
 
@@ -175,7 +176,7 @@ def train_all(result: Any) -> str:
         f"more above the random legal player, {sum(end < 0 for end in ends)} below it, in the mean "
         f"of their seeds. RL added {100 * GAIN:.0f} points or more to the warm start in {added} of "
         f"{len(rows)} commands. {steadiness([run for runs in own.values() for run in runs])}\n\n"
-        f"{_trained(own)}\n\n{_trained(foreign)}"
+        f"{_trained(own, PLAYERS)}\n\n{_trained(foreign)}"
     )
 
 
@@ -232,9 +233,9 @@ def _is_bare(name: str) -> bool:
     return "-v" in rest[0] and (len(rest) == 1 or rest[1] == "--import" or "slippery" in rest[-1])
 
 
-def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
+def _trained(commands: Mapping[str, Sequence[Row]], players: Sequence[str] = ()) -> str:
     """Return a line for each command, the best player first: means of its seeds."""
-    columns: dict[str, str] = {"`llm-gym train …`": TEXT, "random player": "{:.0f}"}
+    columns: dict[str, str] = {"`llm-gym train …`": TEXT} | dict.fromkeys(players, "{:.0f}")
     columns |= dict.fromkeys(("warm start", "trained", "CPU s"), "{}")
     lines = []
     for name, runs in sorted(
@@ -247,11 +248,11 @@ def _trained(commands: Mapping[str, Sequence[Row]]) -> str:
             "#": row.get("imitated") == "reflex",
         }
         cut = sum(bool(run["exit"] or run.get("stopped")) for run in runs)
-        low = mean(chance, runs)
+        known = published().get(row["env_id"], {})
         lines.append(
             (
                 f"`{name}`{''.join(mark for mark, holds in marks.items() if holds)}",
-                None if low is None else 100 * low,
+                *(100 * known[player].success if player in known else None for player in players),
                 *(_at(runs, when) for when in ("warm_start", "trained")),
                 f"{fmean(run['cpu_s'] for run in runs):.0f}" + " (cut)" * (cut > 0),
             )
