@@ -1,7 +1,8 @@
 """Write the tables of README and docs from result files, and check every number on the pages.
 
     python -m benchmarks.pages            # rewrite the pages
-    python -m benchmarks.pages --check    # change nothing; fail on a stale table or a loose number
+    python -m benchmarks.pages --check    # change nothing; print how old each result is; fail on a
+                                          # loose number, a stale table or a stale headline
 
 A table stands between two markers, ``<!-- NAME -->`` and ``<!-- /NAME -->``.
 """
@@ -24,7 +25,7 @@ import benchmarks.scale.tables
 from benchmarks.envs import leaderboard
 from benchmarks.learn import referee
 from benchmarks.learn.tables import GAIN, above_random, model_goals, pairs_won, suite_means
-from benchmarks.lib import numbers
+from benchmarks.lib import age, numbers
 from benchmarks.lib.curves import GOAL, learned
 from benchmarks.lib.machine import ROOT
 from benchmarks.lib.tables import TEXT, read, table
@@ -138,6 +139,8 @@ TABLES: dict[str, Callable[[], str]] = {
     **benchmarks.peers.tables.TABLES,
     **benchmarks.scale.tables.TABLES,
 }
+PLATFORMS = "platforms"
+"""A table of ``docs/faq.md`` that ``.ci/platforms.py`` writes."""
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -150,13 +153,13 @@ def filled(text: str) -> str:
 
 
 def wrong() -> list[str]:
-    """Return a sentence for each table that is stale and each number without a file."""
-    found = []
+    """Return a sentence for each stale table, number without a file and incomplete result."""
+    found = [each for name, result in age.result_files() for each in age.problems(name, result)]
     for page in PAGES:
         name, text = page.relative_to(ROOT).as_posix(), page.read_text()
         if filled(text) != text:
             found.append(f"{name} is not up to date: run python -m benchmarks.pages")
-        found += numbers.check(name, text, TABLES)
+        found += numbers.check(name, text, (*TABLES, PLATFORMS))
     return found
 
 
@@ -164,7 +167,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing")
     if parser.parse_args().check:
-        found = wrong()
+        print(age.ages_table())
+        found = [*wrong(), *age.stale_headlines((ROOT / "README.md").read_text())]
         print("\n".join(found) or f"{len(PAGES)} pages: every measured number has its file")
         sys.exit(bool(found))
     for page in PAGES:

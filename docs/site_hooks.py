@@ -16,6 +16,7 @@ from typing import Any
 import griffe
 from mkdocs.structure.files import File
 
+from benchmarks.lib.age import ages_table
 from docs.draw_gallery import gallery
 
 DOCS = Path(__file__).parent
@@ -38,6 +39,7 @@ REFERENCE: dict[str, tuple[str, ...]] = {
 }
 """Page → modules whose public names it lists; the first page of a name documents it."""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#|/)([^)#\s]+)(?:#[^)\s]*)?\)")
+_AGES = re.compile(r"<!-- ages -->.*?<!-- /ages -->", re.DOTALL)
 _DOCTEST = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", re.MULTILINE)
 
 
@@ -73,8 +75,9 @@ def notebook(path: Path) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Show the path instead of a link that leaves ``docs/``."""
+    """Show the path instead of a link that leaves ``docs/``, and fill in the ages of results."""
     folder = (DOCS / page.file.src_uri).parent
+    markdown = _AGES.sub(lambda _: ages_table(), markdown)
 
     def target(found: re.Match[str]) -> str:
         path = (folder / found[2]).resolve()

@@ -116,7 +116,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=31, help="slices per environment")
     parser.add_argument("--only", default="", help="only rows whose name contains this text")
     args = parser.parse_args()
-    about = provenance(__file__, ("llm-gym", "gymnasium", "numpy"))
+    paths = ("llm_gym/core", "llm_gym/reading", "llm_gym/wrappers/as_text")
+    about = provenance(__file__, ("llm-gym", "gymnasium", "numpy"), depends_on=paths)
     rows = []
     gc.disable()
     for name, make in ROWS.items():

@@ -1,12 +1,12 @@
-"""The leaderboard of the suite: built-in players and all evaluated models.
+r"""The leaderboard of the suite: built-in players and all evaluated models.
 
-    llm-gym eval --suite --endpoint http://host/v1 --model NAME --json > mine.json
-    python -m benchmarks.envs.leaderboard --add mine.json --name "my model"   # and write the page
+    llm-gym eval --suite --endpoint http://host/v1 --model NAME --json \
+        | python -m benchmarks.envs.leaderboard --add - --name "my model"     # and write the page
     python -m benchmarks.envs.leaderboard                                     # only write it
 
-``--add`` takes the output of ``llm-gym eval --json`` or of ``suite_scores.py --model`` and replaces
-rows of the same ids. It writes ``benchmarks/results/leaderboard.json``, a section of
-``docs/reports/results.md``, and the heat map ``docs/images/leaderboard.png``.
+``--add`` takes the output of ``llm-gym eval --json`` and replaces rows of the same ids. It writes
+``benchmarks/results/leaderboard.json``, a section of ``docs/reports/results.md``, and the heat map
+``docs/images/leaderboard.png``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lib.machine import RESULTS, ROOT, provenance
+from benchmarks.lib.machine import GAME_PATHS, RESULTS, ROOT, provenance
 from benchmarks.lib.tables import TEXT
 from benchmarks.lib.tables import read as read_result
 from benchmarks.lib.tables import table as doc_table
@@ -30,6 +30,14 @@ from llm_gym.registry.suite import ENVS
 RESULT = RESULTS / "leaderboard.json"
 PICTURE = ROOT / "docs" / "images" / "leaderboard.png"
 IDS = [row.id for row in ENVS]
+FAMILIES = [
+    min(
+        (row.id for row in ENVS if row.entry_point == game),
+        key=lambda id: ("Easy" not in id, len(id)),
+    )
+    for game in dict.fromkeys(row.entry_point for row in ENVS)
+]
+"""One id of each game, the easiest."""
 PLAYERS = ("solver", "reflex", "random")
 EVALUATED = 100
 """Held-out episodes after ``llm-gym train``."""
@@ -80,15 +88,9 @@ def add(given: Any, name: str, note: str, path: Path = RESULT) -> None:
     models = read(path)
     known = models.setdefault(name, {"note": note, "rows": {}})
     known["note"] = note or known["note"]
+    known["made_by"] = provenance(__file__, depends_on=GAME_PATHS)
     known["rows"] |= {row["env"]: {key: row[key] for key in KEPT} for row in rows}
-    write(models, path)
-
-
-def write(models: Mapping[str, Any], path: Path = RESULT) -> None:
-    before = json.loads(path.read_text()) if path.exists() else {}
-    note = {"note": before["note"]} if "note" in before else {}
-    made = provenance(__file__) | note | {"models": models}
-    path.write_text(json.dumps(made, indent=1) + "\n")
+    path.write_text(json.dumps({"models": models}, indent=1) + "\n")
 
 
 def normalised(env_id: str, success: float) -> float | None:
@@ -99,30 +101,31 @@ def normalised(env_id: str, success: float) -> float | None:
 
 
 def table(models: Mapping[str, Any]) -> str:
-    """Return a table of mean success and mean normalised score."""
-    columns = {"player": TEXT, "environments": "{}", "episodes each": "{}"}
-    columns |= {
-        "mean success": "{:.1%}",
-        "random 0, solver 1": "{:.2f}",
-        "unusable replies": "{:.0%}",
-    }
+    """Return a table of mean success in one game of each family, and in all environments."""
+    columns = {"player": TEXT, f"{len(FAMILIES)} games": "{:.1%}", "random 0, solver 1": "{:.2f}"}
+    columns |= {"unusable replies": "{:.0%}", f"all {len(IDS)}": "{:.1%}"}
     rows: list[tuple[Any, ...]] = []
     for player in PLAYERS:
         won = {env_id: {"success": published()[env_id][player].success} for env_id in IDS}
-        mean = statistics.fmean(row["success"] for row in won.values())
-        rows.append((f"{player} player", len(IDS), "1,000", mean, _place(won), None))
+        rows.append((f"{player} player", _mean(won), _place(won), None, _mean(won, IDS)))
     for name, model in sorted(models.items(), key=lambda each: -_place(each[1]["rows"])):
-        played = model["rows"].values()
-        episodes = sorted({row["episodes"] for row in played})
-        means = [statistics.fmean(row[key] for row in played) for key in ("success", "invalid")]
-        note = f" ({model['note']})" if model["note"] else ""
-        ends = "-".join(map(str, dict.fromkeys((episodes[0], episodes[-1]))))
-        rows.append((name + note, len(played), ends, means[0], _place(model["rows"]), means[1]))
+        note, won = f" ({model['note']})" if model["note"] else "", model["rows"]
+        invalid = _mean(won, key="invalid")
+        rows.append((name + note, _mean(won), _place(won), invalid, _mean(won, IDS)))
     return doc_table(columns, rows)
 
 
+def _mean(
+    rows: Mapping[str, Any], ids: Iterable[str] = FAMILIES, key: str = "success"
+) -> float | None:
+    """Return the mean over ``ids``; None if one of them was not played."""
+    found = [rows.get(env_id, {}).get(key) for env_id in ids]
+    return None if None in found else statistics.fmean(found)
+
+
 def _place(rows: Mapping[str, Any]) -> float:
-    places = [normalised(env_id, row["success"]) for env_id, row in rows.items()]
+    ids = [env_id for env_id in FAMILIES if env_id in rows]
+    places = [normalised(env_id, rows[env_id]["success"]) for env_id in ids]
     return statistics.fmean(place for place in places if place is not None)
 
 
@@ -157,16 +160,16 @@ def draw(models: Mapping[str, Any], path: Path = PICTURE) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--add", type=Path, metavar="FILE", help="an evaluation of the suite")
+    parser.add_argument(
+        "--add", type=argparse.FileType(), metavar="FILE", help="an evaluation, - for a pipe"
+    )
     parser.add_argument("--name", help="what the model is called")
     parser.add_argument("--note", default="", help="how it was served or trained")
     args = parser.parse_args()
     if (args.add is None) != (args.name is None):
         parser.error("--add and --name go together")
     if args.add:
-        add(json.loads(args.add.read_text()), args.name, args.note)
-    elif not RESULT.exists():
-        write({})
+        add(json.load(args.add), args.name, args.note)
     draw(all_models())
     subprocess.run([sys.executable, "-m", "benchmarks.pages"], check=True, cwd=ROOT)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 import llm_gym  # noqa: F401  (registers the environments)
 from benchmarks.envs.phrasings import ACCEPTED, REFUSED, is_tuned
-from benchmarks.lib.machine import RESULTS, ROOT, provenance
+from benchmarks.lib.machine import GAME_PATHS, RESULTS, ROOT, provenance
 from llm_gym.reading.formats import FORMATS
 from llm_gym.registry.suite import ENVS
 
@@ -204,7 +204,7 @@ def main() -> None:
         print(shares([row for row in rows if row["tuned"]]))
         return
     result = {
-        **provenance(__file__),
+        **provenance(__file__, depends_on=GAME_PATHS, seeds=range(20)),
         "games": len(families()),
         "phrasings": {"accepted": len(ACCEPTED), "refused": len(REFUSED)},
         "shares": shares(rows),

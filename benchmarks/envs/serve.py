@@ -119,7 +119,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.openenv:
         return serve_openenv(args.openenv)
-    about = provenance(__file__) | {"openenv": OPENENV, "env": GAME}
+    paths = ("llm_gym/core", "llm_gym/server", "llm_gym/envs/deduction")
+    about = provenance(__file__, depends_on=paths) | {"openenv": OPENENV, "env": GAME}
     wanted = (f"openenv=={OPENENV}", "--editable", f"{ROOT}[serve,endpoint]")
     python, slices = python_with("openenv", wanted), dict[str, list[list[float]]]()
     servers = {name: start(python, "-m", *command) for name, command in COMMANDS.items()}

@@ -83,7 +83,7 @@ def serve(result: Any) -> str:
     return table(columns, rows).replace("llm-gym serve", "`llm-gym serve`")
 
 
-@measured("bridges", "a one-off study")
+@measured("one_off/bridges", "a one-off study")
 def bridges(result: Any) -> str:
     """Other suites through their bridges: how many keep the contract, and what a step costs."""
     columns = {"suite": TEXT} | dict.fromkeys(("tried", "made", "keep the contract"), "{}")
@@ -107,10 +107,10 @@ def serving(_: Any) -> str:
             gain = uneven["speed_up"] if row["envs"] == uneven["envs"] else None
             played = (row[key] for key in ("envs", "tokens_per_s", "ratio"))
             rows.append((f"vLLM, {place}", *played, gain))
-    peer = read("rollout_trl_h200")["rows"][-1]
+    peer = read("one_off/rollout_trl_h200")["rows"][-1]
     lock_step = "TRL's generation, lock-step, H200"
     rows.append((lock_step, peer["envs"], peer["tokens_per_s"], None, None))
-    push = read("weight_push_vllm_h200")
+    push = read("one_off/weight_push_vllm_h200")
     return (
         f"{table(columns, rows)}\n\n"
         f"A weight update on the H200 ({push['weights'] / 1e6:.0f}M parameters, bfloat16): push "

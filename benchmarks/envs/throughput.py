@@ -32,7 +32,7 @@ import gymnasium as gym
 import numpy as np
 
 from benchmarks.envs.replies import families
-from benchmarks.lib.machine import RESULTS, ROOT, provenance
+from benchmarks.lib.machine import GAME_PATHS, RESULTS, ROOT, provenance
 from benchmarks.lib.workers import Worker
 from benchmarks.peers.games import GAMES, OURS, PEERS, VECTORS, Game, Side, moves_of
 from llm_gym.core.errors import ConfigError
@@ -248,7 +248,7 @@ def main() -> None:
     if not any(tables.values()):
         parser.error(f"no game has {args.only!r} in its name")
 
-    about, imports = provenance(__file__), import_seconds(args.repeats)
+    about, imports = provenance(__file__, depends_on=GAME_PATHS), import_seconds(args.repeats)
     suites = Suites([OURS, *args.peers])
     result: dict[str, Any] = {**about, "import": imports}
     result |= {name: [] for name in ("rows", "unmatched", "vector", "alone", "refused")}

@@ -125,7 +125,8 @@ def main() -> None:
     parser.add_argument("--model", help="a model folder, on a GPU; the embedded one by default")
     parser.add_argument("--results", type=Path, help="where rows are kept")
     args = parser.parse_args()
-    about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+    packages = ("torch", "torchrl", "transformers", "gymnasium")
+    about = provenance(__file__, packages, seeds=args.seeds)
     place = args.results or (MODEL_RESULT if args.model else RESULT)
     results = Results(place, {"provenance": about})
     deadline = monotonic() + 60 * args.minutes

@@ -27,6 +27,15 @@ from benchmarks.lib.machine import RESULTS, ROOT, provenance
 from llm_gym.episodes import read_episodes
 
 RESULT = RESULTS / "demo.json"
+PATHS = (
+    "llm_gym/core",
+    "llm_gym/reading",
+    "llm_gym/envs/navigation/text_game",
+    *(
+        f"agents/llm_gym_agents/{room}"
+        for room in ("algo", "config", "engines/transformers", "learn", "model", "rollouts", "text")
+    ),
+)
 GOAL = 0.9
 
 
@@ -107,7 +116,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of each run")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
-    about = provenance(__file__, ("torch", "torchrl", "transformers"))
+    packages = ("torch", "torchrl", "transformers")
+    about = provenance(__file__, packages, depends_on=PATHS, seeds=args.seeds)
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for seed in args.seeds:

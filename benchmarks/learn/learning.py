@@ -89,7 +89,9 @@ def main() -> None:
         "--flags", nargs="+", default=[""], help="settings to try, one after another"
     )
     args = parser.parse_args()
-    results = Results(args.out, provenance(__file__, ("torch", "torchrl", "transformers")))
+    results = Results(
+        args.out, provenance(__file__, ("torch", "torchrl", "transformers"), seeds=args.seeds)
+    )
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
         todo = missing(jobs(args, Path(scratch)), results)

@@ -88,7 +88,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--results", type=Path, default=RESULT, help="where rows are kept")
     options = parser.parse_args()
-    about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+    packages = ("torch", "torchrl", "transformers", "gymnasium")
+    about = provenance(__file__, packages, seeds=options.seeds)
     results = Results(options.results, {"provenance": about})
     seconds, families = 60 * options.minutes, options.families or FAMILIES
     todo = jobs(families, options.seeds, options.model, options.more, seconds)

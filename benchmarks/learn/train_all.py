@@ -153,7 +153,8 @@ def main() -> None:
         known = with_seeds(options.seeds) if options.seeds else known
         todo = asked(known, options.ids) if options.ids else missing(known, load(place)["rows"])
         again = todo
-    about = provenance(__file__, ("torch", "torchrl", "transformers", "gymnasium"))
+    packages = ("torch", "torchrl", "transformers", "gymnasium")
+    about = provenance(__file__, packages, seeds=options.seeds or (0,))
     results = Results(place, {"provenance": about}, again=again)
     seconds = 60 * options.minutes
     deadline = time.monotonic() + seconds

@@ -23,13 +23,42 @@ IMAGES = ROOT / "docs" / "images"
 STAMP = ROOT / ".stamp.json"
 """Commit of a tree without its history; ``python -m benchmarks.lib.machine`` writes it."""
 
+CODE = (".", ":!benchmarks/results", ":!docs", ":!*.md")
+"""Files that a measurement may depend on; results and pages are written beside it."""
+GAME_PATHS = ("llm_gym/core", "llm_gym/reading", "llm_gym/envs")
+"""What a step of a game depends on."""
+TRAINER_PATHS = (
+    *GAME_PATHS,
+    *(
+        f"agents/llm_gym_agents/{room}"
+        for room in ("algo", "config", "engines", "learn", "model", "rollouts", "text", "trainer")
+    ),
+)
+"""What a training run depends on."""
 
-def provenance(script: str, packages: Iterable[str] = ()) -> dict[str, Any]:
-    path = Path(script).resolve().relative_to(ROOT).with_suffix("")
+
+def provenance(
+    script: str,
+    packages: Iterable[str] = (),
+    *,
+    depends_on: Iterable[str] = TRAINER_PATHS,
+    seeds: Iterable[int] = (0,),
+) -> dict[str, Any]:
+    """Return who measured what: the fields that ``benchmarks.lib.age`` asks of a result.
+
+    Args:
+        script: The script that measures.
+        packages: Packages whose versions matter.
+        depends_on: Paths whose code the result depends on; the script is added.
+        seeds: All seeds that were used.
+    """
+    path = Path(script).resolve().relative_to(ROOT)
     return {
-        "command": " ".join(["python -m", ".".join(path.parts), *sys.argv[1:]]),
+        "command": " ".join(["python -m", ".".join(path.with_suffix("").parts), *sys.argv[1:]]),
         **source(),
         "date": datetime.now(UTC).date().isoformat(),
+        "seeds": sorted(set(seeds)),
+        "depends_on": [*depends_on, path.as_posix()],
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
             "cpu": cpu_model(),
@@ -49,7 +78,7 @@ def source() -> dict[str, Any]:
     A copied tree without its history has a stamp with the commit, which is used if the files are
     those of that commit.
     """
-    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain")
+    commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--", *CODE)
     found = {"commit": commit, "uncommitted_changes": commit is None or bool(changes)}
     if found["uncommitted_changes"] and STAMP.exists():
         stamp: dict[str, Any] = json.loads(STAMP.read_text("utf-8"))
@@ -63,8 +92,8 @@ def tree_hash() -> str | None:
     """Return git's hash of the files as they are; None without git."""
     with tempfile.TemporaryDirectory() as place:
         index = {"GIT_INDEX_FILE": f"{place}/index"}
-        _git("add", "--all", env=os.environ | index)
-        return _git("write-tree", env=os.environ | index)
+        git("add", "--all", env=os.environ | index)
+        return git("write-tree", env=os.environ | index)
 
 
 def cpu_model() -> str:
@@ -91,7 +120,7 @@ def _version(package: str) -> str:
         return str(importlib.import_module(package).__version__)
 
 
-def _git(*arguments: str, env: Mapping[str, str] | None = None) -> str | None:
+def git(*arguments: str, env: Mapping[str, str] | None = None) -> str | None:
     try:
         done = subprocess.run(
             ["git", *arguments], capture_output=True, text=True, cwd=ROOT, env=env

@@ -1,7 +1,8 @@
 """Find measured numbers in README and docs that no committed result file has.
 
-A number with a unit of measurement (%, s, ms, x, tokens/s, GiB, ...) and a decimal number in a cell
-of a table count as measured. Each must stand in one of these places, code apart:
+A number with a unit of measurement (%, s, ms, x, tokens/s, GiB, ...), a decimal number, and a cell
+of a table with a whole number of two digits or more count as measured. Versions of packages do not.
+Each must stand in one of these places, code apart:
 
 - a block that ``benchmarks/pages.py`` writes from result files, ``<!-- NAME -->`` to
   ``<!-- /NAME -->``, or a page that another script writes whole (``WHOLE``);
@@ -48,7 +49,11 @@ _MEASURED = re.compile(
     rf"(?<![\w.,/-])({_NUMBER}(?:(?:\s?%)?{_JOINT}{_NUMBER})*)"
     rf"(?:\s|-)?(?P<unit>{'|'.join(_UNITS)})"
 )
-_CELL = re.compile(r"(?<=\|)\s*([-+−]?\d*\.\d+)\s*(?=\|)")
+_BARE = re.compile(
+    r"(?<![\w.,/#-])[-+−]?(?:\d[\d,]*)?\.\d+(?![\w/-]|[.,]\d)|(?<=\|)\s*[-+−]?\d[\d,]*\d\s*(?=\|)"
+)
+_PACKAGES = "Python|Linux|[Vv]erl|vLLM|TRL|AgileRL|[Oo]pen[Ee]nv|[Vv]erifiers|SkyRL-Gym"
+_VERSION = re.compile(rf"\b(?:{_PACKAGES}) \d+\.[\d.]+\b")
 _COMMENT = re.compile(r"<!-- (results|settings): (.*?) -->", re.DOTALL)
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.DOTALL | re.MULTILINE)
 _QUIET = re.compile(r"``.*?``|`[^`]*`|\]\([^)]*\)|https?://\S+", re.DOTALL)
@@ -59,7 +64,7 @@ class Printed(NamedTuple):
 
     text: str
     unit: str = ""
-    """As printed; empty for a cell of a table."""
+    """As printed; empty for a bare number."""
 
     def __str__(self) -> str:
         return f"{self.text} {self.unit}".strip()
@@ -124,15 +129,16 @@ def _blank(found: re.Match[str]) -> str:
 def printed(text: str) -> list[Printed]:
     """Return the measured numbers of a block.
 
-    >>> printed("It took 2-4 minutes, 1,024 tokens/s, on a 4x4 board of 16.")
+    >>> printed("It took 2-4 minutes on a 4x4 board of 16, from .77 to 1.")
     [Printed(text='2', unit='minutes'), Printed(text='4', unit='minutes'), \
-Printed(text='1,024', unit='tokens/s')]
+Printed(text='.77', unit='')]
     """
     found = []
     for match in _MEASURED.finditer(text):
         numbers = re.split(rf"(?<=[\d%]){_JOINT}", match[1])
         found += [Printed(number.rstrip(" %"), match["unit"]) for number in numbers]
-    return found + [Printed(cell) for cell in _CELL.findall(text)]
+    rest = _VERSION.sub(" ", _MEASURED.sub(" ", text))
+    return found + [Printed(number.strip()) for number in _BARE.findall(rest)]
 
 
 def _wrong(block: Block) -> Iterator[str]:

@@ -243,7 +243,9 @@ def main() -> None:
     place = "gpu" if args.model else "cpu"
     out = args.out or RESULTS / FILES[place]
     packages = ("torch", "torchrl", "transformers", *(["trl", "vllm"] if args.model else []))
-    results = Results(out, provenance(__file__, packages) | {"goal": GOALS[place]})
+    results = Results(
+        out, provenance(__file__, packages, seeds=(SWEEP_SEED, *SEEDS)) | {"goal": GOALS[place]}
+    )
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
         plan = Plan(args, Path(scratch))

@@ -92,7 +92,11 @@ def main() -> None:
         python = python_with("verl", (*OURS, *NEEDS), ("--no-deps", "verl==0.9.1"))
         sys.exit(subprocess.call([python, "-m", "benchmarks.peers.verl", *sys.argv[1:]], cwd=ROOT))
     torch.set_num_threads(1)
-    found, given, rows = provenance(__file__, ("verl", "torch")), batch(), {}
+    found, given, rows = (
+        provenance(__file__, ("verl", "torch"), depends_on=["agents/llm_gym_agents/algo"]),
+        batch(),
+        {},
+    )
     sides = {"ours": ours, "verl": verls}
     for name in VERL_PARTS:
         apart = (ours(given, name) - verls(given, name)[given["mask"]]).abs().max().item()

@@ -32,7 +32,7 @@ def chaos(row: Any) -> str:
     )
 
 
-@measured("staleness", "a one-off study")
+@measured("one_off/staleness", "a one-off study")
 def staleness(result: Any) -> str:
     columns = {"sampler": TEXT, "episodes/s": "{:.1f}"}
     columns |= dict.fromkeys(("success at half time", "at the end", "held out"), "{:.0%}")

@@ -131,7 +131,11 @@ def test_rows_of_a_later_evaluation_are_added_to_the_leaderboard(tmp_path):
         leaderboard.add([score("CartPole-v1", 0.5)], "small", "", board)
     low, high = (published()[ECHO][player].success for player in ("random", "solver"))
     middle = {"half": {"note": "", "rows": {ECHO: score(ECHO, (low + high) / 2)}}}
-    assert leaderboard.table(middle).splitlines()[-1].endswith("| 0.50 | 25% |")
+    assert leaderboard.table(middle).splitlines()[-1].endswith("| - | 0.50 | - | - |")
+    every = {env_id: score(env_id, 0.5) for env_id in leaderboard.IDS}
+    shown = leaderboard.table({"even": {"note": "", "rows": every}}).splitlines()[-1]
+    assert shown.startswith("| even | 50.0% |")
+    assert shown.endswith("| 25% | 50.0% |")
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def main() -> None:
         ran = len(disturbed["rows"])
         alone = train(settings(f"{folder}/alone", ran, arguments.batch, None), 0, 0)
     result = {
-        "made_by": provenance(__file__, ("torch", "ray", "torchrl")),
+        "made_by": provenance(__file__, ("torch", "ray", "torchrl"), seeds=[arguments.seed]),
         **compared(disturbed, alone, ran * arguments.batch),
     }
     arguments.out.write_text(json.dumps(result, indent=1) + "\n")
