@@ -176,7 +176,7 @@ def train_all(result: Any) -> str:
         f"more above the random legal player, {sum(end < 0 for end in ends)} below it, in the mean "
         f"of their seeds. RL added {100 * GAIN:.0f} points or more to the warm start in {added} of "
         f"{len(rows)} commands. {steadiness([run for runs in own.values() for run in runs])}\n\n"
-        f"{_trained(own, PLAYERS)}\n\n{_trained(foreign)}"
+        f"{_trained(own, PLAYERS)}\n\n{_trained(foreign, PLAYERS[-1:])}"
     )
 
 
@@ -184,10 +184,11 @@ def steadiness(runs: Sequence[Row]) -> str:
     """Return how many of the runs that start well lose nothing of it."""
     good = [run for run in runs if run["curve"] and (run["curve_start"] or 0.0) > GOOD]
     kept = sum(min(run["curve"]) >= run["curve_start_low"] for run in good)
+    short = sum(len(run["curve"]) == 1 for run in good)
     return (
         f"Of {len(good)} runs that start above {100 * GOOD:.0f} %, {kept} have no evaluation below "
-        "the interval of their start; the largest KL of an iteration is "
-        f"{max(run['kl_most'] for run in good):.3f}."
+        f"the interval of their start ({short} were good enough at the first one and ended there); "
+        f"the largest KL of an iteration is {max(run['kl_most'] for run in good):.3f}."
     )
 
 
@@ -235,7 +236,7 @@ def _is_bare(name: str) -> bool:
 
 def _trained(commands: Mapping[str, Sequence[Row]], players: Sequence[str] = ()) -> str:
     """Return a line for each command, the best player first: means of its seeds."""
-    columns: dict[str, str] = {"`llm-gym train …`": TEXT} | dict.fromkeys(players, "{:.0f}")
+    columns: dict[str, str] = {"`llm-gym train …`": TEXT} | dict.fromkeys(players, "{}")
     columns |= dict.fromkeys(("warm start", "trained", "CPU s"), "{}")
     lines = []
     for name, runs in sorted(
@@ -248,16 +249,25 @@ def _trained(commands: Mapping[str, Sequence[Row]], players: Sequence[str] = ())
             "#": row.get("imitated") == "reflex",
         }
         cut = sum(bool(run["exit"] or run.get("stopped")) for run in runs)
-        known = published().get(row["env_id"], {})
         lines.append(
             (
                 f"`{name}`{''.join(mark for mark, holds in marks.items() if holds)}",
-                *(100 * known[player].success if player in known else None for player in players),
+                *(_by_player(row, player) for player in players),
                 *(_at(runs, when) for when in ("warm_start", "trained")),
                 f"{fmean(run['cpu_s'] for run in runs):.0f}" + " (cut)" * (cut > 0),
             )
         )
     return table(columns, lines)
+
+
+def _by_player(row: Row, player: str) -> str | None:
+    """Return the published success of a player, or what the run measured of the solver."""
+    if known := published().get(row["env_id"]):
+        return f"{100 * known[player].success:.0f}"
+    if player not in row:
+        return None
+    paid = f" ({round(row[player]['return'])})" if row["env_id"] in PAID else ""
+    return f"{100 * row[player]['success']:.0f}{paid}"
 
 
 def _at(runs: Sequence[Row], when: str) -> str | None:
@@ -269,7 +279,7 @@ def _at(runs: Sequence[Row], when: str) -> str | None:
     if when == "trained" and len(found) > 1:
         text += f" ({100 * min(found):.0f}-{100 * max(found):.0f})"
     if runs[0]["env_id"] in PAID:
-        text += f" ({mean(lambda run: run['return'][when], runs):.0f})"
+        text += f" ({round(fmean(run['return'][when] for run in runs))})"
     return text
 
 
@@ -357,15 +367,16 @@ def suite_means(rows: Mapping[str, Any]) -> str:
 
 
 def reached(rows: Mapping[str, Any]) -> str:
-    columns = {"id": TEXT, "taught": "{:.0%}", "end": "{:.0%}"}
+    columns = {"id": TEXT} | dict.fromkeys((*PLAYERS, "taught", "end"), "{:.0%}")
     found: list[tuple[Any, ...]] = []
     for command, row in rows.items():
         name = command.split()[2]
         if "success" not in row:
             found.append((name, row["error"][-60:]))
             continue
+        players = (published()[name][player].success for player in PLAYERS)
         won = (row["success"][key] for key in ("warm_start", "trained"))
-        found.append((f"`{name}`", *won))
+        found.append((f"`{name}`", *players, *won))
     return table(columns, found)
 
 
