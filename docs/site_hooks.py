@@ -21,12 +21,18 @@ from docs.draw_gallery import gallery
 
 DOCS = Path(__file__).parent
 REFERENCE: dict[str, tuple[str, ...]] = {
-    "wrappers": ("llm_gym.wrappers",),
+    "wrappers": (
+        "llm_gym.wrappers",
+        "llm_gym.wrappers.as_text",
+        "llm_gym.wrappers.as_text.phrasebooks",
+    ),
     "episodes": ("llm_gym.episodes",),
     "tools": ("llm_gym.tools", "llm_gym.reading.parsers"),
     "sandbox": ("llm_gym.tools.sandbox",),
     "datasets": ("llm_gym.datasets",),
     "endpoint": ("llm_gym.evaluate.endpoint",),
+    "server": ("llm_gym.server.run",),
+    "vector": ("llm_gym.vector",),
     "llm_gym": ("llm_gym",),
     "engines": (
         "llm_gym_agents.engines.base",
@@ -35,7 +41,22 @@ REFERENCE: dict[str, tuple[str, ...]] = {
         "llm_gym_agents.engines.sglang.engine",
     ),
     "algo": ("llm_gym_agents.algo",),
-    "llm_gym_agents": ("llm_gym_agents",),
+    "parts": (
+        "llm_gym_agents.text.chat",
+        "llm_gym_agents.text.tokenizers",
+        "llm_gym_agents.model.load",
+        "llm_gym_agents.rollouts.tasks",
+        "llm_gym_agents.rollouts.sampler",
+        "llm_gym_agents.rollouts.rollout_data",
+        "llm_gym_agents.rollouts.pack",
+        "llm_gym_agents.learn.ppo",
+        "llm_gym_agents.learn.learner",
+    ),
+    "export": tuple(
+        f"llm_gym_agents.export.{name}"
+        for name in ("episodes", "skyrl", "trl", "verifiers", "verl")
+    ),
+    "llm_gym_agents": ("llm_gym_agents", "llm_gym_agents.config"),
 }
 """Page → modules whose public names it lists; the first page of a name documents it."""
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:|#|/)([^)#\s]+)(?:#[^)\s]*)?\)")

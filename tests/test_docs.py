@@ -1,5 +1,6 @@
 """Documentation runs: every Python block of every page, as printed."""
 
+import ast
 import json
 import re
 import tomllib
@@ -184,6 +185,24 @@ def test_the_reference_has_every_public_name(package):
     text = "\n".join(pages.values())
     for name in import_module(package).__all__:
         assert f"::: {site_hooks.home_of(package, name)}\n" in text
+
+
+def test_the_reference_has_every_name_that_the_pages_import():
+    pytest.importorskip("mkdocs")
+    from docs import site_hooks
+
+    text = "\n".join(site_hooks.reference().values())
+    imported = {
+        (node.module, alias.name)
+        for page in PAGES
+        for block in re.findall(r"```py\w*\n(.*?)```", page.read_text(), re.DOTALL)
+        for node in ast.walk(ast.parse(block))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("llm_gym")
+        for alias in node.names
+    }
+    homes = {site_hooks.home_of(*name) for name in imported}
+    assert len(homes) > 30
+    assert [home for home in homes if f"::: {home}\n" not in text] == []
 
 
 def test_the_gallery_has_a_picture_of_every_family_with_the_cells_of_its_board():
