@@ -17,14 +17,12 @@ import numpy as np
 from llm_gym.core.errors import ConfigError
 from llm_gym.reading.formats import FORMATS, ActionFormat
 
-_NAMES = {
-    int: "a whole number", float: "a number", bool: "True or False", str: "a text",
-    Callable: "a function", Sequence: "a list",
+_TYPES: dict[Any, tuple[str, Any]] = {
+    int: ("a whole number", Integral), float: ("a number", Real), str: ("a text", str),
+    bool: ("True or False", (bool, np.bool_)), type(None): ("None", type(None)),
+    Callable: ("a function", object), Sequence: ("a list", object),
 }  # fmt: skip
-_NONE = type(None)
-_CLASSES: dict[Any, Any] = {
-    int: Integral, float: Real, bool: (bool, np.bool_), str: str, _NONE: _NONE,
-}  # fmt: skip
+"""What each type is called, and the classes of its values; ``object`` is not checked."""
 _UNIONS = (Union, types.UnionType)
 
 
@@ -179,7 +177,8 @@ def _is(value: Any, kind: Any) -> bool:
         return callable(value)
     if kind in (int, float) and isinstance(value, bool):
         return False
-    return isinstance(value, _CLASSES.get(kind, object))  # the owner checks any other type
+    _, classes = _TYPES.get(kind, ("", object))  # the owner checks any other type
+    return isinstance(value, classes)
 
 
 def _said(kind: Any) -> str:
@@ -188,6 +187,5 @@ def _said(kind: Any) -> str:
         if get_origin(option) is Literal:
             words += [repr(one) for one in get_args(option)]
         else:
-            usual = _NAMES.get(get_origin(option) or option, str(option))
-            words.append("None" if option is _NONE else usual)
+            words.append(_TYPES.get(get_origin(option) or option, (str(option),))[0])
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
