@@ -16,8 +16,8 @@ import numpy as np
 
 from llm_gym.core import splits
 from llm_gym.core.errors import ConfigError, ContractError
-from llm_gym.core.game import Game, settings_at, settings_given
-from llm_gym.core.infos import Info, Options
+from llm_gym.core.game import Game, settings_at
+from llm_gym.core.infos import Info, Options, check_options
 from llm_gym.core.outcome import Outcome, StopReason, refuse_step, reject
 from llm_gym.core.settings import TypedSettings, check_range, get_format
 from llm_gym.core.spaces import AnyText
@@ -29,10 +29,7 @@ from llm_gym.reading.markup import visible
 MAX_ACTION_CHARS = 1_000_000
 # Looking a member up in its enum costs more than a whole move.
 _PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST
-_ROUNDING = 1e-9
 _WORDS = re.compile(r"(?!analysis)\w+(?: \w+)*")  # a move as most players write it
-_NO_TURNS = "No turns left: you lost."
-_OPTIONS = {"split", "difficulty"}
 
 
 class CommonArgs(TypedDict, total=False):
@@ -123,13 +120,14 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         self._base_parse = self._base_format.parse
         self._base_bare = action_format in ("plain", "raw")  # a reply may be a move and no more
         self._base_rules_cache: str | None = None
-        self._base_settle_difficulty(difficulty)
+        self._base_set({} if difficulty is None else settings_at(self, difficulty, is_alone=True))
+        self._base_own = {name: getattr(self, name) for name in self.at_difficulty(0.0)}
+        self._base_active = self._base_own
         self.observation_space = AnyText(self.max_observation_chars)
         examples = [self._base_format.render(move) for move in self.example_moves()]
         self.action_space = AnyText(MAX_ACTION_CHARS, examples=examples)
         self._base_stop: StopReason | None = None
         self._base_turn = 0
-        self._base_phi = self._base_phi_start = 0.0
         self._base_screen = ""
         self._base_player_seed: int | None = None
         self._base_player_rng: np.random.Generator | None = None
@@ -145,7 +143,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             super().reset(seed=seed)
             self._base_player_seed, self._base_player_rng = seed, None
         if options not in (None, {}) or self._base_active is not self._base_own:
-            self._base_apply_difficulty(_checked(options).get("difficulty"))
+            level = check_options(options).get("difficulty")
+            self._base_active = self._base_own if level is None else settings_at(self, level)
+            self._base_set(self._base_active)
         split = options.get("split") if options else None
         if split is None:
             self.new_game(self.np_random)
@@ -193,9 +193,8 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             reward = sum(terms.values())
         if stop is _PLAYING:
             if self._base_turn == self.max_turns:
-                stop, reveal = _LOST, self.reveal()
-                text = f"{text} {_NO_TURNS}" if text else _NO_TURNS
-                text = f"{text} {reveal}" if reveal else text
+                stop = _LOST
+                text = " ".join(filter(None, (text, "No turns left: you lost.", self.reveal())))
             else:
                 state = self.describe()
                 text = f"{text}\n{state}" if text else state
@@ -316,8 +315,10 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     ) -> tuple[str | None, str, Outcome]:
         """Search a reply for another move if the first one cannot be played."""
         refused: tuple[str | None, str, Outcome] = move, "format", (text, False, _PLAYING, 0.0)
-        if move is not None and (self.is_understood(move) or self._base_is_all(said, move)):
-            return refused
+        if move is not None:
+            find = self.finder() if said == move and not self.free_text else None
+            if self.is_understood(move) or (find and has_one_reading(move, find)):
+                return refused
         told = (self._base_rules_cache or "", self._base_observations[-1])
         for found in readings(said, self, told):
             if found.move == move and move:
@@ -333,11 +334,6 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
             if refused[0] is None and (self._base_bare or found.how != "last line"):
                 refused = found.move, found.how, outcome
         return (None, "nothing", refused[2]) if refused[0] is None else refused
-
-    def _base_is_all(self, said: str, move: str) -> bool:
-        """Return whether ``move`` is the only move in a reply, in every state of the game."""
-        find = None if said != move or self.free_text else self.finder()
-        return find is not None and has_one_reading(move, find)
 
     def _base_unreadable(self, move: str | None) -> Outcome:
         if move is None:
@@ -417,7 +413,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     def _base_potential(self) -> float:
         phi = self.potential()
-        if not -_ROUNDING <= phi <= 1.0 + _ROUNDING:  # not a number is not in between either
+        if not -1e-9 <= phi <= 1.0 + 1e-9:  # rounding may leave it; not a number is not in between
             raise ContractError(
                 f"{type(self).__name__}.potential() must be in [0, 1], got {phi}; "
                 "llm_gym.core.game.progress turns a distance into a potential"
@@ -425,27 +421,6 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         return min(max(phi, 0.0), 1.0)
 
     # --- difficulty and splits -------------------------------------------------------------------
-
-    def _base_settle_difficulty(self, difficulty: float | None) -> None:
-        names = self.at_difficulty(0.0).keys()
-        chosen: Mapping[str, Any] = {}
-        if difficulty is not None:
-            chosen = settings_at(self, difficulty)
-            if given := settings_given(self, chosen):
-                raise ConfigError(
-                    f"difficulty sets {', '.join(chosen)}; got difficulty={difficulty} and "
-                    f"{given}: give one or the other"
-                )
-        self._base_set(chosen)
-        self._base_own = self._base_active = {name: getattr(self, name) for name in names}
-
-    def _base_apply_difficulty(self, difficulty: float | None) -> None:
-        """Apply the settings of one episode's difficulty, or restore the original ones."""
-        if difficulty is None:
-            self._base_active = self._base_own
-        else:
-            self._base_active = dict(settings_at(self, difficulty))
-        self._base_set(self._base_active)
 
     def _base_set(self, settings: Mapping[str, Any]) -> None:
         for name, value in settings.items():
@@ -469,14 +444,3 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         raise ConfigError(
             f"no {wanted} instance among {splits.DRAWS} draws; choose harder settings"
         )
-
-
-def _checked(options: dict[str, Any] | None) -> dict[str, Any]:
-    options = {} if options is None else options
-    if not isinstance(options, dict):
-        raise ConfigError(f"reset options must be a dictionary, got {options!r:.200}")
-    if unknown := options.keys() - _OPTIONS:
-        raise ConfigError(
-            f"reset options must be among split and difficulty, got {sorted(map(str, unknown))}"
-        )
-    return options

@@ -223,33 +223,36 @@ def progress(left: float, whole: float) -> float:
     return max(0.0, 1.0 - left / (2.0 * whole)) if whole else 1.0
 
 
-def settings_at(game: Game, difficulty: float) -> Mapping[str, Any]:
-    """Return the settings of ``game`` at ``difficulty``."""
+def settings_at(game: Game, difficulty: float, is_alone: bool = False) -> dict[str, Any]:
+    """Return the settings of ``game`` at ``difficulty``.
+
+    ``is_alone`` refuses settings that the user gave besides. A difficulty overrides those of a
+    registered level (Easy, Hard), as it does in ``reset``.
+    """
     check_types(type(game), {"difficulty": difficulty})
     difficulty = plain(difficulty)
     check_range("difficulty", difficulty, 0, 1)
-    settings = game.at_difficulty(difficulty)
+    settings = dict(game.at_difficulty(difficulty))
     if not settings:
         why = f": {game.no_difficulty}" if game.no_difficulty else ""
         raise ConfigError(f"{type(game).__name__} has no difficulty setting{why}")
+    if is_alone and (given := _settings_given(game, settings)):
+        raise ConfigError(
+            f"difficulty sets {', '.join(settings)}; got difficulty={difficulty} and "
+            f"{given}: give one or the other"
+        )
     return settings
 
 
-def settings_given(game: Game, names: Iterable[str]) -> dict[str, Any]:
-    """Return the settings among ``names`` that come from the user, not from the registered id.
-
-    A difficulty overrides the settings of a registered level (Easy, Hard), as it does in
-    ``reset``.
-    """
-    taken = inspect.signature(type(game).__init__).parameters
+def _settings_given(game: Game, names: Iterable[str]) -> dict[str, Any]:
+    """Return the settings among ``names`` that come from the user, not from the registered id."""
+    made = type(game)
+    taken = inspect.signature(made.__init__).parameters
     defaults = {name: taken[name].default for name in names if name in taken}
+    entry_points = (made, f"{made.__module__}:{made.__qualname__}")
+    rows = [spec.kwargs for spec in gym.registry.values() if spec.entry_point in entry_points]
     given = [
         {name: value for name in defaults if (value := getattr(game, name)) != level.get(name)}
-        for level in (defaults, *({**defaults, **row} for row in _levels_of(type(game))))
+        for level in (defaults, *({**defaults, **row} for row in rows))
     ]
     return min(given, key=len)
-
-
-def _levels_of(env_class: type) -> list[Mapping[str, Any]]:
-    name = f"{env_class.__module__}:{env_class.__qualname__}"
-    return [spec.kwargs for spec in gym.registry.values() if spec.entry_point in (name, env_class)]

@@ -1,4 +1,4 @@
-"""Read an environment's ``info`` and system prompt.
+"""Read an environment's ``info`` and system prompt, and the options of ``reset``.
 
 Other people's environments may put any value into ``info``, even under our names. A value of an
 unexpected type counts as missing and never raises.
@@ -10,9 +10,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from llm_gym.core.errors import ConfigError
+
 Info = dict[str, Any]
 Options = dict[str, Any] | None
 """Options of ``reset``."""
+_OPTIONS = {"split", "difficulty"}
 _NUMBERS = (bool, int, float, np.bool_, np.number)
 
 
@@ -60,3 +63,15 @@ def find_system_prompt(env: gym.Env[Any, Any], info: Mapping[str, Any] | None = 
 def find_attribute(env: gym.Env[Any, Any], name: str) -> Any:
     """Return the attribute ``name`` of the outermost wrapper that has it, or None."""
     return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+
+
+def check_options(options: Options) -> dict[str, Any]:
+    """Return the options of ``reset`` as a dictionary with no other keys than it may have."""
+    options = {} if options is None else options
+    if not isinstance(options, dict):
+        raise ConfigError(f"reset options must be a dictionary, got {options!r:.200}")
+    if unknown := options.keys() - _OPTIONS:
+        raise ConfigError(
+            f"reset options must be among split and difficulty, got {sorted(map(str, unknown))}"
+        )
+    return options

@@ -4,12 +4,11 @@ Without these checks, ``max_turns=2.5`` would make an endless game, ``strict="no
 and ``size="4"`` would fail later with an error about ``<=``. NumPy numbers become Python numbers.
 """
 
-import functools
 import inspect
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial, wraps
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
 
@@ -18,11 +17,13 @@ import numpy as np
 from llm_gym.core.errors import ConfigError
 from llm_gym.reading.formats import FORMATS, ActionFormat
 
-_NAMES = {
-    int: "a whole number", float: "a number", bool: "True or False", str: "a text",
-    Callable: "a function", Sequence: "a list",
+_TYPES: dict[Any, tuple[str, Any]] = {
+    int: ("a whole number", Integral), float: ("a number", Real), str: ("a text", str),
+    bool: ("True or False", (bool, np.bool_)), type(None): ("None", type(None)),
+    Callable: ("a function", object), Sequence: ("a list", object),
 }  # fmt: skip
-_NONE = type(None)
+"""What each type is called, and the classes of its values; ``object`` is not checked."""
+_UNIONS = (Union, types.UnionType)
 
 
 class _Setting(NamedTuple):
@@ -50,12 +51,10 @@ class TypedSettings:
         own = {name: one for name, one in vars(cls).items() if isinstance(one, _Setting)}
         if own:
             cls._declared_settings = {**cls._declared_settings, **own}
-            for name, one in own.items():
-                setattr(cls, name, one.default)
-            if "__init__" not in vars(cls):
-                type.__setattr__(cls, "__init__", _constructor(cls))
-        if isinstance(make := vars(cls).get("__init__"), types.FunctionType):
-            type.__setattr__(cls, "__init__", _with_plain_numbers(make))
+        for name, one in own.items():
+            setattr(cls, name, one.default)
+        if own or "__init__" in vars(cls):
+            type.__setattr__(cls, "__init__", _constructor(cls, vars(cls).get("__init__")))
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         """Check the settings before the constructor runs."""
@@ -101,24 +100,22 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, Integral) else float(value)
 
 
-def _with_plain_numbers(make: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(make)
-    def built(self: Any, *args: Any, **settings: Any) -> None:
-        given = {name: plain(value) for name, value in settings.items()}
+def _constructor(cls: Any, written: Callable[..., None] | None) -> Callable[..., None]:
+    """Return a constructor that takes the declared settings and calls the one in the class.
+
+    Without one there, it calls that of the base class, and its signature names the settings.
+    """
+
+    def __init__(self: Any, *args: Any, **common: Any) -> None:
+        given = {name: plain(value) for name, value in common.items()}
         for name in self._declared_settings.keys() & given.keys():
             setattr(self, name, given.pop(name))
-        make(self, *map(plain, args), **given)
+        make = super(cls, self).__init__ if written is None else partial(written, self)
+        make(*map(plain, args), **given)
 
-    return built
-
-
-def _constructor(cls: Any) -> Callable[..., None]:
-    """Return a constructor that takes the declared settings of ``cls`` and of its base class."""
-
-    def __init__(self: Any, **common: Any) -> None:
-        super(cls, self).__init__(**common)
-
-    me, common = inspect.signature(__init__).parameters.values()
+    if written is not None:
+        return wraps(written)(__init__)
+    me, _, common = inspect.signature(__init__).parameters.values()
     own = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
         for name, one in cls._declared_settings.items()
@@ -167,43 +164,28 @@ def _kinds(cls: Any) -> dict[str, Any]:
     return {name: kind for name, kind in found.items() if name != "return"}
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-
-
 def _is(value: Any, kind: Any) -> bool:
-    return any(_is_one(value, option) for option in _options(kind))
-
-
-def _is_one(value: Any, kind: Any) -> bool:
-    if kind is bool:
-        return isinstance(value, bool | np.bool_)
-    if isinstance(value, bool | np.bool_) and kind in (int, float):
-        return False
-    if kind is int:
-        return isinstance(value, Integral)
-    if kind is float:
-        return isinstance(value, Real)
-    if kind in (str, _NONE):
-        return isinstance(value, kind)
-    if get_origin(kind) is Literal:
-        return any(
-            value is one or (type(value) is type(one) and value == one) for one in get_args(kind)
-        )
-    if get_origin(kind) is Sequence:
+    origin, options = get_origin(kind), get_args(kind)
+    if origin in _UNIONS:
+        return any(_is(value, option) for option in options)
+    if origin is Literal:
+        return any(value is one or (type(value) is type(one) and value == one) for one in options)
+    if origin is Sequence:
         is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-        return is_list and all(_is(one, get_args(kind)[0]) for one in value)
-    if get_origin(kind) is Callable:
+        return is_list and all(_is(one, options[0]) for one in value)
+    if origin is Callable:
         return callable(value)
-    return True  # what is more than that, its owner looks at
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    _, classes = _TYPES.get(kind, ("", object))  # the owner checks any other type
+    return isinstance(value, classes)
 
 
 def _said(kind: Any) -> str:
     words = []
-    for option in _options(kind):
+    for option in get_args(kind) if get_origin(kind) in _UNIONS else (kind,):
         if get_origin(option) is Literal:
             words += [repr(one) for one in get_args(option)]
         else:
-            usual = _NAMES.get(get_origin(option) or option, str(option))
-            words.append("None" if option is _NONE else usual)
+            words.append(_TYPES.get(get_origin(option) or option, (str(option),))[0])
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -19,7 +19,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from llm_gym.core.errors import RecordError
 from llm_gym.core.text import closest
@@ -130,6 +130,9 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
 _ERRORS = (TypeError, ValueError, OverflowError, AttributeError, LookupError, RecursionError)
 
 
+Way = Literal["to_json", "from_json"]
+
+
 @dataclass(frozen=True)
 class SingleField:
     """A single value."""
@@ -138,15 +141,9 @@ class SingleField:
     to_json: Callable[[Any], Any]
     from_json: Callable[[Any], Any]
 
-    def write(self, name: str, value: Any) -> Any:
-        return self._turn(self.to_json, name, value)
-
-    def read(self, name: str, value: Any) -> Any:
-        return self._turn(self.from_json, name, value)
-
-    def _turn(self, convert: Callable[[Any], Any], name: str, value: Any) -> Any:
+    def convert(self, way: Way, name: str, value: Any) -> Any:
         try:
-            return convert(value)
+            return getattr(self, way)(value)
         except RecordError:  # it says more than we could
             raise
         except _ERRORS as error:
@@ -161,29 +158,20 @@ class ListField:
     item: SingleField
     plural: str
 
-    def write(self, name: str, value: Any) -> list[Any]:
+    def convert(self, way: Way, name: str, value: Any) -> list[Any]:
         try:
             if isinstance(value, (str, bytes, Mapping)):
                 raise TypeError
             to_list = getattr(value, "tolist", None)
             values = list(to_list() if callable(to_list) else value)
         except _ERRORS as error:
-            raise self._refuse(name, value) from error
+            wanted = f"{name} must be a list of {self.plural}, got {shorten(value)}"
+            raise RecordError(wanted) from error
         try:
-            return [self.item.to_json(value) for value in values]
+            return list(map(getattr(self.item, way), values))
         except _ERRORS:  # find out which one only now: most lists are long and right
-            return [self.item.write(f"{name}[{at}]", value) for at, value in enumerate(values)]
-
-    def read(self, name: str, value: Any) -> list[Any]:
-        if not isinstance(value, list):
-            raise self._refuse(name, value)
-        try:
-            return [self.item.from_json(value) for value in value]
-        except _ERRORS:
-            return [self.item.read(f"{name}[{at}]", value) for at, value in enumerate(value)]
-
-    def _refuse(self, name: str, value: Any) -> RecordError:
-        return RecordError(f"{name} must be a list of {self.plural}, got {shorten(value)}")
+            named = enumerate(values)
+            return [self.item.convert(way, f"{name}[{at}]", value) for at, value in named]
 
 
 def shorten(value: object) -> str:
@@ -268,9 +256,11 @@ TEXTS = ListField(TEXT, "strings")
 TEXTS_OR_NULLS = ListField(
     SingleField("a string or null", _text_or_null, _text_or_null), "strings and nulls"
 )
-NUMBERS = ListField(SingleField("a number", _write_number, _read_number), "numbers")
+NUMBER = SingleField("a number", _write_number, _read_number)
+NUMBERS = ListField(NUMBER, "numbers")
 WHOLES = ListField(WHOLE, "whole numbers")
-FLAGS = ListField(SingleField("true or false", _flag, _flag), "true and false")
+FLAG = SingleField("true or false", _flag, _flag)
+FLAGS = ListField(FLAG, "true and false")
 MAPPINGS = ListField(MAPPING, "objects")
 MESSAGES = ListField(
     SingleField(
@@ -309,7 +299,7 @@ def write_fields(record: object, fields: Fields, prefix: str = "") -> dict[str, 
     for name, (kind, may_be_none) in fields.items():
         value = getattr(record, name)
         is_null = value is None and may_be_none
-        written[name] = None if is_null else kind.write(prefix + name, value)
+        written[name] = None if is_null else kind.convert("to_json", prefix + name, value)
     return written
 
 
@@ -323,5 +313,5 @@ def read_fields(data: Mapping[str, Any], fields: Fields, prefix: str = "") -> di
     for name, value in data.items():
         kind, may_be_none = fields[name]
         is_null = value is None and may_be_none
-        found[name] = None if is_null else kind.read(prefix + name, value)
+        found[name] = None if is_null else kind.convert("from_json", prefix + name, value)
     return found

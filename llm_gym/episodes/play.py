@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.errors import ActionTypeError, ContractError
 from llm_gym.core.infos import find_attribute, find_system_prompt
@@ -51,20 +50,15 @@ def begin(
 
 
 def describe_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
-    """Return ``env_id`` and ``env_spec`` of an environment; they are the same in every episode."""
-    if env.spec is not None:
-        return describe_spec(env.spec)
-    bare = env.unwrapped
-    kind = type(bare.environment if isinstance(bare, LegacyEnv) else bare)
-    return {"env_id": f"{kind.__module__}:{kind.__qualname__}"}
-
-
-def describe_spec(spec: EnvSpec) -> dict[str, Any]:
-    """Return ``env_id`` and ``env_spec`` of a spec.
+    """Return ``env_id`` and ``env_spec`` of an environment; they are the same in every episode.
 
     An argument that JSON cannot express is kept as its ``repr``. Such a record is readable, but its
     environment cannot be rebuilt.
     """
+    if (spec := env.spec) is None:
+        bare = env.unwrapped
+        kind = type(bare.environment if isinstance(bare, LegacyEnv) else bare)
+        return {"env_id": f"{kind.__module__}:{kind.__qualname__}"}
     try:
         described = json.loads(spec.to_json())
     except (TypeError, ValueError):
@@ -95,7 +89,7 @@ def open_record(
 ) -> Trajectory:
     """Return the record of an episode that has just begun."""
     env = beginning.env or env
-    observation = _text(beginning.observation, env)
+    observation = _text(beginning.observation, env.get("env_id"))
     messages = [{"role": "user", "content": observation}]
     if beginning.system_prompt:
         messages.insert(0, {"role": "system", "content": beginning.system_prompt})
@@ -144,7 +138,7 @@ def add_turn(episode: Trajectory, action: str, step: Step) -> None:
     paid, told = float(reward), dict(info)  # before anything is added: these may raise
     terminated = bool(terminated)
     truncated = bool(truncated) and not terminated
-    text = observation if isinstance(observation, str) else _text(observation, vars(episode))
+    text = _text(observation, episode.env_id)
     move = told.get("move")
     episode.states.append(text)
     episode.actions.append(action)
@@ -192,11 +186,11 @@ def system_prompt_of(episode: Trajectory) -> str:
     return str(first["content"]) if first.get("role") == "system" else ""
 
 
-def _text(observation: object, env: Mapping[str, Any]) -> str:
+def _text(observation: object, env_id: str | None) -> str:
     if not isinstance(observation, str):
         raise ContractError(
-            f"episodes need text observations, {env.get('env_id')} gave "
-            f"{type(observation).__name__}; put AsText around it"
+            f"episodes need text observations, {env_id} gave {type(observation).__name__}; "
+            "put AsText around it"
         )
     return observation
 

@@ -225,7 +225,7 @@ class Trajectory:
         _check_columns(columns)
         data: dict[str, Any] = {"schema": SCHEMA, **columns}
         data |= {"stop_reason": str(self.stop_reason), "success": self.success}
-        data["return"] = encoding.NUMBERS.item.write("return", self.total_reward)
+        data["return"] = encoding.NUMBER.to_json(self.total_reward)
         try:
             return json.dumps(data, allow_nan=False, separators=(",", ":"))
         except ValueError as error:  # a number of thousands of digits as a seed or a token id
@@ -249,7 +249,7 @@ class Trajectory:
                 )
             episode.stop_reason = stop
         if success is not None and success is not episode.success:
-            episode.success = encoding.FLAGS.item.read("success", success)
+            episode.success = encoding.FLAG.convert("from_json", "success", success)
         return episode
 
 

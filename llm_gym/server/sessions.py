@@ -22,6 +22,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError, LLMGymError, error_words
+from llm_gym.core.infos import check_options
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes.encoding import encode
 from llm_gym.episodes.play import begin
@@ -59,8 +60,6 @@ class ServerLimits:
 Job = tuple[str, int, str, Any]
 """A row of ``protocol``: session, number, operation, argument."""
 Answer = list[Any] | dict[str, str]
-OPTIONS = frozenset({"split", "difficulty"})
-"""Options of ``reset`` that a request may give."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
 
@@ -210,9 +209,7 @@ class Sessions:
 
     def _reset(self, session: EnvSession, argument: Any) -> Answer:
         seed, options = argument
-        if unknown := (options or {}).keys() - OPTIONS:
-            known = ", ".join(sorted(OPTIONS))
-            raise gym.error.Error(f"options may hold {known} here, got {sorted(unknown)}")
+        check_options(options)
         if session.env is None:
             session.env = self._make()
         begun = begin(session.env, seed, options)
