@@ -11,6 +11,7 @@ A TensorDict step takes time for each leaf and each string, so text travels as i
 Shapes: N rows.
 """
 
+import functools
 import itertools
 import logging
 from collections import deque
@@ -25,6 +26,7 @@ from torchrl.data import Binary, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from llm_gym.core.errors import ConfigError, error_words
+from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory, play
 from llm_gym.registry.sources import EnvSource
@@ -111,12 +113,10 @@ class TextEnvPool(EnvBase):
             source, n, autoreset_mode=mode, workers=workers, timeout=timeout, **kwargs
         )
         self.env_id = self._rows.spec.id if self._rows.spec else None
-        self.has_splits = self.takes_any_split = False
-        try:
-            self.has_splits = all(self._rows.get_attr("has_splits"))
-        except RowsError:  # not an environment of ours: unknown
-            self.takes_any_split = True
-        self._described_N = self._rows.describe_envs()
+        self._described_N = self._rows.apply(play.describe_env)
+        splits_N = self._rows.apply(functools.partial(find_attribute, name="has_splits"))
+        self.takes_any_split = None in splits_N  # not an environment of ours: unknown
+        self.has_splits = all(splits_N)
         self.texts: ObjectTable[str] = ObjectTable("")
         self.failures: list[str] = []
         """Environment failures, one sentence each."""
