@@ -138,7 +138,7 @@ def _source(settings: EnvConfig, env: EnvSource) -> tuple[EnvSource, dict[str, A
     if isinstance(env, type) and issubclass(env, BaseEnvironment):
         # Its config is the environment section, where it finds max_steps and its own settings.
         source = functools.partial(as_gym, env, settings)
-    return source, settings.kwargs_of(source) if isinstance(source, str) else {}
+    return source, settings.kwargs_of(env) if isinstance(env, str) else {}
 
 
 def training_env(
