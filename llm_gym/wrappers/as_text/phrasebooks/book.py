@@ -245,7 +245,6 @@ _BOOKS: dict[str, str | type[Phrasebook]] = {
     f"{_CONTROL}.acrobot:AcrobotEnv": f"{_HERE}.control:AcrobotWords",
     "gymnasium.envs.box2d.lunar_lander:LunarLander": f"{_HERE}.control:LunarLanderWords",
     "minigrid.minigrid_env:MiniGridEnv": f"{_HERE}.minigrid:MiniGridWords",
-    "highway_env.envs.common.abstract:AbstractEnv": f"{_HERE}.highway:HighwayWords",
 }
 
 
