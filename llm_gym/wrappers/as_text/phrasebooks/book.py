@@ -18,7 +18,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag
 from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text.phrasebooks import discover
-from llm_gym.wrappers.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
+from llm_gym.wrappers.as_text.phrasebooks.action_readers import make_reader
 from llm_gym.wrappers.as_text.phrasebooks.observations import FEW, say
 from llm_gym.wrappers.as_text.phrasebooks.planning import best_actions
 from llm_gym.wrappers.as_text.phrasebooks.readers import Reader
@@ -223,11 +223,6 @@ def _docstring(kind: type) -> str:
     own = itertools.takewhile(lambda each: each not in (gym.Env, gym.Wrapper, object), kind.__mro__)
     docs = [each.__doc__ or "" for each in own]
     return docs[0] or next((doc for doc in docs if doc and not discover.for_authors(doc)), "")
-
-
-def named_choices(book: Phrasebook) -> Mapping[str, Any]:
-    """Return the moves that need no reading: from text to action."""
-    return book.reader.table if isinstance(book.reader, ChoiceReader) else {}
 
 
 _TOY, _CONTROL = "gymnasium.envs.toy_text", "gymnasium.envs.classic_control"
