@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
@@ -37,30 +38,26 @@ _HELP = {
     "export": "write data or packages for other trainers, or upload a model to a hub",
 }
 _BUILT_IN = _HELP.keys() - {"eval", "train", "resume", "export"}
-Command = Callable[[list[str]], int]
 
 
+@plain_warnings()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    with plain_warnings():
-        return _main(list(sys.argv[1:] if argv is None else argv))
-
-
-def _main(arguments: list[str]) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
     added = {entry.name: entry for entry in entry_points(group=GROUP)}
     name = arguments[0] if arguments else ""
     try:
         if name == "--completion":
-            say(completion(_names(added), _main))
+            say(completion(_names(added), main))
             return 0
         if name == "eval":
             from llm_gym.cli import evaluate
 
-            return evaluate.main(arguments[1:], lambda: _trainers(added, "eval", "eval"))
+            return evaluate.main(arguments[1:], partial(_run_added, added.get(name), name))
         if _names_model(arguments):
-            return _trainers(added, "play", "play --model")(arguments[1:])
+            return _run_added(added.get(name), "play --model", arguments[1:])
         if name in added and name not in _BUILT_IN:
-            return _trainers(added, name, name)(arguments[1:])
+            return _run_added(added[name], name, arguments[1:])
         options = _parser(added, arguments).parse_args(arguments or ["--help"])
         run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
@@ -87,30 +84,25 @@ def _names_model(arguments: Sequence[str]) -> bool:
     return arguments[:1] == ["play"] and named and not {"-h", "--help"} & set(arguments)
 
 
-def _trainers(added: dict[str, EntryPoint], name: str, typed: str) -> Command:
-    """Return a command of another package; a missing package is reported in one sentence."""
-    entry = added.get(name)
+def _run_added(entry: EntryPoint | None, typed: str, arguments: list[str]) -> int:
+    """Run a command of another package; a missing package is reported in one sentence."""
     if entry is None:
         raise ConfigError(
             f"llm-gym {typed} needs the trainer. Install it with: {install_command('train')}"
         )
-
-    def command(arguments: list[str]) -> int:
-        try:
-            run: Command = entry.load()
-            return run(arguments)
-        except ModuleNotFoundError as error:
-            missing = (error.name or "").partition(".")[0]
-            ours = entry.module.partition(".")[0] == "llm_gym_agents"
-            if not ours or missing in ("llm_gym", "llm_gym_agents"):
-                raise
-            served = "; a served model plays without it: --endpoint URL" * (name == "eval")
-            raise ConfigError(
-                f"llm-gym {typed} needs {error.name}. Install the trainer with: "
-                f"{install_command('train')}{served}"
-            ) from error
-
-    return command
+    try:
+        run: Callable[[list[str]], int] = entry.load()
+        return run(arguments)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        ours = entry.module.partition(".")[0] == "llm_gym_agents"
+        if not ours or missing in ("llm_gym", "llm_gym_agents"):
+            raise
+        served = "; a served model plays without it: --endpoint URL" * (typed == "eval")
+        raise ConfigError(
+            f"llm-gym {typed} needs {error.name}. Install the trainer with: "
+            f"{install_command('train')}{served}"
+        ) from error
 
 
 def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
@@ -130,8 +122,8 @@ def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
     for name in _names(added):
         about = _HELP.get(name) or f"from {added[name].module}"
         sub = commands.add_parser(name, help=about, description=about)
-        # A command of another package is only listed here; ``_main`` has called it before.
-        sub.set_defaults(run=_needs_trainer(name))
+        # A command of another package is only listed here; ``main`` has called it before.
+        sub.set_defaults(run=partial(_run_added, None, name))
         if name == called:
             module = import_module(f"llm_gym.cli.{'listing' if name == 'list' else name}")
             module.add_arguments(sub)
@@ -141,7 +133,3 @@ def _parser(added: dict[str, EntryPoint], arguments: Sequence[str]) -> Parser:
 
 def _names(added: Iterable[str]) -> list[str]:
     return [*_HELP, *sorted({*added} - _HELP.keys())]
-
-
-def _needs_trainer(name: str) -> Callable[[argparse.Namespace], int]:
-    return lambda options: _trainers({}, name, name)([])

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from llm_gym.evaluate.result import Evaluation
 
 
-def main(argv: list[str], load: Callable[[], Callable[[list[str]], int]]) -> int:
-    """Run the command; ``load`` returns the trainer's command, for a local model."""
+def main(argv: list[str], play_local: Callable[[list[str]], int]) -> int:
+    """Run the command; ``play_local`` is the trainer's command, for a local model."""
     options = eval_parser().parse_args(argv)
     if options.endpoint is not None:
         if options.credit is not None:
@@ -37,7 +37,7 @@ def main(argv: list[str], load: Callable[[], Callable[[list[str]], int]]) -> int
         import_modules(options)
         for name in chosen(options):
             find_spec(name)
-    return load()(argv)
+    return play_local(argv)
 
 
 def eval_parser() -> Parser:

@@ -9,21 +9,23 @@ from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, as_gym
-from llm_gym.registry.lookup import cannot_build, wrong_setting
+from llm_gym.registry.lookup import cannot_build, find_spec, wrong_setting
 
 EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnvironment
 """A registered id, a spec, a class or another factory, or an environment itself."""
 
 
-def env_source(env: EnvSource) -> str | EnvSpec | Callable[..., Any]:
-    """Return a spec or a factory, from which many environments can be built.
+def env_source(env: EnvSource) -> EnvSpec | Callable[..., Any]:
+    """Return a spec or a factory, from which many environments can be built, in any process.
 
     An environment object is rebuilt from its spec, or copied if it has none.
 
-    >>> env_source("CartPole-v1"), env_source(gym.make("CartPole-v1")).id
+    >>> env_source("CartPole-v1").id, env_source(gym.make("CartPole-v1")).id
     ('CartPole-v1', 'CartPole-v1')
     """
-    if isinstance(env, str | EnvSpec):
+    if isinstance(env, str):
+        return find_spec(env)
+    if isinstance(env, EnvSpec):
         return env
     if isinstance(env, gym.vector.VectorEnv):
         raise ConfigError(f"many environments are built from a single one, got {env}; pass one")

@@ -20,7 +20,7 @@ _AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
 CREATOR = " was raised from the environment creator"
 """Text that Gymnasium appends to the message of the environment's author."""
 _log = logging.getLogger(__name__)
-_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+_LIBRARIES = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 
 
 def import_user_module(module: str) -> ModuleType:

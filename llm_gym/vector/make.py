@@ -14,7 +14,6 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.vector.rows import TextualEnv
 from llm_gym.vector.text_vector_env import TextVectorEnv, check_size
@@ -56,13 +55,19 @@ def make_vec(
     check_size(n, workers)
     listed = isinstance(id, Sequence) and not isinstance(id, str)
     given: Any = id if listed else [id]
-    sources = [_source(one) for one in given]
-    first = sources[0] if sources else None
+    for one in given:
+        if isinstance(one, str) and ":" not in one:
+            gym.spec(one)  # refuses an unknown id in Gymnasium's words, as its ``make_vec`` does
+    sources = list(map(env_source, given))
+    spec = None
     if listed and n not in (None, len(sources)):
         raise ConfigError(f"n must be the length of the list, got n={n} for {len(sources)}")
     if not listed:
-        # Where ``gym.make_vec``, and this function, note the size in the spec they leave behind.
-        noted = first.kwargs.pop("num_envs", 1) if isinstance(first, EnvSpec) else 1
+        noted = 1
+        if isinstance(sources[0], EnvSpec):
+            spec = sources[0] = copy.deepcopy(sources[0])
+            # ``gym.make_vec`` and this function note the size in the spec that they leave behind.
+            noted = spec.kwargs.pop("num_envs", 1)
         sources *= noted if n is None else n
     if not sources:
         raise ConfigError(f"n must be at least 1, got {n or 0}")
@@ -72,19 +77,10 @@ def make_vec(
         workers=workers,
         timeout=timeout,
     )
-    if not listed and isinstance(first, EnvSpec):
-        envs.spec = copy.deepcopy(first)
+    if spec is not None:
+        envs.spec = copy.deepcopy(spec)
         envs.spec.kwargs.update(kwargs, num_envs=envs.num_envs)
     return envs
-
-
-def _source(source: Any) -> EnvSpec | Callable[..., TextualEnv]:
-    """Return a factory unchanged; turn an id into a spec that means the same in every process."""
-    source = env_source(source)
-    if isinstance(source, str):
-        # Gymnasium refuses an unknown id in its own words, as its ``make_vec`` does.
-        source = find_spec(source) if ":" in source else gym.spec(source)
-    return copy.deepcopy(source) if isinstance(source, EnvSpec) else source
 
 
 def _make(

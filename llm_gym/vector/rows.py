@@ -7,6 +7,7 @@ every worker process. If a row raises, the other rows go on, and the error carri
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_gym.core.errors import ConfigError, WorkerError, error_words
-from llm_gym.episodes.play import begin, describe_env
+from llm_gym.episodes.play import begin
 
 TextualEnv = gym.Env[str, str]
 Factory = Callable[[], TextualEnv]
@@ -59,9 +60,7 @@ class LocalRows:
             if len(set(map(id, self.envs))) < len(self.envs):
                 raise ConfigError("a factory must make a new environment at every call")
             undo.pop_all()
-
-    def run(self, jobs: Sequence[Job]) -> tuple[list[Any], dict[int, Failure]]:
-        return run_jobs(self.envs, jobs)
+        self.run = functools.partial(run_jobs, self.envs)
 
     def close(self) -> None:
         close_all(self.envs)
@@ -101,7 +100,7 @@ def run_jobs(
 
 
 def _checked(answer: Any) -> Any:
-    """Return the result of ``step`` if it has Gymnasium's form; otherwise the row fails."""
+    """Return an answer if it has the form of ``step``'s; otherwise the row fails."""
     if not isinstance(answer, tuple) or len(answer) != 5:
         raise TypeError(f"step must return 5 values, got {answer!r:.100}")
     _, reward, terminated, truncated, info = answer
@@ -110,7 +109,8 @@ def _checked(answer: Any) -> Any:
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if flag is not False and flag is not True and not _is_number(flag):
             raise TypeError(f"{name} must be True or False, got {flag!r:.100}")
-    _check_info(info)
+    if not isinstance(info, dict):
+        raise TypeError(f"info must be a dictionary, got {info!r:.100}")
     return answer
 
 
@@ -120,42 +120,25 @@ def _is_number(value: Any) -> bool:
     return not is_text and hasattr(value, "__float__") and not getattr(value, "ndim", 0)
 
 
-def _check_info(info: Any) -> None:
-    if not isinstance(info, dict):
-        raise TypeError(f"info must be a dictionary, got {info!r:.100}")
-
-
 def _step_and_reset(env: TextualEnv, action: str) -> Any:
     answer = _checked(env.step(action))
     final_obs, reward, terminated, truncated, final_info = answer
     if not (terminated or truncated):
         return answer
-    observation, info = env.reset()
-    _check_info(info)
+    observation, *_, info = _reset(env, {})
     info = {"final_obs": final_obs, "final_info": final_info, **info}
     return observation, reward, terminated, truncated, info
 
 
 def _reset(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
     observation, info = env.reset(**arguments)
-    _check_info(info)
-    return observation, 0.0, False, False, info
+    return _checked((observation, 0.0, False, False, info))
 
 
 def _begin(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
     beginning = begin(env, **arguments)
-    _check_info(beginning.info)
+    _checked((beginning.observation, 0.0, False, False, beginning.info))
     return beginning.observation, 0.0, False, False, beginning
-
-
-def _call(env: TextualEnv, argument: tuple[str, Sequence[Any], Mapping[str, Any]]) -> Any:
-    name, args, kwargs = argument
-    found = env.get_wrapper_attr(name)
-    return found(*args, **kwargs) if callable(found) else found
-
-
-def _describe(env: TextualEnv, _: None) -> Any:
-    return env.observation_space, env.action_space, env.metadata, env.render_mode
 
 
 _OPERATIONS: Mapping[str, Callable[[TextualEnv, Any], Any]] = {
@@ -163,10 +146,7 @@ _OPERATIONS: Mapping[str, Callable[[TextualEnv, Any], Any]] = {
     "step, reset when over": _step_and_reset,
     "reset": _reset,
     "begin": _begin,
-    "call": _call,
-    "set": lambda env, argument: env.set_wrapper_attr(*argument),
-    "describe": _describe,
-    "about": lambda env, _: describe_env(env),
+    "apply": lambda env, function: function(env),
 }
 
 

@@ -5,6 +5,7 @@ rows they are given, because a language model answers some rows sooner than othe
 process (``rows``) or in worker processes (``worker_pool``); this module works with both.
 """
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex, TypeVar
@@ -180,8 +181,9 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             raise
 
     def _describe(self) -> None:
-        answers = self._run([(row, "describe", None) for row in range(self.num_envs)])
-        observation_spaces, action_spaces, metadatas, render_modes = zip(*answers, strict=True)
+        names = ("observation_space", "action_space", "metadata", "render_mode")
+        each = self.apply(operator.attrgetter(*names))
+        observation_spaces, action_spaces, metadatas, render_modes = zip(*each, strict=True)
         self.metadata = {**metadatas[0], "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_modes[0]
         self.single_observation_space, self.observation_space = batch_text(observation_spaces)
@@ -301,17 +303,15 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             return self._rows.envs
         raise AttributeError("the environments are in workers: use call, get_attr and set_attr")
 
-    def describe_envs(self) -> list[dict[str, Any]]:
-        """Return id and spec of each row's environment, as an episode record stores them."""
-        return self._run([(row, "about", None) for row in range(self.num_envs)])
+    def apply(self, function: Callable[[row_jobs.TextualEnv], T]) -> list[T]:
+        """Return ``function(env)`` of each row; a worker process imports the function's module."""
+        return self._run([(row, "apply", function) for row in range(self.num_envs)])
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Return ``env.name(*args, **kwargs)`` of each row, or ``env.name`` if not callable."""
-        rows = range(self.num_envs)
-        return tuple(self._run([(row, "call", (name, args, kwargs)) for row in rows]))
+        return tuple(self.apply(functools.partial(_call, name=name, args=args, kwargs=kwargs)))
 
-    def get_attr(self, name: str) -> tuple[Any, ...]:
-        return self.call(name)
+    get_attr = call
 
     def set_attr(self, name: str, values: Any) -> None:
         """Set ``env.name`` in each row: to its own value from a list or tuple, or to one value."""
@@ -319,7 +319,8 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             values = [values] * self.num_envs
         if len(values) != self.num_envs:
             raise ConfigError(f"values must have {self.num_envs} entries, got {len(values)}")
-        self._run([(row, "set", (name, value)) for row, value in enumerate(values)])
+        setters = [operator.methodcaller("set_wrapper_attr", name, value) for value in values]
+        self._run([(row, "apply", setter) for row, setter in enumerate(setters)])
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
@@ -338,7 +339,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         answers, failures = self._rows.run(jobs)
         if not failures:
             return answers
-        playing = bool(jobs) and jobs[0][1] not in ("call", "set", "describe", "about")
+        playing = bool(jobs) and jobs[0][1] != "apply"
         for row, failure in failures.items():
             if playing or failure.lost:
                 self._waiting[row] = failure.what
@@ -368,6 +369,13 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             f"row {row} {self._waiting[row]}; begin an episode there with "
             f"reset_rows({{{row}: None}}) before you step it"
         )
+
+
+def _call(
+    env: row_jobs.TextualEnv, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    found = env.get_wrapper_attr(name)
+    return found(*args, **kwargs) if callable(found) else found
 
 
 def _closed() -> ClosedEnvironmentError:

@@ -11,25 +11,28 @@ A TensorDict step takes time for each leaf and each string, so text travels as i
 Shapes: N rows.
 """
 
+import functools
 import itertools
 import logging
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from llm_gym.core.errors import ConfigError, error_words
+from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory, play
-from llm_gym.registry.sources import EnvSource
+from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.vector import RowsError, make_vec
-from llm_gym.wrappers.as_text import text_source
+from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.rollouts.mix import ENV, without_env
 from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, Prefix, ReplyStatus
 
@@ -91,7 +94,8 @@ class TextEnvPool(EnvBase):
         workers: Worker processes for slow environments; 0 for none.
         timeout: Maximum seconds of a step in a worker; then the episode is dropped.
         patterns: Also return each row's ``action_pattern()``, for constrained decoding.
-        **kwargs: Settings of the environment.
+        wrappers: Applied to each text environment, the first one innermost.
+        **kwargs: Settings of the environment and of ``AsText``.
     """
 
     def __init__(
@@ -102,21 +106,25 @@ class TextEnvPool(EnvBase):
         workers: int = 0,
         timeout: float | None = None,
         patterns: bool = False,
+        wrappers: Sequence[Callable[[Any], Any]] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(device=None, batch_size=torch.Size([n]))
         mode = AutoresetMode.DISABLED
-        source, kwargs = text_source(env, kwargs)
+        source = env_source(env)
+        self.env_id = source.id if isinstance(source, EnvSpec) else None
         self._rows = make_vec(
-            source, n, autoreset_mode=mode, workers=workers, timeout=timeout, **kwargs
+            functools.partial(make_text, source, **kwargs),
+            n,
+            autoreset_mode=mode,
+            workers=workers,
+            timeout=timeout,
+            wrappers=wrappers,
         )
-        self.env_id = self._rows.spec.id if self._rows.spec else None
-        self.has_splits = self.takes_any_split = False
-        try:
-            self.has_splits = all(self._rows.get_attr("has_splits"))
-        except RowsError:  # not an environment of ours: unknown
-            self.takes_any_split = True
-        self._described_N = self._rows.describe_envs()
+        self._described_N = self._rows.apply(play.describe_env)
+        splits_N = self._rows.apply(functools.partial(find_attribute, name="has_splits"))
+        self.takes_any_split = None in splits_N  # not an environment of ours: unknown
+        self.has_splits = all(splits_N)
         self.texts: ObjectTable[str] = ObjectTable("")
         self.failures: list[str] = []
         """Environment failures, one sentence each."""

@@ -20,7 +20,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.legacy import BaseEnvironment, as_gym
 from llm_gym.registry.lookup import find_spec
-from llm_gym.registry.sources import EnvSource, env_source
+from llm_gym.registry.sources import EnvSource
 from llm_gym.registry.user_code import close_user_env
 from llm_gym.wrappers import EpisodeLimits, StateInfo
 from llm_gym.wrappers.as_text import make_text
@@ -134,11 +134,10 @@ def env_makers(config: ConfigStore, env: EnvSource) -> dict[str, Callable[[], gy
 
 
 def _source(settings: EnvConfig, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:
-    source = env_source(env)
     if isinstance(env, type) and issubclass(env, BaseEnvironment):
         # Its config is the environment section, where it finds max_steps and its own settings.
-        source = functools.partial(as_gym, env, settings)
-    return source, settings.kwargs_of(source) if isinstance(source, str) else {}
+        return functools.partial(as_gym, env, settings), {}
+    return env, settings.kwargs_of(env) if isinstance(env, str) else {}
 
 
 def training_env(

@@ -307,13 +307,13 @@ def _maker(
     source = env_source(env)
 
     def make() -> gym.Env[str, str]:
-        if not isinstance(source, str):
+        if not isinstance(env, str):
             made = make_text(source)
         else:
             try:
                 made = make_text(source, **{"rules": "system", **settings})
             except (gym.error.Error, ImportError, TypeError) as error:
-                raise cannot_build(source, error) from error
+                raise cannot_build(env, error) from error
         return made if max_turns is None else EpisodeLimits(made, max_turns=max_turns)
 
     return make

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -59,30 +59,9 @@ def make_text(env: EnvSource, **settings: Any) -> gym.Env[str, str]:
 
     ``settings`` may hold settings of the environment and of ``AsText``: see ``split_settings``.
     """
-    source, own, words = _split(env, settings)
-    return ensure_text(build_env(source, own), **words)
-
-
-def text_source(
-    env: EnvSource, settings: Mapping[str, Any]
-) -> tuple[EnvSpec | Callable[..., Any], dict[str, Any]]:
-    """Return a source of text environments and the arguments of ``make_vec`` for it.
-
-    ``AsText`` wraps an environment that is not text, as the innermost wrapper, and gets its own
-    settings from ``settings``.
-    """
-    source, own, words = _split(env, settings)
-    speak = functools.partial(ensure_text, **words)
-    return source, {**own, "wrappers": [speak, *own.get("wrappers", ())]}
-
-
-def _split(
-    env: EnvSource, settings: Mapping[str, Any]
-) -> tuple[EnvSpec | Callable[..., Any], dict[str, Any], dict[str, Any]]:
     source = env_source(env)
-    if isinstance(source, str):
-        source = find_spec(source)
-    return source, *split_settings(source, settings)
+    own, words = split_settings(source, settings)
+    return ensure_text(build_env(source, own), **words)
 
 
 def split_settings(

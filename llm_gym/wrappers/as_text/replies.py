@@ -15,7 +15,8 @@ from llm_gym.reading.answer import readings
 from llm_gym.reading.formats import ActionFormat, drop_thinking
 from llm_gym.reading.markup import visible
 from llm_gym.reading.moves import Named, find_pattern, find_phrases, no_results
-from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, named_choices
+from llm_gym.wrappers.as_text.phrasebooks.action_readers import ChoiceReader
+from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
 from llm_gym.wrappers.as_text.phrasebooks.readers import NumberReader, Unusable
 
 _THERE = re.compile(r"(?i)\bthere(?:'s| is| are| was| were)(?: only| just)? \Z")
@@ -53,8 +54,9 @@ class ReplyReader:
         if parse is None and type(book).parse is not Phrasebook.parse:
             parse = book.parse
         self._parse, self._space = parse, space
-        at_once = parse is None and not refuses
-        self._choices: Mapping[str, Any] = named_choices(book) if at_once else {}
+        self._choices: Mapping[str, Any] = {}
+        if parse is None and not refuses and isinstance(book.reader, ChoiceReader):
+            self._choices = book.reader.table  # moves that need no reading, from text to action
 
     @property
     def by_function(self) -> bool:

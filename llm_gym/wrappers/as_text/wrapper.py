@@ -401,9 +401,5 @@ class AsText(TextWrapper):
         return text if len(text) <= longest else clip(text, longest)
 
 
-SETTINGS: Mapping[str, Any] = {
-    name: parameter.default
-    for name, parameter in inspect.signature(AsText.__init__).parameters.items()
-    if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-}
+SETTINGS: Mapping[str, Any] = inspect.unwrap(AsText.__init__).__kwdefaults__
 """The settings of ``AsText`` and their defaults."""

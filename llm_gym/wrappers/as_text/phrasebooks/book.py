@@ -18,7 +18,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag
 from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text.phrasebooks import discover
-from llm_gym.wrappers.as_text.phrasebooks.action_readers import ChoiceReader, make_reader
+from llm_gym.wrappers.as_text.phrasebooks.action_readers import make_reader
 from llm_gym.wrappers.as_text.phrasebooks.observations import FEW, say
 from llm_gym.wrappers.as_text.phrasebooks.planning import best_actions
 from llm_gym.wrappers.as_text.phrasebooks.readers import Reader
@@ -225,11 +225,6 @@ def _docstring(kind: type) -> str:
     return docs[0] or next((doc for doc in docs if doc and not discover.for_authors(doc)), "")
 
 
-def named_choices(book: Phrasebook) -> Mapping[str, Any]:
-    """Return the moves that need no reading: from text to action."""
-    return book.reader.table if isinstance(book.reader, ChoiceReader) else {}
-
-
 _TOY, _CONTROL = "gymnasium.envs.toy_text", "gymnasium.envs.classic_control"
 _HERE = "llm_gym.wrappers.as_text.phrasebooks"
 
@@ -245,7 +240,6 @@ _BOOKS: dict[str, str | type[Phrasebook]] = {
     f"{_CONTROL}.acrobot:AcrobotEnv": f"{_HERE}.control:AcrobotWords",
     "gymnasium.envs.box2d.lunar_lander:LunarLander": f"{_HERE}.control:LunarLanderWords",
     "minigrid.minigrid_env:MiniGridEnv": f"{_HERE}.minigrid:MiniGridWords",
-    "highway_env.envs.common.abstract:AbstractEnv": f"{_HERE}.highway:HighwayWords",
 }
 
 

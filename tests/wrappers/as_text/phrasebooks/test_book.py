@@ -1,6 +1,9 @@
-"""Which phrasebook is used, and what the one for all finds in a docstring."""
+"""Which phrasebook is used, and what the one for all finds in an environment."""
+
+from types import SimpleNamespace
 
 import gymnasium as gym
+import numpy as np
 import pytest
 
 from llm_gym.core.errors import ConfigError
@@ -94,6 +97,28 @@ def test_names_may_come_from_the_environment_as_atari_has_them():
     assert env.legal_actions() == ["noop", "fire", "up"]
 
 
+def test_names_may_come_from_the_action_type_as_highway_env_has_them():
+    class Generic(gym.Env):
+        """An environment; the dynamics must be defined in the environment implementations."""
+
+    class Road(Generic):
+        observation_space = gym.spaces.Box(-np.inf, np.inf, (2, 3), np.float32)
+        action_space = gym.spaces.Discrete(3)
+        action_type = SimpleNamespace(actions={0: "LANE_LEFT", 1: "IDLE", 2: "FASTER"})
+
+        def reset(self, *, seed=None, options=None):
+            return np.array([[1, 0.5, 1 / 3], [1, 0.1, 6.123e-17]], np.float32), {}
+
+        def step(self, action):
+            return np.zeros((2, 3), np.float32), 0.0, False, False, {}
+
+    env = AsText(Road(), rules="system")
+    assert env.reset()[0].splitlines() == ["1 0.5 0.3333", "1 0.1 0"]
+    assert "lane left, idle, faster" in env.system_prompt
+    assert "implementations" not in env.system_prompt, "that is for authors"
+    assert env.step("idle")[4]["valid_action"]
+
+
 def test_an_environment_without_a_docstring_has_numbers():
     class Bare(gym.Env):
         observation_space = action_space = gym.spaces.Discrete(3)
@@ -108,3 +133,25 @@ def test_an_environment_without_a_docstring_has_numbers():
 def test_the_docstring_of_a_base_class_will_do():
     Longer = type("Longer", (Corridor,), {})
     assert "A corridor with five rooms." in AsText(Longer()).reset()[0]
+
+
+def test_pictures_that_nobody_sees_are_not_spoken_of():
+    env = AsText(gym.make("Pendulum-v1"), rules="system")
+    assert "diagram" not in env.system_prompt.lower()
+
+
+def test_the_fallback_is_the_move_that_the_rules_name():
+    env = AsText(gym.make("Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3"))
+    named = env.reset(seed=0)[0].partition("unusable reply I play ")[2].split(",")[0]
+    for seed in range(10):
+        env.reset(seed=seed)
+        assert env.step("?!")[4]["fallback"] == named
+
+
+def test_blackjack_ends_with_the_dealers_hand():
+    env = AsText(gym.make("Blackjack-v1"), rules="system")
+    env.reset(seed=1)
+    text = env.step("stick")[0]
+    hand = env.unwrapped.dealer
+    assert f"{hand[0] if hand[0] > 1 else 'an ace'} and" in text
+    assert " points. " in text.splitlines()[-1]
