@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import find_attribute
 from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.episodes.play import system_prompt_of
 from llm_gym.reading.calls import ToolCall
@@ -186,21 +187,12 @@ class DialogueEncoder(NamedTuple):
                 read = talk.add_observation(observation)
             found.append(Example(read, self.chat.reply(reply)))
             talk.add_reply(found[-1].reply_ids)
-        if self.context == "observation" or not talk.grows:
-            for turn in found:
-                yield from self._fits((turn,))
-        elif found:
-            yield from self._fits(tuple(found))
-
-    def _fits(self, talk: Dialogue) -> Iterator[Dialogue]:
-        length, kept = 0, 0
-        for turn in talk:
-            length += len(turn.prompt_ids) + len(turn.reply_ids)
-            if self.context_length is not None and length > self.context_length:
-                break
-            kept += 1
-        if kept:
-            yield talk[:kept]
+        apart = self.context == "observation" or not talk.grows
+        for turns in [(turn,) for turn in found] if apart else [tuple(found)]:
+            ids = itertools.accumulate(len(turn.prompt_ids) + len(turn.reply_ids) for turn in turns)
+            kept = sum(self.context_length is None or end <= self.context_length for end in ids)
+            if kept:
+                yield turns[:kept]
 
 
 def play_demonstrations(
@@ -234,8 +226,7 @@ def play_demonstrations(
 
 def split_options(env: gym.Env[str, str], split: str | None) -> dict[str, Any] | None:
     """Return the ``reset`` options that draw from ``split``; None where ``env`` has no splits."""
-    has_splits = env.has_wrapper_attr("has_splits") and env.get_wrapper_attr("has_splits")
-    return {"split": split} if split and has_splits else None
+    return {"split": split} if split and find_attribute(env, "has_splits") else None
 
 
 def label_episode(

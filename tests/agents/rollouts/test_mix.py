@@ -328,8 +328,8 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
     assert decision.players == {PENDULUM: "random", HANOI: "solver"}
     assert (decision.player, decision.solved) == ("solver", 0.5)
     one = Decision("random", "", {PENDULUM: "random", HANOI: "none"})
-    assert len(teacher.collect(one, 0, 400)) == 100
-    assert len(teacher.collect(decision, 0, 400)) == 400
+    assert len(teacher.collect(one, 0)) == 100
+    assert len(teacher.collect(decision, 0)) == 400
 
 
 @pytest.mark.parametrize("split", [None, "train"])  # there are too few numbers for splits
