@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -207,11 +208,18 @@ class BatchCollector:
             states = state_tensors(rollout, branches, settings.get("gamma", 1.0))
         return CollectedBatch(rollout, found | {SAMPLED_TOKENS: float(sampled)}, states)
 
-    def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
-        def settle(own: list[Trajectory]) -> dict[str, float]:
-            if self._reward_fn is None:
-                return {}
-            apply_reward_fn(self._reward_fn, own, self._environment)
-            return reward_metrics(own)
+    def _settle(self, episodes: Sequence[Trajectory]) -> dict[str, float]:
+        """Set the final rewards, each process of some episodes; return metrics."""
+        reward_fn = self._reward_fn
+        if reward_fn is None:
+            return {}
 
-        return self._ranks.score(episodes, settle)
+        def score() -> list[tuple[list[float], Any]]:
+            own = list(self._ranks.share(episodes))
+            apply_reward_fn(reward_fn, own, self._environment)
+            return [(episode.rewards, episode.extra) for episode in own]
+
+        scored = chain.from_iterable(self._ranks.gather(score))
+        for episode, (rewards, extra) in zip(episodes, scored, strict=True):
+            episode.rewards, episode.extra = rewards, extra
+        return reward_metrics(episodes)
