@@ -15,7 +15,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -36,8 +36,8 @@ from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, Prefix, ReplyStatus
 T = TypeVar("T")
 
 
-class ObjectTable(Generic[T]):
-    """Python objects behind int64 handles; handle 0 is the empty entry.
+class ObjectTable(dict[int, T]):
+    """Python objects behind int64 handles, which are never reused; handle 0 is the empty entry.
 
     >>> texts = ObjectTable("")
     >>> handle = texts.add("go north")
@@ -46,36 +46,22 @@ class ObjectTable(Generic[T]):
     """
 
     def __init__(self, empty: T) -> None:
-        self._first = 1
-        self._entries: list[T] = []
-        self._empty = empty
+        super().__init__({0: empty})
+        self._last = 0
 
     def add(self, entry: T) -> int:
-        self._entries.append(entry)
-        return self._first + len(self._entries) - 1
+        self._last += 1
+        self[self._last] = entry
+        return self._last
 
     def read(self, handles: Iterable[int]) -> list[T]:
-        """Return the entries of ``handles``; an unknown or cleared handle raises ``KeyError``."""
         return [self[handle] for handle in handles]
 
-    def __getitem__(self, handle: int) -> T:
-        if handle == 0:
-            return self._empty
-        at = handle - self._first
-        if not 0 <= at < len(self._entries):
-            raise KeyError(
-                f"handle {handle} is not in the table, which holds {self._first} to "
-                f"{self._first + len(self._entries) - 1}; was it cleared before this was read?"
-            )
-        return self._entries[at]
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def clear(self) -> None:
-        """Remove every entry. Handles are never reused, so a stale one raises."""
-        self._first += len(self._entries)
-        self._entries.clear()
+        """Remove every entry but the empty one, so that an old handle raises ``KeyError``."""
+        empty = self[0]
+        super().clear()
+        self[0] = empty
 
 
 _log = logging.getLogger(__name__)
