@@ -21,7 +21,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import TokenStream, get_advantage
 from llm_gym_agents.algo.tensor_ops import segment_sum
-from llm_gym_agents.config import TrainingConfig
+from llm_gym_agents.config import InferenceConfig, TrainingConfig
 from llm_gym_agents.engines.publish import WeightPublisher
 from llm_gym_agents.learn.branches import all_places, play_branches, state_tensors
 from llm_gym_agents.learn.learner import Learner
@@ -51,6 +51,7 @@ class IterationRunner:
     """Runs the iterations of a run."""
 
     schedule: Schedule
+    inference: InferenceConfig
     collector: BatchCollector
     learner: Learner
     publisher: WeightPublisher
@@ -71,8 +72,8 @@ class IterationRunner:
         # Chosen before play, so that neither speed nor failures decide what is trained on.
         tasks = self.schedule.tasks(iteration)
         batch = self.collector.collect_batch(iteration, tasks, self.publisher.version, stop)
-        inference = self.schedule.config.inference
-        limit = None if inference.bootstrap_at_turn_limit else inference.max_turns
+        bootstraps = self.inference.bootstrap_at_turn_limit
+        limit = None if bootstraps else self.inference.max_turns
         data = assemble(batch.rollout.ending_after(limit))
         for name, tensor in batch.states.items():
             setattr(data, name, tensor)

@@ -99,7 +99,9 @@ class PPOTrainer:
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)
         self.schedule = Schedule(
-            config,
+            config.training,
+            config.environment,
+            config.checkpoint,
             self.sampler.has_splits,
             self._solver_imitated_at,
             lambda: self.last_rate,
@@ -115,6 +117,7 @@ class PPOTrainer:
         )
         self._runner = IterationRunner(
             schedule=self.schedule,
+            inference=config.inference,
             collector=collector,
             learner=self.learner,
             publisher=self.publisher,
