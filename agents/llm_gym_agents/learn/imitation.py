@@ -32,7 +32,7 @@ from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import SequencePacker
 from llm_gym_agents.rollouts.tasks import Turn
-from llm_gym_agents.text.chat import ChatFormat, TokenConversation
+from llm_gym_agents.text.chat import ChatFormat, Context, TokenConversation
 
 
 class Example(NamedTuple):
@@ -168,8 +168,7 @@ class DialogueEncoder(NamedTuple):
     """Tokenizes conversations as the model reads them in play."""
 
     chat: ChatFormat
-    context: str
-    """``history``, ``verbatim`` or ``observation``."""
+    context: Context
     system_prompt: str | None = None
     """Replaces the system prompt of the environment; None keeps it."""
     context_length: int | None = None
@@ -178,17 +177,13 @@ class DialogueEncoder(NamedTuple):
     def turns(self, system: str, said: Sequence[tuple[str, str]]) -> Iterator[Dialogue]:
         """Yield the dialogues of a conversation of (observation, reply) pairs."""
         rules = system if self.system_prompt is None else self.system_prompt
-        talk = TokenConversation(self.chat, verbatim=self.context == "verbatim")
+        talk = TokenConversation(self.chat, self.context)
         found: list[Example] = []
         for observation, reply in said:
-            if self.context == "observation" or not talk.turns:
-                read = talk.start(rules, observation)
-            else:
-                read = talk.add_observation(observation)
+            read = talk.read(rules, observation)
             found.append(Example(read, self.chat.reply(reply)))
             talk.add_reply(found[-1].reply_ids)
-        apart = self.context == "observation" or not talk.grows
-        for turns in [(turn,) for turn in found] if apart else [tuple(found)]:
+        for turns in [tuple(found)] if talk.grows else [(turn,) for turn in found]:
             ids = itertools.accumulate(len(turn.prompt_ids) + len(turn.reply_ids) for turn in turns)
             kept = sum(self.context_length is None or end <= self.context_length for end in ids)
             if kept:
