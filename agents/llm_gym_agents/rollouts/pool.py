@@ -1,6 +1,6 @@
 """``TextEnvPool``: many text environments as one batched TorchRL environment.
 
-``assign`` queues named tasks (id, seed, group), and a row takes the next task when it is reset. So
+``assign`` takes named tasks (id, seed, group), and a row takes the next one when it is reset. So
 a batch contains exactly the requested episodes, in whatever order they end, and groups stay whole.
 A row without a task is idle: its episode is -1 and it is done at once. A row that waits for its
 reply (``ReplyStatus.PENDING``) does not step while others do.
@@ -13,7 +13,6 @@ Shapes: N rows.
 
 import itertools
 import logging
-from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -108,7 +107,6 @@ class TextEnvPool(EnvBase):
         """Environment failures, one sentence each."""
         self._agenda: Iterator[EpisodeTask]
         self._set_seed(None)
-        self._queue: deque[EpisodeTask] = deque()
         self._playing: list[Trajectory | None] = [None] * n
         self._finished: dict[int, Trajectory] = {}
         self._gone: dict[int, str] = {}
@@ -130,13 +128,12 @@ class TextEnvPool(EnvBase):
     # --- which episodes ------------------------------------------------------------------
 
     def assign(self, tasks: Iterable[EpisodeTask]) -> None:
-        """Queue episodes and play only these; without a call the pool plays forever."""
-        self._agenda = iter(())
-        self._queue.extend(tasks)
+        """Play these episodes next, and no others; without a call the pool plays forever."""
+        self._agenda = iter(tasks)
 
     def abandon(self) -> None:
-        """Drop queued, running and finished episodes; call ``reset`` next."""
-        self._queue.clear()
+        """Drop assigned, running and finished episodes; call ``reset`` next."""
+        self.assign(())
         self._finished.clear()
         self._gone.clear()
         self._playing = [None] * len(self._playing)
@@ -159,7 +156,7 @@ class TextEnvPool(EnvBase):
         )
         waiting = list(rows)
         self._vacate(waiting)
-        while waiting and (tasks := self._give_tasks(waiting)):
+        while waiting and (tasks := dict(zip(waiting, self._agenda, strict=False))):
             waiting = self._begin(tasks)
         flags = {name: torch.zeros(len(self._playing), 1, dtype=torch.bool) for name in _FLAGS}
         return TensorDict({**self._state(), **flags}, self.batch_size)
@@ -169,15 +166,6 @@ class TextEnvPool(EnvBase):
         self._observation_N[rows] = self._system_N[rows] = 0
         for row in rows:
             self._playing[row] = None
-
-    def _give_tasks(self, rows: Sequence[int]) -> dict[int, EpisodeTask]:
-        given = {}
-        for row in rows:
-            task = self._queue.popleft() if self._queue else next(self._agenda, None)
-            if task is None:
-                break
-            given[row] = task
-        return given
 
     def _begin(self, tasks: Mapping[int, EpisodeTask]) -> list[int]:
         """Begin episodes; return the rows whose environment failed and that need another task."""
