@@ -31,7 +31,7 @@ from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import SequencePacker
-from llm_gym_agents.rollouts.tasks import Turn
+from llm_gym_agents.rollouts.tasks import Turn, split_options
 from llm_gym_agents.text.chat import ChatFormat, Context, TokenConversation
 
 
@@ -200,7 +200,7 @@ def play_demonstrations(
     split: str | None = None,
 ) -> list[Dialogue]:
     """Return ``turns`` turns of ``player``, from episodes with seeds from ``seed`` on."""
-    options = split_options(env, split)
+    options = split_options(split, find_attribute(env, "has_splits"))
     env = EpisodeLimits(env, max_turns=turns)  # not every environment ends
     found: list[Dialogue] = []
     count = 0
@@ -217,11 +217,6 @@ def play_demonstrations(
             "use a model with a longer context, or shorter prompts"
         )
     return found
-
-
-def split_options(env: gym.Env[str, str], split: str | None) -> dict[str, Any] | None:
-    """Return the ``reset`` options that draw from ``split``; None where ``env`` has no splits."""
-    return {"split": split} if split and find_attribute(env, "has_splits") else None
 
 
 def label_episode(

@@ -18,6 +18,7 @@ from llm_gym_agents.rollouts.tasks import (
     EpisodeSelection,
     EpisodeTask,
     held_out_tasks,
+    split_options,
     training_tasks,
 )
 
@@ -83,7 +84,7 @@ class Schedule:
             iteration,
             batch_size=settings.batch_size,
             group_size=settings.group_size,
-            options=self._options(self.environment.train_split),
+            options=split_options(self.environment.train_split, self.has_splits),
             mix=mix,
         )
 
@@ -93,7 +94,7 @@ class Schedule:
 
     def held_out_tasks(self, which: EpisodeSelection = None) -> list[EpisodeTask]:
         """Return the episodes of an evaluation: the same ones every time."""
-        options = self._options(self.environment.eval_split)
+        options = split_options(self.environment.eval_split, self.has_splits)
         numbers = which if isinstance(which, range) else range(self._evenly(which))
         return held_out_tasks(numbers, options, list(self.environment.mix))
 
@@ -109,9 +110,6 @@ class Schedule:
         """
         seen = self._evenly(None)
         return range(seen, 2 * seen)
-
-    def _options(self, split: str | None) -> dict[str, Any] | None:
-        return {"split": split} if split and self.has_splits else None
 
     def update_settings(self, iteration: int) -> dict[str, Any]:
         """Return the arguments of the update of ``iteration``."""

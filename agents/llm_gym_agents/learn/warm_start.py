@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.infos import flag
+from llm_gym.core.infos import find_attribute, flag
 from llm_gym.episodes import play_episode
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.user_code import close_user_env
@@ -36,13 +36,12 @@ from llm_gym_agents.learn.imitation import (
     label_episode,
     load_demonstrations,
     play_demonstrations,
-    split_options,
 )
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.mix import in_env
 from llm_gym_agents.rollouts.sampler import Player, Sampler
-from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_id, episode_seed
+from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_id, episode_seed, split_options
 from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
@@ -361,10 +360,6 @@ class WarmStart:
             )
         return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
 
-    def _train_options(self) -> dict[str, Any] | None:
-        split = self.train_split
-        return {"split": split} if split and self.sampler.has_splits else None
-
     def _cut_by_us(self) -> bool:
         """Whether truncated replies would be usable: the model thinks, or a larger limit helps."""
         policy = self.sampler.policy
@@ -375,7 +370,7 @@ class WarmStart:
 
     def probe(self, episodes: int = PROBED) -> ProbedReplies:
         """Play a few episodes; return counts of their first replies."""
-        options = self._train_options()
+        options = split_options(self.train_split, self.sampler.has_splits)
         todo = [
             EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(episodes)
         ]
@@ -400,7 +395,7 @@ class WarmStart:
         """
         wanted = {id: math.ceil(self.shares[id] * turns) for id in taught}
         sizes = {id: math.ceil(self.shares[id] * self.training.batch_size) for id in taught}
-        split = self._train_options()
+        split = split_options(self.train_split, self.sampler.has_splits)
         options = {id: in_env(split, id) if self.mix else split for id in taught}
         counts, sampled = Counter[str](), Counter[str]()
         found: list[Dialogue] = []
@@ -426,7 +421,8 @@ class WarmStart:
                     place = episode_id(episode) - todo[0].id
                     env_id, seed = where[place], todo[place].seed
                     how = (envs[env_id], taught[env_id], episode, own, self.sampler.policy.chat)
-                    own_split = split_options(envs[env_id], self.train_split)
+                    has_splits = find_attribute(envs[env_id], "has_splits")
+                    own_split = split_options(self.train_split, has_splits)
                     found += label_episode(*how, seed, own_split)
                     counts[env_id] += len(own)
                     sampled[env_id] += sum(len(turn.reply_ids) for turn in own)
