@@ -210,7 +210,7 @@ class BatchCollector:
         return CollectedBatch(rollout, found | {SAMPLED_TOKENS: float(sampled)}, states)
 
     def _settle(self, episodes: Sequence[Trajectory]) -> dict[str, float]:
-        """Set the final rewards, each process of some episodes; return metrics."""
+        """Set the final rewards; each process scores a part of the episodes. Return metrics."""
         reward_fn = self._reward_fn
         if reward_fn is None:
             return {}

@@ -203,7 +203,7 @@ class WarmStart:
         return self.run(found) if found.player == "solver" else {}
 
     def run(self, decision: Decision | None = None) -> dict[str, float]:
-        """Imitate as decided, by default by ``decide``; return metrics, empty if nobody is."""
+        """Imitate as ``decision`` or else ``decide`` says; return metrics, empty if nobody is."""
         if decision is None:
             if self.settings.player == "none":
                 return {}
