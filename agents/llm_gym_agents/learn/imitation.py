@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import find_attribute
 from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.episodes.play import system_prompt_of
 from llm_gym.reading.calls import ToolCall
@@ -30,8 +31,8 @@ from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import SequencePacker
-from llm_gym_agents.rollouts.tasks import Turn
-from llm_gym_agents.text.chat import ChatFormat, TokenConversation
+from llm_gym_agents.rollouts.tasks import Turn, split_options
+from llm_gym_agents.text.chat import ChatFormat, Context, TokenConversation
 
 
 class Example(NamedTuple):
@@ -167,8 +168,7 @@ class DialogueEncoder(NamedTuple):
     """Tokenizes conversations as the model reads them in play."""
 
     chat: ChatFormat
-    context: str
-    """``history``, ``verbatim`` or ``observation``."""
+    context: Context
     system_prompt: str | None = None
     """Replaces the system prompt of the environment; None keeps it."""
     context_length: int | None = None
@@ -177,30 +177,17 @@ class DialogueEncoder(NamedTuple):
     def turns(self, system: str, said: Sequence[tuple[str, str]]) -> Iterator[Dialogue]:
         """Yield the dialogues of a conversation of (observation, reply) pairs."""
         rules = system if self.system_prompt is None else self.system_prompt
-        talk = TokenConversation(self.chat, verbatim=self.context == "verbatim")
+        talk = TokenConversation(self.chat, self.context)
         found: list[Example] = []
         for observation, reply in said:
-            if self.context == "observation" or not talk.turns:
-                read = talk.start(rules, observation)
-            else:
-                read = talk.add_observation(observation)
+            read = talk.read(rules, observation)
             found.append(Example(read, self.chat.reply(reply)))
             talk.add_reply(found[-1].reply_ids)
-        if self.context == "observation" or not talk.grows:
-            for turn in found:
-                yield from self._fits((turn,))
-        elif found:
-            yield from self._fits(tuple(found))
-
-    def _fits(self, talk: Dialogue) -> Iterator[Dialogue]:
-        length, kept = 0, 0
-        for turn in talk:
-            length += len(turn.prompt_ids) + len(turn.reply_ids)
-            if self.context_length is not None and length > self.context_length:
-                break
-            kept += 1
-        if kept:
-            yield talk[:kept]
+        for turns in [tuple(found)] if talk.grows else [(turn,) for turn in found]:
+            ids = itertools.accumulate(len(turn.prompt_ids) + len(turn.reply_ids) for turn in turns)
+            kept = sum(self.context_length is None or end <= self.context_length for end in ids)
+            if kept:
+                yield turns[:kept]
 
 
 def play_demonstrations(
@@ -213,7 +200,7 @@ def play_demonstrations(
     split: str | None = None,
 ) -> list[Dialogue]:
     """Return ``turns`` turns of ``player``, from episodes with seeds from ``seed`` on."""
-    options = split_options(env, split)
+    options = split_options(split, find_attribute(env, "has_splits"))
     env = EpisodeLimits(env, max_turns=turns)  # not every environment ends
     found: list[Dialogue] = []
     count = 0
@@ -230,12 +217,6 @@ def play_demonstrations(
             "use a model with a longer context, or shorter prompts"
         )
     return found
-
-
-def split_options(env: gym.Env[str, str], split: str | None) -> dict[str, Any] | None:
-    """Return the ``reset`` options that draw from ``split``; None where ``env`` has no splits."""
-    has_splits = env.has_wrapper_attr("has_splits") and env.get_wrapper_attr("has_splits")
-    return {"split": split} if split and has_splits else None
 
 
 def label_episode(

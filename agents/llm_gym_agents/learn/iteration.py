@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import TokenStream, get_advantage
 from llm_gym_agents.algo.tensor_ops import segment_sum
-from llm_gym_agents.config import TrainingConfig
+from llm_gym_agents.config import InferenceConfig, TrainingConfig
 from llm_gym_agents.engines.publish import WeightPublisher
 from llm_gym_agents.learn.branches import all_places, play_branches, state_tensors
 from llm_gym_agents.learn.learner import Learner
@@ -50,6 +51,7 @@ class IterationRunner:
     """Runs the iterations of a run."""
 
     schedule: Schedule
+    inference: InferenceConfig
     collector: BatchCollector
     learner: Learner
     publisher: WeightPublisher
@@ -70,8 +72,8 @@ class IterationRunner:
         # Chosen before play, so that neither speed nor failures decide what is trained on.
         tasks = self.schedule.tasks(iteration)
         batch = self.collector.collect_batch(iteration, tasks, self.publisher.version, stop)
-        inference = self.schedule.config.inference
-        limit = None if inference.bootstrap_at_turn_limit else inference.max_turns
+        bootstraps = self.inference.bootstrap_at_turn_limit
+        limit = None if bootstraps else self.inference.max_turns
         data = assemble(batch.rollout.ending_after(limit))
         for name, tensor in batch.states.items():
             setattr(data, name, tensor)
@@ -207,11 +209,18 @@ class BatchCollector:
             states = state_tensors(rollout, branches, settings.get("gamma", 1.0))
         return CollectedBatch(rollout, found | {SAMPLED_TOKENS: float(sampled)}, states)
 
-    def _settle(self, episodes: list[Trajectory]) -> dict[str, float]:
-        def settle(own: list[Trajectory]) -> dict[str, float]:
-            if self._reward_fn is None:
-                return {}
-            apply_reward_fn(self._reward_fn, own, self._environment)
-            return reward_metrics(own)
+    def _settle(self, episodes: Sequence[Trajectory]) -> dict[str, float]:
+        """Set the final rewards; each process scores a part of the episodes. Return metrics."""
+        reward_fn = self._reward_fn
+        if reward_fn is None:
+            return {}
 
-        return self._ranks.score(episodes, settle)
+        def score() -> list[tuple[list[float], Any]]:
+            own = list(self._ranks.share(episodes))
+            apply_reward_fn(reward_fn, own, self._environment)
+            return [(episode.rewards, episode.extra) for episode in own]
+
+        scored = chain.from_iterable(self._ranks.gather(score))
+        for episode, (rewards, extra) in zip(episodes, scored, strict=True):
+            episode.rewards, episode.extra = rewards, extra
+        return reward_metrics(episodes)

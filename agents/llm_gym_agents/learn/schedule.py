@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.result import Evaluation
-from llm_gym_agents.config import CheckpointConfig, ConfigStore, EnvConfig
+from llm_gym_agents.config import CheckpointConfig, EnvConfig, TrainingConfig
 from llm_gym_agents.rollouts.mix import by_signal
 from llm_gym_agents.rollouts.tasks import (
     EpisodeSelection,
     EpisodeTask,
     held_out_tasks,
+    split_options,
     training_tasks,
 )
 
@@ -52,14 +53,19 @@ class Schedule:
     """What each iteration does, according to the config.
 
     Args:
-        config: Read at every call: a later ``fit`` may have more epochs.
+        training: The ``training`` section. Sections are read at every call: a later ``fit`` may
+            have more epochs.
+        environment: The ``environment`` section.
+        checkpoint: The ``checkpoint`` section.
         has_splits: Whether the environments have training and held-out instances.
         solver_at: Iteration before which a solver was imitated; None if none was.
         last_rate: Factor on the learning rates in the previous iteration.
         success: Success rate of each environment of a mix, if known.
     """
 
-    config: ConfigStore
+    training: TrainingConfig
+    environment: EnvConfig
+    checkpoint: CheckpointConfig
     has_splits: bool
     solver_at: Callable[[], int | None] = lambda: None
     last_rate: Callable[[], float] = lambda: 1.0
@@ -67,19 +73,18 @@ class Schedule:
 
     @property
     def iterations(self) -> int:
-        return self.config.training.iterations
+        return self.training.iterations
 
     def tasks(self, iteration: int) -> list[EpisodeTask]:
-        settings, environment = self.config.training, self.config.environment
-        mix = environment.mix
-        if environment.mix_by == "signal":
+        settings, mix = self.training, self.environment.mix
+        if self.environment.mix_by == "signal":
             mix = by_signal(mix, self.success())
         return training_tasks(
             settings.seed,
             iteration,
             batch_size=settings.batch_size,
             group_size=settings.group_size,
-            options=self._options(environment.train_split),
+            options=split_options(self.environment.train_split, self.has_splits),
             mix=mix,
         )
 
@@ -89,15 +94,13 @@ class Schedule:
 
     def held_out_tasks(self, which: EpisodeSelection = None) -> list[EpisodeTask]:
         """Return the episodes of an evaluation: the same ones every time."""
-        settings = self.config.environment
-        options = self._options(settings.eval_split)
+        options = split_options(self.environment.eval_split, self.has_splits)
         numbers = which if isinstance(which, range) else range(self._evenly(which))
-        return held_out_tasks(numbers, options, list(settings.mix))
+        return held_out_tasks(numbers, options, list(self.environment.mix))
 
     def _evenly(self, episodes: int | None) -> int:
-        settings = self.config.environment
-        each = max(1, len(settings.mix))
-        return -(-(episodes or settings.eval_episodes) // each) * each
+        each = max(1, len(self.environment.mix))
+        return -(-(episodes or self.environment.eval_episodes) // each) * each
 
     @property
     def reported(self) -> range:
@@ -108,12 +111,9 @@ class Schedule:
         seen = self._evenly(None)
         return range(seen, 2 * seen)
 
-    def _options(self, split: str | None) -> dict[str, Any] | None:
-        return {"split": split} if split and self.has_splits else None
-
     def update_settings(self, iteration: int) -> dict[str, Any]:
         """Return the arguments of the update of ``iteration``."""
-        settings = self.config.training
+        settings = self.training
         kind, warmup = settings.lr_schedule, settings.warmup_iters
         # To a critic that knows nothing, the early moves of a good player look bad.
         solver_at, first = self.solver_at(), min(CRITIC_FIRST, self.iterations // 4)
@@ -132,11 +132,11 @@ class Schedule:
         return quarter <= done < self.iterations and self.evaluates_after(done) and not before
 
     def evaluates_after(self, done: int) -> bool:
-        every = self.config.environment.eval_interval
+        every = self.environment.eval_interval
         return bool(every) and (done % every == 0 or done == self.iterations)
 
     def saves_after(self, done: int) -> bool:
-        every = self.config.checkpoint.save_interval * self.config.training.num_iters_per_epoch
+        every = self.checkpoint.save_interval * self.training.num_iters_per_epoch
         return (bool(every) and done % every == 0) or done == self.iterations
 
 

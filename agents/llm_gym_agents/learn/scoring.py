@@ -8,6 +8,7 @@ Shapes: T sampled tokens of all episodes, E episodes, M episodes of a pack, B tr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -110,17 +111,15 @@ class BatchScorer:
         """
         costs = packer.ids_E[list(episodes)].tolist()
         own = [episodes[at] for at in self.ranks.assign(costs)]
-        packs = self._cut(packer, own)
+        cut = partial(packer.within, budget=self.budget, whole=self.whole)
+        packs = cut(own)
         # Asked before any pack is read: a process without packs would ask while others read.
         fillers = self.ranks.all_max(len(packs)) - len(packs)
         for pack in packs:
             yield pack.to(self.model.device), True
         for _ in range(fillers):
             shortest = episodes[costs.index(min(costs))]
-            yield self._cut(packer, [shortest])[0].to(self.model.device), False
-
-    def _cut(self, packer: Packer, episodes: Sequence[int]) -> list[Pack]:
-        return packer.within(episodes, self.budget, whole=self.whole)
+            yield cut([shortest])[0].to(self.model.device), False
 
 
 def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:

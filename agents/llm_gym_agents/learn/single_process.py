@@ -15,20 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from llm_gym.episodes import Trajectory
-from llm_gym_agents.run.checkpoint_weights import Like
-from llm_gym_agents.run.checkpoints import (
-    Checkpoints,
-    TrainerState,
-    load_checkpoint,
-    save_checkpoint,
-)
+from llm_gym_agents.run.checkpoints import Checkpoints, save_checkpoint
 from llm_gym_agents.run.metrics import MetricsLog
+
+T = TypeVar("T")
 
 
 class StopRequested(BaseException):
@@ -70,22 +65,23 @@ class SigtermListener:
             self._at_once = False
 
 
-Settle = Callable[[list[Trajectory]], dict[str, float]]
-"""Writes final rewards into episodes; returns metrics."""
-
-
 class SingleProcess:
     """The only process of an ordinary run."""
 
     rank = 0
     world = 1
+    is_main = True
+    """Whether this process writes files and prints."""
     loss_scale = 1.0
     """Factor on each loss: DDP and FSDP average gradients that should be summed."""
 
-    @property
-    def is_main(self) -> bool:
-        """Whether this process writes files and prints."""
-        return self.rank == 0
+    # Files and signals, on which several processes must agree.
+    checkpoints: Callable[..., Checkpoints] = Checkpoints
+    save_checkpoint: Callable[..., Path] = staticmethod(save_checkpoint)
+    log: Callable[..., MetricsLog] = MetricsLog
+    stop: Callable[[], SigtermListener] = SigtermListener
+    watching: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Within this block, the loss of another process raises an error of one sentence."""
 
     def shard(self, model: nn.Module, compute_dtype: torch.dtype) -> None:
         """Shard the weights of ``model`` over the processes, in place."""
@@ -121,39 +117,20 @@ class SingleProcess:
         """Return the ``value`` of the main process."""
         return value
 
-    def all_gather(self, value: Any) -> list[Any]:
-        """Return the ``value`` of every process, in their order."""
-        return [value]
+    def share(self, items: Sequence[T]) -> Sequence[T]:
+        """Return the part of ``items`` that this process works on.
 
-    def barrier(self) -> None:
-        """Wait for all processes."""
+        >>> ranks = SingleProcess()
+        >>> ranks.rank, ranks.world = 1, 3
+        >>> ranks.share("abcdefg")
+        'cd'
+        """
+        first, last = (at * len(items) // self.world for at in (self.rank, self.rank + 1))
+        return items[first:last]
 
-    # --- files and signals ---------------------------------------------------------------
-
-    def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:
-        return Checkpoints(folder, **options)
-
-    def save(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
-        return save_checkpoint(folder, state, **model)
-
-    def load(self, folder: str | Path, like: Like) -> TrainerState:
-        """Read a checkpoint; ``like`` gives the tensor that each one is loaded into."""
-        return load_checkpoint(folder)
-
-    def score(self, episodes: list[Trajectory], settle: Settle) -> dict[str, float]:
-        """Let ``settle`` set the rewards of ``episodes``; return its metrics."""
-        return settle(episodes)
-
-    def log(self, folder: Path, **options: Any) -> MetricsLog:
-        folder.mkdir(parents=True, exist_ok=True)
-        return MetricsLog(folder, **options)
-
-    def stop(self) -> SigtermListener:
-        return SigtermListener()
-
-    def watching(self) -> AbstractContextManager[None]:
-        """Within this block, the loss of another process raises an error of one sentence."""
-        return nullcontext()
+    def gather(self, work: Callable[[], T]) -> list[T]:
+        """Return the result of ``work`` in each process; a failure in one is raised in all."""
+        return [work()]
 
 
 SINGLE_PROCESS = SingleProcess()

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.infos import flag
+from llm_gym.core.infos import find_attribute, flag
 from llm_gym.episodes import play_episode
 from llm_gym.evaluate.result import Evaluation
 from llm_gym.registry.user_code import close_user_env
@@ -36,13 +36,12 @@ from llm_gym_agents.learn.imitation import (
     label_episode,
     load_demonstrations,
     play_demonstrations,
-    split_options,
 )
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.mix import in_env
 from llm_gym_agents.rollouts.sampler import Player, Sampler
-from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_id, episode_seed
+from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_id, episode_seed, split_options
 from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
@@ -194,28 +193,21 @@ class WarmStart:
         # A file has no further moves.
         self.rounds = 1 if self.settings.is_file else self.settings.rounds
         self.weight_decay = 0.0
+        total = sum(self.mix.values())
+        self.shares = {id: self.mix[id] / total if self.mix else 1.0 for id in self.make_envs}
         self.split = 1  # steps that share what one would read
-
-    def run(self) -> dict[str, float]:
-        """Run the warm start, if any; return its metrics, empty without one."""
-        if self.settings.player == "none":
-            return {}
-        return self._imitate(self.decide())
 
     def run_second(self, why: str) -> dict[str, float]:
         """Imitate the solver in the middle of a run; return metrics, empty without a solver."""
+        found = self._prefer_solvers(Decision("random", why))
+        return self.run(found) if found.player == "solver" else {}
 
-        def solver_or_random(env_id: str) -> Decision:
-            env = self.make_envs[env_id]()
-            try:
-                return Decision("solver" if has_solver(env) else "random", why)
-            finally:
-                close_user_env(env)
-
-        found = self._for_each(solver_or_random, why)
-        return self._imitate(found) if found.player == "solver" else {}
-
-    def _imitate(self, decision: Decision) -> dict[str, float]:
+    def run(self, decision: Decision | None = None) -> dict[str, float]:
+        """Imitate as ``decision`` or else ``decide`` says; return metrics, empty if nobody is."""
+        if decision is None:
+            if self.settings.player == "none":
+                return {}
+            decision = self.decide()
         self.say(str(decision))
         if decision.player == "none":
             return {}
@@ -283,7 +275,7 @@ class WarmStart:
             visit: Whether half of the states come from the model's own play.
         """
         self.tick(f"warm start: playing {self.settings.turns:,} moves to imitate")
-        data = self._collect_round(decision, at, visit)
+        data = self.collect(decision, at, visit=visit)
         steps = self.settings.steps * self.split
         self.losses += imitate(
             self.learner.model,
@@ -322,31 +314,28 @@ class WarmStart:
         if player != "auto":
             return Decision(player, f"warm_start.player is {player!r}")
         found = self._auto()
-        if found.player == "none":
-            return found
-        return self._for_each(lambda env_id: self._decide_for(env_id, found), found.why)
+        return found if found.player == "none" else self._prefer_solvers(found)
 
-    def _for_each(self, decide: Callable[[str], Decision], why: str) -> Decision:
-        """Return the decision for the environment, or one combined decision for a mix."""
-        each = {env_id: decide(env_id) for env_id in self.make_envs}
+    def _prefer_solvers(self, found: Decision) -> Decision:
+        """Return ``found``, but the solver of each environment that has one."""
+        each: dict[str, Decision] = {}
+        for env_id, make in self.make_envs.items():
+            env = make()
+            try:
+                if has_solver(env):
+                    each[env_id] = Decision("solver", found.why)
+                else:
+                    find_player(env, found.player)
+                    each[env_id] = found
+            except ConfigError as error:
+                each[env_id] = Decision("none", f"{found.why}, but {error}")
+            finally:
+                close_user_env(env)
         if not self.mix:
             return next(iter(each.values()))
         players = {env_id: one.player for env_id, one in each.items()}
         leading = [one for one in (*TEACHERS, "random") if one in players.values()]
-        return Decision(next(iter(leading), "none"), why, players)
-
-    def _decide_for(self, env_id: str, found: Decision) -> Decision:
-        """Return whom to imitate in one environment: its solver, or else random moves."""
-        env = self.make_envs[env_id]()
-        try:
-            if has_solver(env):
-                return Decision("solver", found.why)
-            find_player(env, found.player)
-        except ConfigError as error:
-            return Decision("none", f"{found.why}, but {error}")
-        finally:
-            close_user_env(env)
-        return found
+        return Decision(next(iter(leading), "none"), found.why, players)
 
     def _auto(self) -> Decision:
         if self.embedded:
@@ -371,10 +360,6 @@ class WarmStart:
             )
         return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
 
-    def _train_options(self) -> dict[str, Any] | None:
-        split = self.train_split
-        return {"split": split} if split and self.sampler.has_splits else None
-
     def _cut_by_us(self) -> bool:
         """Whether truncated replies would be usable: the model thinks, or a larger limit helps."""
         policy = self.sampler.policy
@@ -385,7 +370,7 @@ class WarmStart:
 
     def probe(self, episodes: int = PROBED) -> ProbedReplies:
         """Play a few episodes; return counts of their first replies."""
-        options = self._train_options()
+        options = split_options(self.train_split, self.sampler.has_splits)
         todo = [
             EpisodeTask(PROBE_IDS + at, episode_seed(-2, at), at, options) for at in range(episodes)
         ]
@@ -403,23 +388,15 @@ class WarmStart:
 
     # --- the moves -----------------------------------------------------------------------
 
-    def _collect_round(self, decision: Decision, at: int, visit: bool) -> list[Dialogue]:
-        """Return the data of a round; states that the model reached are kept for later rounds."""
-        turns = self.settings.turns
-        if not visit:
-            return self.collect(decision, at, turns)
-        taught = {id: decision.players.get(id, decision.player) for id in self.make_envs}
-        taught = {id: player for id, player in taught.items() if player in TEACHERS}
-        self.visited += self.label_visited(taught, at, turns / 2)
-        return self.collect(decision, at, turns // 2) + self.visited
-
     def label_visited(self, taught: Mapping[str, str], at: int, turns: float) -> list[Dialogue]:
         """Return turns of the model's own play, labelled by each environment's player (DAgger).
 
         All environments are played at once; each has its share of ``turns``.
         """
-        wanted = {env_id: math.ceil(self._share(env_id) * turns) for env_id in taught}
-        sizes = {id: math.ceil(self._share(id) * self.training.batch_size) for id in taught}
+        wanted = {id: math.ceil(self.shares[id] * turns) for id in taught}
+        sizes = {id: math.ceil(self.shares[id] * self.training.batch_size) for id in taught}
+        split = split_options(self.train_split, self.sampler.has_splits)
+        options = {id: in_env(split, id) if self.mix else split for id in taught}
         counts, sampled = Counter[str](), Counter[str]()
         found: list[Dialogue] = []
         first = VISIT_IDS + at * ROUNDS_APART
@@ -433,7 +410,7 @@ class WarmStart:
             ]:
                 where = [env_id for env_id in going for _ in range(sizes[env_id])]
                 todo = [
-                    EpisodeTask(id, episode_seed(-5, id), id, self._options_in(env_id))
+                    EpisodeTask(id, episode_seed(-5, id), id, options[env_id])
                     for id, env_id in enumerate(where, first)
                 ]
                 first += len(todo)
@@ -444,21 +421,24 @@ class WarmStart:
                     place = episode_id(episode) - todo[0].id
                     env_id, seed = where[place], todo[place].seed
                     how = (envs[env_id], taught[env_id], episode, own, self.sampler.policy.chat)
-                    options = split_options(envs[env_id], self.train_split)
-                    found += label_episode(*how, seed, options)
+                    has_splits = find_attribute(envs[env_id], "has_splits")
+                    own_split = split_options(self.train_split, has_splits)
+                    found += label_episode(*how, seed, own_split)
                     counts[env_id] += len(own)
                     sampled[env_id] += sum(len(turn.reply_ids) for turn in own)
         return found
 
-    def _options_in(self, env_id: str) -> dict[str, Any] | None:
-        options = self._train_options()
-        return in_env(options, env_id) if self.mix else options
+    def collect(self, decision: Decision, at: int, *, visit: bool = False) -> list[Dialogue]:
+        """Return the moves of a round, different in each; of a mix, by share.
 
-    def _share(self, env_id: str) -> float:
-        return self.mix[env_id] / sum(self.mix.values()) if self.mix else 1.0
-
-    def collect(self, decision: Decision, at: int, turns: int) -> list[Dialogue]:
-        """Return about ``turns`` turns, different in each round; in a mix by share."""
+        With ``visit``, half of them are in states that the model reached; later rounds keep these.
+        """
+        turns = self.settings.turns
+        if visit:
+            taught = {id: decision.players.get(id, decision.player) for id in self.make_envs}
+            taught = {id: player for id, player in taught.items() if player in TEACHERS}
+            self.visited += self.label_visited(taught, at, turns / 2)
+            turns //= 2
         policy = self.sampler.policy
         encoder = DialogueEncoder(
             policy.chat, policy.context, policy.system_prompt, policy.engine.context_length
@@ -476,13 +456,13 @@ class WarmStart:
                     env,
                     player,
                     encoder,
-                    math.ceil(self._share(env_id) * turns),
+                    math.ceil(self.shares[env_id] * turns),
                     seed=(self.training.seed + at * ROUNDS_APART) * self.settings.turns,
                     split=self.train_split,
                 )
             finally:
                 close_user_env(env)
-        return found
+        return found + self.visited if visit else found
 
 
 def has_solver(env: gym.Env[str, str]) -> bool:

@@ -161,24 +161,19 @@ class _TakeKeys(torch.autograd.Function):
 
 
 def _slots(lengths_Q: Tensor, longest: int) -> Tensor:
-    """Return the index into the flattened ``[Q, L]`` of each id."""
-    row_S = _rows(lengths_Q)
+    """Return the index into the flattened ``[Q, L]`` of each id.
+
+    >>> _slots(torch.tensor([2, 0, 1]), 3)
+    tensor([0, 1, 6])
+    """
+    if lengths_Q.device.type != "cpu":
+        row_S = torch.repeat_interleave(lengths_Q)
+    else:  # torch would start its threads, however short the input
+        lengths = lengths_Q.numpy()
+        row_S = torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
     starts_Q = lengths_Q.cumsum(0) - lengths_Q
     within_S = torch.arange(len(row_S), device=lengths_Q.device) - starts_Q[row_S]
     return row_S * longest + within_S
-
-
-def _rows(lengths_Q: Tensor) -> Tensor:
-    """Return the sequence of each id.
-
-    >>> _rows(torch.tensor([2, 0, 1]))
-    tensor([0, 0, 2])
-    """
-    if lengths_Q.device.type != "cpu":
-        return torch.repeat_interleave(lengths_Q)
-    # On a CPU torch would start its threads, however short the input.
-    lengths = lengths_Q.numpy()
-    return torch.from_numpy(np.repeat(np.arange(len(lengths), dtype=lengths.dtype), lengths))
 
 
 @contextmanager

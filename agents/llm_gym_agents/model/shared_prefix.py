@@ -103,11 +103,12 @@ def share_prefixes(
     is_own_QL = at_L >= common_Q[:, None]
     owner_QL = np.maximum.accumulate(np.where(is_own_QL, np.arange(rows)[:, None], 0), axis=0)
     place_QL = (own_Q.cumsum() - own_Q - common_Q)[owner_QL] + at_L
-    ids_U = np.concatenate([found.rows[at][n:] for at, n in zip(order, common_Q, strict=True)])
+    ids = [found.rows[at][n:] for at, n in zip(order, common_Q, strict=True)]
+    ids_U = torch.from_numpy(np.concatenate(ids).astype(np.int64))
     packing = _attention(place_QL, common_Q, lengths, pads)
     back = order.argsort()
     there_QL = at_L < lengths[back][:, None]
-    return SharedPrefix(_tensor(ids_U), packing, _tensor(place_QL[back][there_QL]))
+    return SharedPrefix(ids_U, packing, torch.from_numpy(place_QL[back][there_QL]))
 
 
 def _attention(
@@ -127,13 +128,9 @@ def _attention(
     seen_RL = at_L < end_R[:, None]
     read_RL = seen_RL & (at_L >= first_R[:, None])
     shared = SharedKeys(
-        index_K=_tensor(place_QL[of_R][seen_RL]),
+        index_K=torch.from_numpy(place_QL[of_R][seen_RL]),
         starts=torch.from_numpy(np.r_[0, end_R.cumsum()].astype(np.int32)),
         longest=len(at_L),
-        position_S=_tensor(np.broadcast_to(at_L, read_RL.shape)[read_RL]),
+        position_S=torch.from_numpy(np.broadcast_to(at_L, read_RL.shape)[read_RL]),
     )
     return replace(Packing.of(torch.from_numpy(end_R - first_R)), shared=shared)
-
-
-def _tensor(numbers: np.ndarray) -> Tensor:
-    return torch.from_numpy(numbers.astype(np.int64))

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from tensordict import TensorDictBase
@@ -37,7 +37,7 @@ from llm_gym_agents.engines.base import (
 )
 from llm_gym_agents.rollouts.pool import ObjectTable
 from llm_gym_agents.rollouts.tasks import IDLE, BootstrapPrompt, Prefix, ReplyStatus, Turn
-from llm_gym_agents.text.chat import ChatFormat, TokenConversation
+from llm_gym_agents.text.chat import ChatFormat, Context, TokenConversation
 
 
 class WeightSwapLock:
@@ -93,7 +93,6 @@ class WeightSwapLock:
             self._changed.notify_all()
 
 
-Context = Literal["history", "verbatim", "observation"]
 READY_SHARE = 8
 READY_WAIT_S = 0.005
 """Without ``sync_replies`` environments step when 1/``READY_SHARE`` of the replies are there, or
@@ -182,7 +181,10 @@ class LLMPolicy(TensorDictModuleBase):
         """Write handles of reply and turn, and the ``ReplyStatus``, for each row."""
         episodes = tensordict["episode"].tolist()
         rows = {episode: row for row, episode in enumerate(episodes) if episode != IDLE}
-        self._open = {episode: self._open.get(episode) or self._conversation() for episode in rows}
+        self._open = {
+            episode: self._open.get(episode) or TokenConversation(self.chat, self.context)
+            for episode in rows
+        }
         handle, status, turn = ([0] * len(episodes) for _ in range(3))
         self._asked = {episode: ids for episode, ids in self._asked.items() if episode in rows}
         try:
@@ -267,17 +269,9 @@ class LLMPolicy(TensorDictModuleBase):
         system = self.rules_for(system)
         if prefix := self.prefixes.pop(episode, None):
             for seen, turn in zip(prefix.observations, prefix.turns, strict=False):
-                self._extend(talk, system, seen)
+                talk.read(system, seen)
                 talk.add_reply(turn.reply_ids)
-        return self._extend(talk, system, observation)
-
-    def _extend(self, talk: TokenConversation, system: str, observation: str) -> list[int]:
-        if self.context == "observation" or not talk.turns:
-            return talk.start(system, observation)
-        return talk.add_observation(observation)
-
-    def _conversation(self) -> TokenConversation:
-        return TokenConversation(self.chat, verbatim=self.context == "verbatim")
+        return talk.read(system, observation)
 
     def _request(self, episode: int, pattern: str | None) -> Request | None:
         """Return the request for a reply, or None if the context has no room for one."""
@@ -302,7 +296,7 @@ class LLMPolicy(TensorDictModuleBase):
             log_probs=done.log_probs,
             finish=str(done.finish),
             version=done.version,
-            new_sequence=self.context == "observation" or number == 0 or not talk.grows,
+            new_sequence=number == 0 or not talk.grows,
         )
 
     def bootstrap_prompt(
@@ -322,7 +316,7 @@ class LLMPolicy(TensorDictModuleBase):
         *_, last = observations
         if self.context == "observation":
             ids = self.chat.opening(system, last)
-        elif self._conversation().grows:
+        elif TokenConversation(self.chat, self.context).grows:
             read = sum(len(turn.prompt_ids) + len(turn.reply_ids) for turn in turns)
             ids, alone = self.chat.following(turns[-1].reply_ids, last), False
         else:

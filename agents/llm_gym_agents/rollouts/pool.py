@@ -1,6 +1,6 @@
 """``TextEnvPool``: many text environments as one batched TorchRL environment.
 
-``assign`` queues named tasks (id, seed, group), and a row takes the next task when it is reset. So
+``assign`` takes named tasks (id, seed, group), and a row takes the next one when it is reset. So
 a batch contains exactly the requested episodes, in whatever order they end, and groups stay whole.
 A row without a task is idle: its episode is -1 and it is done at once. A row that waits for its
 reply (``ReplyStatus.PENDING``) does not step while others do.
@@ -14,9 +14,8 @@ Shapes: N rows.
 import functools
 import itertools
 import logging
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -39,8 +38,8 @@ from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, Prefix, ReplyStatus
 T = TypeVar("T")
 
 
-class ObjectTable(Generic[T]):
-    """Python objects behind int64 handles; handle 0 is the empty entry.
+class ObjectTable(dict[int, T]):
+    """Python objects behind int64 handles, which are never reused; handle 0 is the empty entry.
 
     >>> texts = ObjectTable("")
     >>> handle = texts.add("go north")
@@ -49,36 +48,22 @@ class ObjectTable(Generic[T]):
     """
 
     def __init__(self, empty: T) -> None:
-        self._first = 1
-        self._entries: list[T] = []
-        self._empty = empty
+        super().__init__({0: empty})
+        self._last = 0
 
     def add(self, entry: T) -> int:
-        self._entries.append(entry)
-        return self._first + len(self._entries) - 1
+        self._last += 1
+        self[self._last] = entry
+        return self._last
 
     def read(self, handles: Iterable[int]) -> list[T]:
-        """Return the entries of ``handles``; an unknown or cleared handle raises ``KeyError``."""
         return [self[handle] for handle in handles]
 
-    def __getitem__(self, handle: int) -> T:
-        if handle == 0:
-            return self._empty
-        at = handle - self._first
-        if not 0 <= at < len(self._entries):
-            raise KeyError(
-                f"handle {handle} is not in the table, which holds {self._first} to "
-                f"{self._first + len(self._entries) - 1}; was it cleared before this was read?"
-            )
-        return self._entries[at]
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def clear(self) -> None:
-        """Remove every entry. Handles are never reused, so a stale one raises."""
-        self._first += len(self._entries)
-        self._entries.clear()
+        """Remove every entry but the empty one, so that an old handle raises ``KeyError``."""
+        empty = self[0]
+        super().clear()
+        self[0] = empty
 
 
 _log = logging.getLogger(__name__)
@@ -130,7 +115,6 @@ class TextEnvPool(EnvBase):
         """Environment failures, one sentence each."""
         self._agenda: Iterator[EpisodeTask]
         self._set_seed(None)
-        self._queue: deque[EpisodeTask] = deque()
         self._playing: list[Trajectory | None] = [None] * n
         self._finished: dict[int, Trajectory] = {}
         self._gone: dict[int, str] = {}
@@ -152,13 +136,12 @@ class TextEnvPool(EnvBase):
     # --- which episodes ------------------------------------------------------------------
 
     def assign(self, tasks: Iterable[EpisodeTask]) -> None:
-        """Queue episodes and play only these; without a call the pool plays forever."""
-        self._agenda = iter(())
-        self._queue.extend(tasks)
+        """Play these episodes next, and no others; without a call the pool plays forever."""
+        self._agenda = iter(tasks)
 
     def abandon(self) -> None:
-        """Drop queued, running and finished episodes; call ``reset`` next."""
-        self._queue.clear()
+        """Drop assigned, running and finished episodes; call ``reset`` next."""
+        self.assign(())
         self._finished.clear()
         self._gone.clear()
         self._playing = [None] * len(self._playing)
@@ -181,7 +164,7 @@ class TextEnvPool(EnvBase):
         )
         waiting = list(rows)
         self._vacate(waiting)
-        while waiting and (tasks := self._give_tasks(waiting)):
+        while waiting and (tasks := dict(zip(waiting, self._agenda, strict=False))):
             waiting = self._begin(tasks)
         flags = {name: torch.zeros(len(self._playing), 1, dtype=torch.bool) for name in _FLAGS}
         return TensorDict({**self._state(), **flags}, self.batch_size)
@@ -191,15 +174,6 @@ class TextEnvPool(EnvBase):
         self._observation_N[rows] = self._system_N[rows] = 0
         for row in rows:
             self._playing[row] = None
-
-    def _give_tasks(self, rows: Sequence[int]) -> dict[int, EpisodeTask]:
-        given = {}
-        for row in rows:
-            task = self._queue.popleft() if self._queue else next(self._agenda, None)
-            if task is None:
-                break
-            given[row] = task
-        return given
 
     def _begin(self, tasks: Mapping[int, EpisodeTask]) -> list[int]:
         """Begin episodes; return the rows whose environment failed and that need another task."""

@@ -199,6 +199,11 @@ def episode_seed(run: int, group: int) -> int:
     return stable_hash(f"episode {run}/{group}")
 
 
+def split_options(split: str | None, has_splits: bool) -> dict[str, Any] | None:
+    """Return the ``reset`` options that draw from ``split``; None for an environment without."""
+    return {"split": split} if split and has_splits else None
+
+
 EVAL_IDS = 2**40
 """First id of held-out episodes."""
 RESAMPLE_IDS, TRY_IDS = 2**42, 2**36

@@ -22,6 +22,9 @@ from llm_gym.reading.markup import own_turn
 from llm_gym_agents.text.codec import Codec, Writer
 from llm_gym_agents.text.template import Piece, Renderer, cut_template, find_token
 
+Context = Literal["history", "verbatim", "observation"]
+"""What a model reads: the episode as the template writes it, the same with every reply as it was
+sampled, or only the current observation."""
 _PROMPT = "\n>"  # no space after it: in most vocabularies a word token begins with a space
 _PLAIN_MARK = "{#- llm-gym: a plain transcript -#}"
 
@@ -309,8 +312,7 @@ class TokenConversation:
     """One conversation as token ids. ``ids`` is never mutated: an engine may still hold it."""
 
     chat: ChatFormat
-    verbatim: bool = False
-    """Append every reply as sampled, even if the template would rewrite it."""
+    context: Context = "history"
     ids: list[int] = field(default_factory=list)
     turns: int = 0
     """Replies so far."""
@@ -323,7 +325,13 @@ class TokenConversation:
     @property
     def grows(self) -> bool:
         """Whether the next prompt begins with the last one and the reply to it."""
-        return self.verbatim or not self.chat.rewrites
+        return self.context == "verbatim" or (self.context == "history" and not self.chat.rewrites)
+
+    def read(self, system_prompt: str, text: str) -> list[int]:
+        """Begin with ``text`` if the context has no turn before it, else append it."""
+        if self.context == "observation" or not self.turns:
+            return self.start(system_prompt, text)
+        return self.add_observation(text)
 
     def start(self, system_prompt: str, text: str) -> list[int]:
         """Begin with a system prompt, which may be empty, and the first message; return the ids."""
@@ -331,20 +339,18 @@ class TokenConversation:
         self._system, self._heard = system_prompt, text
         return self.ids
 
-    def next_prompt(self, text: str) -> list[int]:
-        """Return the ids that the model reads next: to append, or the whole prompt."""
-        if self.grows:
-            return self.chat.following(self.reply_ids, text)
-        return self.chat.prompt(self._system, self._said, text)
-
     def add_observation(self, text: str) -> list[int]:
-        """Append an observation; return ``next_prompt``."""
-        read = self.next_prompt(text)
-        self.ids, self._heard = self.ids + read if self.grows else read, text
+        """Append an observation; return the ids that the model reads: added ones, or all."""
+        if self.grows:
+            read = self.chat.following(self.reply_ids, text)
+            self.ids = self.ids + read
+        else:
+            self.ids = read = self.chat.prompt(self._system, self._said, text)
+        self._heard = text
         return read
 
     def add_reply(self, reply_ids: list[int]) -> None:
-        if not self.grows:
+        if self.context == "history" and self.chat.rewrites:
             self._said.append((self._heard, self.chat.answer_of(reply_ids)))
         self.ids = self.ids + reply_ids
         self.reply_ids = reply_ids

@@ -24,12 +24,13 @@ from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import EarlyStop, Schedule
 from llm_gym_agents.learn.single_process import StopRequested
 from llm_gym_agents.learn.warm_start import MEASURED, WarmStart, warm_start_success
+from llm_gym_agents.model.weights import is_sharded
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
 from llm_gym_agents.rollouts.mix import follow_success
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
-from llm_gym_agents.run.checkpoints import TrainerState, number, restore_lm
+from llm_gym_agents.run.checkpoints import TrainerState, load_checkpoint, number, restore_lm
 from llm_gym_agents.run.diagnostics import RunDiagnostics
 from llm_gym_agents.run.state import Part, rng_state, seed_generators, set_rng_state
 from llm_gym_agents.trainer import build
@@ -98,7 +99,9 @@ class PPOTrainer:
         players = (self.learner, self.tokenizer, self.environment, held_out)
         self.sampler, self.publisher = build_players(config, *players)
         self.schedule = Schedule(
-            config,
+            config.training,
+            config.environment,
+            config.checkpoint,
             self.sampler.has_splits,
             self._solver_imitated_at,
             lambda: self.last_rate,
@@ -114,6 +117,7 @@ class PPOTrainer:
         )
         self._runner = IterationRunner(
             schedule=self.schedule,
+            inference=config.inference,
             collector=collector,
             learner=self.learner,
             publisher=self.publisher,
@@ -351,7 +355,8 @@ class PPOTrainer:
 
     def save_checkpoint(self, path: str | Path) -> Path:
         """Write everything that the run needs to resume to the folder ``path``."""
-        return self.ranks.save(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
+        state, lm = self._state(), self.learner.lm
+        return self.ranks.save_checkpoint(path, state, lm=lm, tokenizer=self.tokenizer)
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Resume from the checkpoint in the folder ``path``."""
@@ -367,7 +372,8 @@ class PPOTrainer:
         self.files.resumed_from(path)
 
     def _load_learner(self, path: str | Path) -> TrainerState:
-        state = self.ranks.load(path, self.learner.like)
+        sharded = is_sharded(self.learner.lm)
+        state = load_checkpoint(path, self.learner.like if sharded else None)
         self.learner.check_state(state.parts)
         restore_lm(self.learner.lm, state)
         self.learner.load_state(state.parts)

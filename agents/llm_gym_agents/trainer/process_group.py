@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, TypeVar
@@ -32,20 +31,17 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers import PreTrainedModel
 
 from llm_gym.core.errors import ConfigError, LLMGymError
-from llm_gym.episodes import Trajectory
-from llm_gym_agents.learn.single_process import Settle, SigtermListener, SingleProcess
-from llm_gym_agents.rollouts.rewards import reward_metrics
+from llm_gym_agents.learn.single_process import SigtermListener, SingleProcess
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, join_rollouts
 from llm_gym_agents.run.checkpoint_folder import new_folder
-from llm_gym_agents.run.checkpoint_weights import Like, save_lm, write_shards
+from llm_gym_agents.run.checkpoint_weights import save_lm, write_shards
 from llm_gym_agents.run.checkpoints import (
     ADAPTERS,
     MODEL,
     SHARDS,
     Checkpoints,
     TrainerState,
-    load_checkpoint,
     named_tensors,
     save_checkpoint,
     write_values,
@@ -76,6 +72,7 @@ class ProcessGroup(SingleProcess):
     def __init__(self, mode: Mode, device: torch.device) -> None:
         self.mode, self.device = mode, device
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self.is_main = self.rank == 0
         self.loss_scale = float(self.world)  # DDP and FSDP average gradients; an update adds them
         self._mesh = init_device_mesh(device.type, (self.world,))
         self._replicas: list[DistributedDataParallel] = []
@@ -122,12 +119,21 @@ class ProcessGroup(SingleProcess):
         dist.broadcast_object_list(held, src=0)
         return held[0]
 
-    def all_gather(self, value: Any) -> list[Any]:
-        found: list[Any] = [None] * self.world
-        dist.all_gather_object(found, value)
-        return found
+    def gather(self, work: Callable[[], T]) -> list[T]:
+        found: T | LLMGymError
+        try:
+            found = work()
+        except LLMGymError as error:
+            found = error
+        parts: list[Any] = [None] * self.world
+        dist.all_gather_object(parts, found)
+        for each in parts:
+            if isinstance(each, LLMGymError):
+                raise each
+        return parts
 
     def barrier(self) -> None:
+        """Wait for all processes."""
         dist.barrier()
 
     # --- files and signals ---------------------------------------------------------------
@@ -135,20 +141,12 @@ class ProcessGroup(SingleProcess):
     def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:
         return RankCheckpoints(folder, self, **options)
 
-    def save(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
+    def save_checkpoint(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
         return save_sharded(folder, state, ranks=self, **model)
-
-    def load(self, folder: str | Path, like: Like) -> TrainerState:
-        """Read a checkpoint; of sharded tensors, only this process's part."""
-        return load_checkpoint(folder, like if self.mode == "fsdp" else None)
-
-    def score(self, episodes: list[Trajectory], settle: Settle) -> dict[str, float]:
-        """Let ``settle`` set the rewards: each process scores its share and sends it to all."""
-        return settle_over_ranks(episodes, settle, self)
 
     def log(self, folder: Path, **options: Any) -> MetricsLog:
         """Return the metrics log; outside the main process it only keeps the rows in memory."""
-        log = super().log(folder, **options) if self.is_main else None
+        log = MetricsLog(folder, **options) if self.is_main else None
         rows = self.broadcast(None if log is None else log.rows)
         return log or NullLog(rows)
 
@@ -208,7 +206,7 @@ def save_sharded(
     *,
     lm: PreTrainedModel,
     tokenizer: Any = None,
-    ranks: SingleProcess,
+    ranks: ProcessGroup,
 ) -> Path:
     """Write a checkpoint; every process calls it and returns when the folder is in its place."""
     place = Path(folder)
@@ -237,7 +235,7 @@ def save_sharded(
 class RankCheckpoints(Checkpoints):
     """``Checkpoints`` in which only the main process removes or links folders."""
 
-    def __init__(self, folder: str | Path, ranks: SingleProcess, **options: Any) -> None:
+    def __init__(self, folder: str | Path, ranks: ProcessGroup, **options: Any) -> None:
         super().__init__(folder, **options)
         self._ranks = ranks
 
@@ -365,50 +363,11 @@ class RankSampler:
         self, tasks: Sequence[EpisodeTask], version: int | None = None, **options: bool
     ) -> Rollout:
         """Play ``tasks`` to the end; a failure in one process is raised in all."""
-        first, last = rank_slice(len(tasks), self._ranks.rank, self._ranks.world)
+        own = self._ranks.share(tasks)
 
         def play() -> Rollout:
-            if first == last:
+            if not own:
                 return Rollout([], [], [], [], [])
-            return self._own.play(tasks[first:last], version, **options)
+            return self._own.play(own, version, **options)
 
-        return join_rollouts(_gather(self._ranks, play))._replace(env_id=self._own.env_id)
-
-
-def settle_over_ranks(
-    episodes: Sequence[Trajectory], settle: Settle, ranks: SingleProcess
-) -> dict[str, float]:
-    """Score each episode in one process, and share all rewards with every process."""
-    first, last = rank_slice(len(episodes), ranks.rank, ranks.world)
-
-    def score() -> list[tuple[list[float], Any]]:
-        settle(own := list(episodes[first:last]))
-        return [(episode.rewards, episode.extra) for episode in own]
-
-    scored = chain.from_iterable(_gather(ranks, score))
-    for episode, (rewards, extra) in zip(episodes, scored, strict=True):
-        episode.rewards, episode.extra = rewards, extra
-    return reward_metrics(episodes)
-
-
-def _gather(ranks: SingleProcess, work: Callable[[], T]) -> list[T]:
-    """Return the result of ``work`` in each process; a failure in one is raised in all."""
-    found: T | LLMGymError
-    try:
-        found = work()
-    except LLMGymError as error:
-        found = error
-    parts = ranks.all_gather(found)
-    for each in parts:
-        if isinstance(each, LLMGymError):
-            raise each
-    return parts
-
-
-def rank_slice(items: int, rank: int, world: int) -> tuple[int, int]:
-    """Return start and end (exclusive) of one process's items.
-
-    >>> [rank_slice(7, rank, 3) for rank in range(3)]
-    [(0, 2), (2, 4), (4, 7)]
-    """
-    return rank * items // world, (rank + 1) * items // world
+        return join_rollouts(self._ranks.gather(play))._replace(env_id=self._own.env_id)

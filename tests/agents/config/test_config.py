@@ -20,7 +20,7 @@ from llm_gym_agents.algo import ADVANTAGES, AGGREGATIONS, POLICY_LOSSES
 from llm_gym_agents.config import ConfigStore, EnvConfig, TrainingConfig, UnknownSettingError
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.value_types import ESTIMATORS, LOSSES, Aggregation, Split
-from llm_gym_agents.rollouts.policy import Context
+from llm_gym_agents.text.chat import Context
 from tests.agents.config.config_values import SETTINGS, everything_changed
 
 

@@ -29,6 +29,11 @@ def test_a_rate_falls_to_0_at_the_end_and_stays_there():
         learning_rate_factor("square", 0, 10, 0)
 
 
+def sections(config):
+    """Return what a ``Schedule`` reads of a config."""
+    return config.training, config.environment, config.checkpoint
+
+
 @pytest.mark.parametrize("kind", ["constant", "linear", "cosine"])
 def test_a_warm_up_rises_by_equal_steps_and_the_schedule_begins_at_its_end(kind):
     found = factors(kind, warmup=4)
@@ -39,7 +44,7 @@ def test_a_warm_up_rises_by_equal_steps_and_the_schedule_begins_at_its_end(kind)
 def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
     config = ConfigStore()
     config.environment.eval_episodes = 3
-    schedule = Schedule(config, has_splits=False)
+    schedule = Schedule(*sections(config), has_splits=False)
     chosen_by, reported = (
         {(task.id, task.seed) for task in schedule.held_out_tasks(which)}
         for which in (None, schedule.reported)
@@ -62,7 +67,7 @@ def test_after_a_solver_the_critic_comes_first_for_a_quarter_at_most(
     config = ConfigStore()
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.training.critic_warmup_iters = 1
-    schedule = Schedule(config, False, lambda: solver_at)
+    schedule = Schedule(*sections(config), False, lambda: solver_at)
     critic_only = (schedule.update_settings(at)["critic_only"] for at in range(iterations))
     assert {at for at, waits in enumerate(critic_only) if waits} == waiting
 
@@ -75,7 +80,7 @@ def test_a_second_chance_comes_once_after_a_quarter_of_the_run(iterations, every
     config = ConfigStore()
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.environment.eval_interval = every
-    schedule = Schedule(config, False)
+    schedule = Schedule(*sections(config), False)
     found = [done for done in range(iterations + 1) if schedule.is_second_chance(done)]
     assert found == ([] if at is None else [at])
 
@@ -85,7 +90,7 @@ def test_a_run_that_is_made_longer_does_not_jump_back_to_a_high_rate(kind):
     config, rates = ConfigStore(), []
     config.training.num_epochs, config.training.num_iters_per_epoch = 5, 5
     config.training.lr_schedule, config.training.warmup_iters = kind, 2
-    schedule = Schedule(config, False, last_rate=lambda: rates[-1])
+    schedule = Schedule(*sections(config), False, last_rate=lambda: rates[-1])
     for iteration in range(50):
         config.training.num_epochs = 5 if iteration < 25 else 10
         rates.append(schedule.update_settings(iteration)["rate"])
@@ -101,7 +106,7 @@ def test_what_is_due_comes_at_its_interval_and_nothing_ahead_of_the_end():
     assert due("saves_after", save_interval=0) == [9]
     config = ConfigStore()
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, 2
-    schedule = Schedule(config, has_splits=False)
+    schedule = Schedule(*sections(config), has_splits=False)
     assert schedule.tasks_ahead(1) == schedule.tasks(1)
     assert schedule.tasks_ahead(2) == []
 
@@ -113,7 +118,7 @@ def due(is_due, **settings):
     for name, value in settings.items():
         section = config.environment if name == "eval_interval" else config.checkpoint
         setattr(section, name, value)
-    schedule = Schedule(config, has_splits=False)
+    schedule = Schedule(*sections(config), has_splits=False)
     return [done for done in range(1, 10) if getattr(schedule, is_due)(done)]
 
 

@@ -19,8 +19,8 @@ def seen(success, invalid=0.0):
 
 def teacher_of(config, **given):
     """Return a warm start that lacks everything but its settings and what is given."""
-    lacking = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"losses"})
-    own = {"settings": config.warm_start, "training": config.training}
+    lacking = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"losses", "mix", "visited"})
+    own = {"settings": config.warm_start, "training": config.training, "make_envs": {}}
     return WarmStart(**lacking | own | given)
 
 
@@ -103,7 +103,7 @@ def test_a_model_that_wins_nothing_after_a_round_reads_as_much_in_smaller_steps(
     config.warm_start.rounds, config.warm_start.steps = 2, 250
     idle = SimpleNamespace(model=None, start_from_here=lambda: None)
     teacher = teacher_of(config, embedded=embedded, say=str, tick=str, publish=str, learner=idle)
-    teacher._collect_round = lambda decision, at, visit: []
+    teacher.collect = lambda decision, at, visit: []
     teacher._measure = lambda: seen(won, invalid=0.5)
     teacher._rounds(SimpleNamespace(player=player), seen(0.0, invalid=1.0))
     assert found == took

@@ -35,6 +35,7 @@ from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import build_one_env
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.learn.test_ppo import data
+from tests.agents.learn.test_schedule import sections
 from tests.agents.learn.test_warm_start import teacher_of
 from tests.agents.scored import episode
 from tests.agents.scripted import ScriptedEngine
@@ -75,7 +76,7 @@ def test_a_group_has_one_environment_and_the_seeds_of_any_run():
 def test_as_many_held_out_episodes_of_each_environment(asked):
     config = ConfigStore()
     config.environment.mix, config.environment.eval_episodes = MIX, 5
-    schedule = Schedule(config, has_splits=True)
+    schedule = Schedule(*sections(config), has_splits=True)
     found = schedule.held_out_tasks(asked)
     assert Counter(task.options[ENV] for task in found) == {ECHO: 3, NUMBER: 3}
     fresh = schedule.held_out_tasks(schedule.reported)
@@ -110,7 +111,9 @@ def test_a_run_by_signal_plays_less_of_what_is_always_lost():
     played = {}
     for how in ("weight", "signal"):
         config.environment.mix_by = how
-        schedule = Schedule(config, has_splits=False, success=lambda: {ECHO: 0.0, NUMBER: 0.5})
+        schedule = Schedule(
+            *sections(config), has_splits=False, success=lambda: {ECHO: 0.0, NUMBER: 0.5}
+        )
         played[how] = Counter(task.options[ENV] for task in schedule.tasks(3))
     assert played == {"weight": {ECHO: 11, NUMBER: 11}, "signal": {ECHO: 2, NUMBER: 20}}
 
@@ -328,8 +331,8 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
     assert decision.players == {PENDULUM: "random", HANOI: "solver"}
     assert (decision.player, decision.solved) == ("solver", 0.5)
     one = Decision("random", "", {PENDULUM: "random", HANOI: "none"})
-    assert len(teacher.collect(one, 0, 400)) == 100
-    assert len(teacher.collect(decision, 0, 400)) == 400
+    assert len(teacher.collect(one, 0)) == 100
+    assert len(teacher.collect(decision, 0)) == 400
 
 
 @pytest.mark.parametrize("split", [None, "train"])  # there are too few numbers for splits

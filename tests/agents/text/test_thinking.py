@@ -148,7 +148,7 @@ def test_a_demonstration_says_its_move_and_thinks_nothing(name):
 
 def test_verbatim_replies_grow_by_appending_whatever_the_template_does():
     _, chat = made("qwen-3")
-    talk = TokenConversation(chat, verbatim=True)
+    talk = TokenConversation(chat, "verbatim")
     first, reply = talk.start("", "A hall."), sampled("qwen-3", THOUGHT + "go north")
     talk.add_reply(reply)
     added = talk.add_observation("A den.")

@@ -160,7 +160,7 @@ class Decoder:
         rows = [self._rows.get(slot) for slot in range(max(self._rows) + 1)]
         # A hole writes too: behind what it holds.
         positions = [
-            [len(self.pool.ids(slot)) if row is None else row.cached]
+            [len(self.pool.ids[slot]) if row is None else row.cached]
             for slot, row in enumerate(rows)
         ]
         self.cache.reserve(len(rows), max(positions)[0] + 1)

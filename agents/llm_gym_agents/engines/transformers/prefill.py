@@ -89,7 +89,7 @@ class Prefill:
         if match is None:
             return _Reading(prompt)
         # A slot that the prompt goes on from is its own; one that it resembles is copied.
-        if match.length == len(self._pool.ids(match.slot)) and self._pool.claim(match.slot):
+        if match.length == len(self._pool.ids[match.slot]) and self._pool.claim(match.slot):
             return _Reading(prompt, match.slot, match.length)
         return _Reading(prompt, known=match.length, source=match.slot)
 
@@ -162,13 +162,17 @@ class Prefill:
         trunk, ids = self._model.trunk, sum(map(len, prompts))
         if fresh and piece == longest and is_worth_it(trunk, ids, len(prompts)):
             return read_packed(trunk, prompts, self._cache, slots)
-        run = slice(slots[0], slots[0] + len(slots))
-        slot_B, neighbours = self._tensor(slots), slots == list(range(run.start, run.stop))
-        row_B = torch.arange(len(group), device=self._model.device)
-        known_B1 = self._tensor([[reading.known] for reading in group])
-        last_B1 = self._tensor([[reading.left - 1] for reading in group])
-        ids_BT = self._tensor(
-            [each.prompt[each.known :] + each.prompt[-1:] * (longest - each.left) for each in group]
+        run, device = slice(slots[0], slots[0] + len(slots)), self._model.device
+        neighbours = slots == list(range(run.start, run.stop))
+        slot_B, row_B = torch.tensor(slots, device=device), torch.arange(len(group), device=device)
+        known_B1 = torch.tensor([[reading.known] for reading in group], device=device)
+        last_B1 = torch.tensor([[reading.left - 1] for reading in group], device=device)
+        ids_BT = torch.tensor(
+            [
+                each.prompt[each.known :] + each.prompt[-1:] * (longest - each.left)
+                for each in group
+            ],
+            device=device,
         )
         for begin in range(0, longest, piece):
             end = min(begin + piece, longest)
@@ -176,7 +180,7 @@ class Prefill:
             if not fresh or begin > 0:
                 # Padding stays at its row's last position and repeats what is written there. A
                 # row that ended in an earlier piece is read again so: its state is the same.
-                step_T = torch.arange(begin, end, device=self._model.device)
+                step_T = torch.arange(begin, end, device=device)
                 position_BT = known_B1 + torch.minimum(step_T, last_B1)
                 mask = self._model.mask(position_BT, reach)
             self._cache.plan = Batch(slot_B, run if neighbours else None, position_BT, reach)
@@ -184,9 +188,6 @@ class Prefill:
             states_BTC = self._model.hidden(new_BT, self._cache, position_BT, mask)
             hidden_BC = states_BTC[row_B, (last_B1[:, 0] - begin).clamp(0, end - begin - 1)]
         return hidden_BC
-
-    def _tensor(self, values: list[int] | list[list[int]]) -> Tensor:
-        return torch.tensor(values, device=self._model.device)
 
 
 def read_packed(

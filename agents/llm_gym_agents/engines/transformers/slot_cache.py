@@ -65,7 +65,7 @@ class SlotCache(Cache):
     def write(self, layer: int, slot_S: Tensor, position_S: Tensor, new: Sequence[Tensor]) -> None:
         """Write keys and values, ``[S, H, D]`` each, at these positions of these slots."""
         own = self._own[layer]
-        own.make_room([new_SHD.shape[1:] for new_SHD in new], new[0])
+        own.make_room(new)
         for states_SLHD, new_SHD in zip(own.states, new, strict=True):
             states_SLHD[slot_S, position_S] = new_SHD
 
@@ -95,7 +95,7 @@ class SlotCache(Cache):
         """Yield keys and values of every layer, with two lists of slots on their device."""
         read = write = torch.empty(0)
         for layer in self._own:
-            layer.grow()
+            layer.make_room()
             for states_SLHD in layer.states:
                 if not len(read):
                     read = torch.tensor(sources, device=states_SLHD.device)
@@ -117,30 +117,28 @@ class _SlotLayer(CacheLayerMixin):
     ) -> tuple[Tensor, Tensor]:
         """Write ``[B, H, T, D]`` into the slots; return all that the rows may look at."""
         plan = self.cache.plan
-        new = (key_states, value_states)
-        self.make_room([(one.shape[1], one.shape[3]) for one in new], new[0])
+        new = [one.transpose(1, 2) for one in (key_states, value_states)]
+        self.make_room(new)
         slots = plan.slot_B if plan.contiguous is None else plan.contiguous
         if plan.position_BT is None:
-            for states_SLHD, new_BHTD in zip(self.states, new, strict=True):
-                states_SLHD[slots, : new_BHTD.shape[2]] = new_BHTD.transpose(1, 2)
-            return new
+            for states_SLHD, new_BTHD in zip(self.states, new, strict=True):
+                states_SLHD[slots, : new_BTHD.shape[1]] = new_BTHD
+            return key_states, value_states
         row_B1 = plan.slot_B.unsqueeze(1)
         read = []
-        for states_SLHD, new_BHTD in zip(self.states, new, strict=True):
-            states_SLHD[row_B1, plan.position_BT] = new_BHTD.transpose(1, 2)
+        for states_SLHD, new_BTHD in zip(self.states, new, strict=True):
+            states_SLHD[row_B1, plan.position_BT] = new_BTHD
             read.append(states_SLHD[:, : plan.length][slots].transpose(1, 2))
         return read[0], read[1]
 
-    def make_room(self, shapes: Sequence[Sequence[int]], like: Tensor) -> None:
-        """Make as much room as the cache has reserved, for heads of these shapes ``[H, D]``."""
-        size = (self.cache.slots, self.cache.length)
-        if self.states:
-            self.grow()
-        else:
-            self.states = [like.new_zeros(*size, *shape) for shape in shapes]
+    def make_room(self, new: Sequence[Tensor] = ()) -> None:
+        """Make as much room as the cache has reserved; at first for keys and values like ``new``.
 
-    def grow(self) -> None:
+        The last dimensions of ``new`` are H and D.
+        """
         size = (self.cache.slots, self.cache.length)
+        if not self.states:
+            self.states = [one.new_zeros(0, 0, *one.shape[-2:]) for one in new]
         for at, old_SLHD in enumerate(self.states):
             if old_SLHD.shape[:2] != size:
                 new_SLHD = old_SLHD.new_zeros(*size, *old_SLHD.shape[2:])
@@ -182,18 +180,16 @@ class SlotPool:
 
     def __init__(self, count: int, keep: bool) -> None:
         self.count, self.keep = count, keep
+        self.ids: list[list[int]] = [[] for _ in range(count)]
+        """What each slot is known to hold."""
+        self._marks: list[list[int]] = [[] for _ in range(count)]
+        self._slot_of: dict[int, int] = {}  # by mark
         self._empty = list(range(count))  # a heap: low slots make a dense batch
         self._kept: dict[int, None] = {}  # in the order in which they were given back
-        self._ids: dict[int, list[int]] = {}
-        self._marks: dict[int, list[int]] = {}
-        self._slot_of: dict[int, int] = {}
 
     @property
     def free(self) -> int:
         return len(self._empty) + len(self._kept)
-
-    def ids(self, slot: int) -> list[int]:
-        return self._ids.get(slot, [])
 
     def take(self) -> int:
         """Return a free slot: an empty one, or else the least recently used one."""
@@ -201,7 +197,7 @@ class SlotPool:
             return heapq.heappop(self._empty)
         slot = next(iter(self._kept))
         del self._kept[slot]
-        self._forget(slot)
+        self.note(slot, [])
         return slot
 
     def claim(self, slot: int) -> bool:
@@ -214,32 +210,35 @@ class SlotPool:
     def give(self, slot: int, ids: list[int]) -> None:
         """Give back a slot that holds ``ids``."""
         self.note(slot, ids)
-        if self.ids(slot):
+        if self.ids[slot]:
             self._kept[slot] = None
         else:
             heapq.heappush(self._empty, slot)
 
     def note(self, slot: int, ids: list[int]) -> None:
-        self._forget(slot)
-        if self.keep and ids:
-            self._ids[slot] = ids
-            self._marks[slot] = marks = list(_marks(ids))
-            self._slot_of.update(dict.fromkeys(marks, slot))
+        """Note that ``slot`` holds ``ids``, and no longer what it held."""
+        for mark in self._marks[slot]:
+            if self._slot_of.get(mark) == slot:
+                del self._slot_of[mark]
+        self.ids[slot] = ids if self.keep else []
+        self._marks[slot] = list(_marks(self.ids[slot]))
+        self._slot_of.update(dict.fromkeys(self._marks[slot], slot))
 
     def trade(self, free: int, taken: int) -> None:
         """Follow the exchange of a free slot with a taken one: now ``taken`` is the free one."""
         if not self.claim(free):
             self._empty.remove(free)
             heapq.heapify(self._empty)
-        of_free, of_taken = self.ids(free), self.ids(taken)
+        of_free, of_taken = self.ids[free], self.ids[taken]
         self.give(taken, of_free)
         self.note(free, of_taken)
 
     def forget(self) -> None:
         self._empty.extend(self._kept)
         heapq.heapify(self._empty)
-        for known in (self._kept, self._ids, self._marks, self._slot_of):
-            known.clear()
+        self._kept.clear()
+        for slot in range(self.count):
+            self.note(slot, [])
 
     def find(self, prompt: list[int]) -> Match | None:
         """Return a slot that begins like ``prompt`` for as long as any does.
@@ -254,14 +253,8 @@ class SlotPool:
             best = slot
         if best is None:
             return None
-        length = min(common_length(self.ids(best), prompt), len(prompt) - 1)
+        length = min(common_length(self.ids[best], prompt), len(prompt) - 1)
         return Match(best, length) if length > 0 else None
-
-    def _forget(self, slot: int) -> None:
-        self._ids.pop(slot, None)
-        for mark in self._marks.pop(slot, ()):
-            if self._slot_of.get(mark) == slot:
-                del self._slot_of[mark]
 
 
 def common_length(first: Sequence[int], second: Sequence[int]) -> int:

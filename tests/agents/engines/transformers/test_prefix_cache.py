@@ -228,7 +228,7 @@ def test_a_traded_slot_takes_its_ids_along():
     pool.note(2, [7] * 30)
     pool.give(0, [8] * 30)
     pool.trade(0, 2)
-    assert (pool.ids(0), pool.ids(2)) == ([7] * 30, [8] * 30)
+    assert (pool.ids[0], pool.ids[2]) == ([7] * 30, [8] * 30)
     assert pool.free == 2
     assert pool.find([8] * 31) == (2, 30)
     assert [pool.take(), pool.take()] == [3, 2]

@@ -91,13 +91,13 @@ def test_running_out_of_memory_loses_no_reply(model, engine, monkeypatch):
     with monkeypatch.context() as patch:
         calls = iter(range(100))
 
-        def grow(layer):
+        def make_room(layer, *new):
             if next(calls) == 1:
                 raise torch.OutOfMemoryError("no room for the second layer")
-            _grow(layer)
+            _make_room(layer, *new)
 
-        _grow = slots._SlotLayer.grow
-        patch.setattr(slots._SlotLayer, "grow", grow)
+        _make_room = slots._SlotLayer.make_room
+        patch.setattr(slots._SlotLayer, "make_room", make_room)
         with pytest.raises(torch.OutOfMemoryError):
             engine.poll()
     done = []
