@@ -24,6 +24,7 @@ from llm_gym_agents.commands.plan import few_choices, finished, resume_command
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
+from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.config.trust import names_code
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.learn.single_process import SigtermListener, StopRequested
@@ -182,7 +183,7 @@ def _introduce(
     recipe: Recipe, config: ConfigStore, choices: Sequence[Choice], console: Console
 ) -> None:
     by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
-    for sentence in config.unused_settings():
+    for sentence in unused_settings(config, config.diff()):
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow")
     for line in few_choices(choices):
