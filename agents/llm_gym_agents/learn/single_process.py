@@ -22,12 +22,7 @@ from torch import Tensor, nn
 
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.run.checkpoint_weights import Like
-from llm_gym_agents.run.checkpoints import (
-    Checkpoints,
-    TrainerState,
-    load_checkpoint,
-    save_checkpoint,
-)
+from llm_gym_agents.run.checkpoints import Checkpoints, TrainerState, load_checkpoint
 from llm_gym_agents.run.metrics import MetricsLog
 
 
@@ -132,9 +127,6 @@ class SingleProcess:
 
     def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:
         return Checkpoints(folder, **options)
-
-    def save(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
-        return save_checkpoint(folder, state, **model)
 
     def load(self, folder: str | Path, like: Like) -> TrainerState:
         """Read a checkpoint; ``like`` gives the tensor that each one is loaded into."""

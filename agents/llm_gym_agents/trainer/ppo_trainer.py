@@ -351,7 +351,9 @@ class PPOTrainer:
 
     def save_checkpoint(self, path: str | Path) -> Path:
         """Write everything that the run needs to resume to the folder ``path``."""
-        return self.ranks.save(path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer)
+        return self.checkpoints.write(
+            path, self._state(), lm=self.learner.lm, tokenizer=self.tokenizer
+        )
 
     def load_checkpoint(self, path: str | Path) -> None:
         """Resume from the checkpoint in the folder ``path``."""

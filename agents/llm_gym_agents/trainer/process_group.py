@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import FrameType
@@ -135,9 +136,6 @@ class ProcessGroup(SingleProcess):
     def checkpoints(self, folder: Path, **options: Any) -> Checkpoints:
         return RankCheckpoints(folder, self, **options)
 
-    def save(self, folder: str | Path, state: TrainerState, **model: Any) -> Path:
-        return save_sharded(folder, state, ranks=self, **model)
-
     def load(self, folder: str | Path, like: Like) -> TrainerState:
         """Read a checkpoint; of sharded tensors, only this process's part."""
         return load_checkpoint(folder, like if self.mode == "fsdp" else None)
@@ -238,7 +236,7 @@ class RankCheckpoints(Checkpoints):
     """``Checkpoints`` in which only the main process removes or links folders."""
 
     def __init__(self, folder: str | Path, ranks: SingleProcess, **options: Any) -> None:
-        super().__init__(folder, **options)
+        super().__init__(folder, write=partial(save_sharded, ranks=ranks), **options)
         self._ranks = ranks
 
     def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
@@ -246,12 +244,9 @@ class RankCheckpoints(Checkpoints):
         if self._ranks.is_main:
             place = super().save(state, lm=lm, tokenizer=tokenizer)
         else:
-            place = self._write(self._place(state), state, lm=lm, tokenizer=tokenizer)
+            place = self.write(self._place(state), state, lm=lm, tokenizer=tokenizer)
         self._ranks.barrier()
         return place
-
-    def _write(self, place: Path, state: TrainerState, **model: Any) -> Path:
-        return save_sharded(place, state, ranks=self._ranks, **model)
 
     def put_apart(self, source: Path, place: Path, card: str) -> None:
         if self._ranks.is_main:
