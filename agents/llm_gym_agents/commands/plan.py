@@ -3,7 +3,6 @@
 Nothing here needs torch, unless the settings name a model. A wrong flag imports no environment.
 """
 
-import itertools
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -101,9 +100,10 @@ def unused_folder(folder: Path) -> Path:
     from llm_gym_agents.run.files import is_locked
     from llm_gym_agents.run.metrics import read_metrics
 
-    names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    places = itertools.chain([folder], names)
-    return next(place for place in places if not read_metrics(place) and not is_locked(place))
+    place, number = folder, 2
+    while read_metrics(place) or is_locked(place):
+        place, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return place
 
 
 # --- settings and plan ----------------------------------------------------------------------
