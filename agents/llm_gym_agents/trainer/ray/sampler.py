@@ -117,19 +117,12 @@ class RaySampler:
             return self.pool.info
 
         self._info = main.run_on_main(begin)
+        self.env_id, self.has_splits = self._info.env_id, self._info.has_splits
 
     @property
     def pool(self) -> ActorPool:
         assert self.actor_pool is not None
         return self.actor_pool
-
-    @property
-    def env_id(self) -> str | None:
-        return self._info.env_id
-
-    @property
-    def has_splits(self) -> bool:
-        return self._info.has_splits
 
     @cached_property
     def policy(self) -> LLMPolicy:
