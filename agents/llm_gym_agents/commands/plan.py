@@ -3,10 +3,9 @@
 Nothing here needs torch, unless the settings name a model. A wrong flag imports no environment.
 """
 
-import itertools
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +15,11 @@ import gymnasium as gym
 
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.infos import flag
+from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS
 from llm_gym.registry.user_code import close_user_env, explain_failures
+from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting
 from llm_gym_agents.config.profile import (
@@ -100,9 +100,10 @@ def unused_folder(folder: Path) -> Path:
     from llm_gym_agents.run.files import is_locked
     from llm_gym_agents.run.metrics import read_metrics
 
-    names = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
-    places = itertools.chain([folder], names)
-    return next(place for place in places if not read_metrics(place) and not is_locked(place))
+    place, number = folder, 2
+    while read_metrics(place) or is_locked(place):
+        place, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return place
 
 
 # --- settings and plan ----------------------------------------------------------------------
@@ -351,54 +352,41 @@ def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
 
     The solver's moves count, too, because they may be longer.
     """
-    moves, rewards, won = set[str](), list[float](), list[bool]()
-    words = episodes = 0
+    moves, played = set[str](), list[Trajectory]()
     if env.has_wrapper_attr("random_action"):
         with suppress(NotImplementedError, ConfigError):
             act, legal = map(env.get_wrapper_attr, ("random_action", "legal_actions"))
+
+            def choose(observation: str) -> str:
+                move: str = act()
+                moves.update((move, *(legal() or ())))
+                return move
+
+            limited = EpisodeLimits(env, MAX_TURNS_PLAYED)
             for seed in range(_EPISODES):
-                episodes += 1
-                for observation, move in _play(env, act, seed, rewards, won):
-                    moves |= {move, *(legal() or ())}
-                    words += len(_MARK.findall(observation)) + len(_MARK.findall(move))
-    found: dict[str, Any] = {"worst_reward": min([0.0, *rewards]), "solver_turns": 0}
+                played.append(play_episode(limited, choose, seed))
+    found: dict[str, Any] = {"solver_turns": 0}
     for name in ("solver_action", "oracle_action"):
         with suppress(NotImplementedError, ConfigError, AttributeError):
+            solve, limited = env.get_wrapper_attr(name), EpisodeLimits(env, _SOLVED)
             for seed in range(_EPISODES):
-                won_now: list[bool] = []
-                solve = env.get_wrapper_attr(name)
-                moves |= {move for _, move in _play(env, solve, seed, [], won_now, _SOLVED)}
-                if won_now[-1]:
-                    found["solver_turns"] = max(found["solver_turns"], len(won_now))
+                solved = play_episode(limited, lambda _: solve(), seed)  # noqa: B023 - at once
+                moves.update(solved.actions)
+                if solved.success:
+                    found["solver_turns"] = max(found["solver_turns"], solved.num_turns)
             break
+    rewards = [reward for episode in played for reward in episode.rewards]
+    found["worst_reward"] = min([0.0, *rewards])
     found["move_chars"] = max(map(len, moves), default=0)
     if rewards:
-        found["random_wins"] = sum(won) / episodes
+        found["random_wins"] = sum(episode.success for episode in played) / len(played)
         # Who is paid for every turn will learn to make episodes longer than random ones are.
         longer = sum(reward > 0.0 for reward in rewards) > _PAID_EVERY_TURN * len(rewards)
-        found["episode_turns"] = MAX_TURNS_PLAYED / 2 if longer else len(rewards) / episodes
+        found["episode_turns"] = MAX_TURNS_PLAYED / 2 if longer else len(rewards) / len(played)
+        texts = (text for each in played for text in (*each.states[:-1], *each.actions))
+        words = sum(len(_MARK.findall(text)) for text in texts)
         found["episode_words"] = words / len(rewards) * found["episode_turns"]
     return found
-
-
-def _play(
-    env: gym.Env[str, str],
-    act: Callable[[], str],
-    seed: int,
-    rewards: list[float],
-    won: list[bool],
-    turns: int = MAX_TURNS_PLAYED,
-) -> Iterator[tuple[str, str]]:
-    """Yield observation and move before each turn; record its reward and success."""
-    observation, _ = env.reset(seed=seed)
-    for _ in range(turns):
-        move = act()
-        yield observation, move
-        observation, reward, terminated, truncated, info = env.step(move)
-        rewards.append(float(reward))
-        won.append(bool(flag(info, "success")))
-        if terminated or truncated:
-            break
 
 
 # --- what comes next ------------------------------------------------------------------------

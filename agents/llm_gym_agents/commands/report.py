@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,9 +56,7 @@ class RunReport:
         self._trainer, self.console = trainer, console
         self._strict, self._judged = strict, judged
         self._advice: list[str] = []
-
-    def say(self, text: str) -> None:
-        say(self.console, text)
+        self.say = partial(say, console)
 
     def advise(self, sentence: str) -> None:
         """Print the symptoms that the run's metrics show."""

@@ -2,13 +2,13 @@
 
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,8 +17,6 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
-from rich.text import Text
 
 from llm_gym.cli.terminal_text import say as write
 from llm_gym.core.errors import ConfigError, LLMGymError
@@ -26,6 +24,7 @@ from llm_gym_agents.commands.plan import few_choices, finished, resume_command
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
+from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.config.trust import names_code
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.learn.single_process import SigtermListener, StopRequested
@@ -33,7 +32,7 @@ from llm_gym_agents.model.load import TINY_SPREAD, limit_threads, tiny_llama
 from llm_gym_agents.recipes import Recipe
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoint_weights import save_lm
-from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder
+from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder, number
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 from llm_gym_agents.trainer.build import check_memory, is_main, load_lm
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
@@ -121,8 +120,6 @@ def warm_start_only(config: ConfigStore) -> int:
 def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
     """Run ``trainer`` and report; every failure becomes one sentence."""
     limit_threads(trainer.learner.lm)
-    progress = TrainingProgress(report.console)
-    trainer.callbacks.append(lambda trainer, row: progress.show(row))
     trainer.on_warning, trainer.on_notice = report.advise, report.say
     try:
         trainer.lock_folder()  # before anything is written: another process may use the folder
@@ -131,10 +128,10 @@ def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
             trainer.warm_up(report.say, status.update)
             status.update("evaluating")
             before = report.evaluate_before()
-        with progress:
-            latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
-            done = 0 if latest is None else int(latest.name.rpartition("-")[2])
-            progress.begin(trainer.schedule.iterations, done)
+        latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
+        done = 0 if latest is None else number(latest)
+        with TrainingProgress(report.console, trainer.schedule.iterations, done) as progress:
+            trainer.callbacks.append(lambda trainer, row: progress.show(row))
             trainer.fit()
         if trainer.stopped:
             report.on_sigterm(before)
@@ -186,7 +183,7 @@ def _introduce(
     recipe: Recipe, config: ConfigStore, choices: Sequence[Choice], console: Console
 ) -> None:
     by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
-    for sentence in config.unused_settings():
+    for sentence in unused_settings(config, config.diff()):
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow")
     for line in few_choices(choices):
@@ -207,21 +204,16 @@ _COLUMNS = (
     ("explained variance", metrics.EXPLAINED_VARIANCE, ".2f"),
     ("tokens/s", metrics.TOKENS_PER_SECOND, ",.0f"),
     # Only of runs on several actors.
-    ("actors", "ray/actors", ".0f"),
-    ("tokens/s of each", "time/actor_tokens_per_s", ",.0f"),
     ("idle", "time/actor_idle", ".0%"),
-    ("queued", "ray/queued", ".0f"),
     ("staleness", "ray/staleness_mean", ".2f"),
     ("restarts", "ray/restarts", ".0f"),
 )
 
 
 class TrainingProgress(Progress):
-    """Shows iteration, metrics and the time left."""
+    """Prints a line for each iteration; below them, a terminal has a bar with the time left."""
 
-    def __init__(self, console: Console | None = None, **options: Any) -> None:
-        console = console or Console()
-        self._seen: dict[str, float] = {}
+    def __init__(self, console: Console, total: int, done: int = 0, **options: Any) -> None:
         super().__init__(
             *(TextColumn("[bold]iteration"), MofNCompleteColumn(), BarColumn(None)),
             *(TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left")),
@@ -231,46 +223,15 @@ class TrainingProgress(Progress):
             speed_estimate_period=float("inf"),  # an iteration may take minutes
             **options,
         )
-
-    def begin(self, total: int, done: int = 0) -> None:
-        """Show a run of ``total`` iterations, of which ``done`` are already done."""
         self.add_task("", total=total, completed=done)
-        self.start()
 
     def show(self, row: Mapping[str, float]) -> None:
-        """Show the metrics of a finished iteration.
-
-        On a terminal, the last evaluation stays visible until the next one.
-        """
-        task = self.tasks[-1]
-        self.update(task.id, completed=int(row.get(metrics.ITERATION, task.completed + 1)))
-        self._seen.update(row)
-        if not self.disable:
-            self.refresh()
-            return
-        left = "?" if task.time_remaining is None else timedelta(seconds=task.time_remaining)
-        numbers = [f"{label} {value}" for label, value in _shown(row)]
-        line = [f"iteration {task.completed:g}/{task.total:g}", *numbers, f"{left} left"]
-        self.console.print("  ".join(line), highlight=False, soft_wrap=True, markup=False)
-
-    def stop(self) -> None:
-        """Leave the last state on the screen. Safe to call twice."""
-        if not self.disable:  # elsewhere it would print an empty line
-            super().stop()
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield from super().get_renderables()
-        numbers = Table.grid(padding=(0, 2), expand=True)
-        for _ in range(4):
-            numbers.add_column(ratio=1)
-        cells = [
-            Text.assemble((label, "dim"), "\n", (value, "bold cyan"))
-            for label, value in _shown(self._seen)
-        ]
-        for at in range(0, len(cells), 4):
-            numbers.add_row(*cells[at : at + 4])
-        yield numbers
-
-
-def _shown(row: Mapping[str, float]) -> list[tuple[str, str]]:
-    return [(label, format(row[metric], form)) for label, metric, form in _COLUMNS if metric in row]
+        """Print the metrics of a finished iteration."""
+        [task] = self.tasks
+        self.update(task.id, advance=1)
+        line = [f"iteration {task.completed:g}/{task.total:g}"]
+        line += [f"{label} {row[name]:{form}}" for label, name, form in _COLUMNS if name in row]
+        if self.disable:
+            left = "?" if task.time_remaining is None else timedelta(seconds=task.time_remaining)
+            line.append(f"{left} left")
+        say(self.console, "  ".join(line))

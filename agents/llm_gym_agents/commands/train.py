@@ -118,13 +118,10 @@ def _read_settings(
 
 @contextmanager
 def _followed(folder: Path) -> Iterator[None]:
-    from rich.console import Console
-
     from llm_gym.view.live_server import serve_live
-    from llm_gym_agents.commands.report import say
 
     with serve_live(folder) as url:
-        say(Console(), f"live:   {url}")
+        say(f"live:   {url}")
         yield
 
 

@@ -6,7 +6,6 @@ none. The registries of ``algo`` say what each estimator and loss needs, includi
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Any
 
 from llm_gym.core.errors import ConfigError
@@ -26,12 +25,12 @@ _CRITIC_SETTINGS = (
     "training.critic_warmup_iters",
     "training.normalise_values",
 )
-
-
-def first_problem(config: Settings) -> str | None:
-    """Return the first contradiction in ``config``, or None."""
-    rules = (_batches, _schedule, _own_settings, _losses, _play)
-    return next(chain.from_iterable(rule(config) for rule in rules), None)
+_EVALUATION_SETTINGS = (
+    "environment.eval_episodes",
+    "environment.eval_split",
+    "environment.stop_at_success",
+    "checkpoint.end_with_best",
+)
 
 
 def _batches(config: Settings) -> Iterator[str]:
@@ -80,8 +79,9 @@ def _own_settings(config: Settings) -> Iterator[str]:
     """Check that estimator and loss have these settings, and that ``training`` has not."""
     training = config.training
     given = training.estimator_settings
-    for twin in (ours for ours, its in ESTIMATOR_SETTINGS.items() if its in given):
-        yield f"training.{twin} must be set in its own place, got it in estimator_settings"
+    for name, twin in ESTIMATOR_SETTINGS.items():
+        if twin in given:
+            yield f"training.{name} must be set in its own place, got it in estimator_settings"
     parts = (
         (get_advantage(training.adv_estimator), "estimator_settings"),
         (get_policy_loss(training.policy_loss), "loss_settings"),
@@ -141,6 +141,10 @@ def _play(config: Settings) -> Iterator[str]:
         )
 
 
+CONTRADICTIONS = (_batches, _schedule, _own_settings, _losses, _play)
+"""Each yields a sentence for each contradiction in a config."""
+
+
 # --- settings without an effect ------------------------------------------------------------
 
 
@@ -170,8 +174,9 @@ def _algorithm(config: Settings) -> Iterator[Unused]:
     training = config.training
     estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
-    missing = [ours for ours, its in ESTIMATOR_SETTINGS.items() if its not in estimator.settings]
-    yield (tuple(f"training.{name}" for name in missing), cause)
+    for name, argument in ESTIMATOR_SETTINGS.items():
+        if argument not in estimator.settings:
+            yield ((f"training.{name}",), cause)
     whole = {**estimator.settings, **training.estimator_settings}
     if whole.get("credit") == "episode":
         yield (("training.gamma",), f"{cause}, which compares whole episodes")
@@ -194,12 +199,9 @@ def _switches(config: Settings) -> Iterator[Unused]:
     if not environment.mix:
         yield (("environment.mix_by",), "environment.mix={}")
     if not environment.eval_interval:
-        every = ("eval_episodes", "eval_split", "stop_at_success")
-        evaluation = tuple(f"environment.{name}" for name in every)
-        yield ((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
+        yield (_EVALUATION_SETTINGS, "environment.eval_interval=0")
     if not config.ray.use_ray:
-        names = [name for name in RayConfig.model_fields if name != "use_ray"]
-        yield (tuple(f"ray.{name}" for name in names), "ray.use_ray=False")
+        yield (tuple(f"ray.{name}" for name in RayConfig.model_fields), "ray.use_ray=False")
     warm_start = config.warm_start
     cause = f"warm_start.player={warm_start.player!r}"
     if warm_start.player == "none" or warm_start.is_file:

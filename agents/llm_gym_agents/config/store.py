@@ -49,9 +49,8 @@ class ConfigStore(Settings):
             return super().__getattr__(name)  # type: ignore[misc]
         raise unknown_section(name)
 
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Return every setting, by section, as JSON values."""
-        return self.model_dump()
+    to_dict = Settings.model_dump
+    """Returns every setting, by section, as JSON values."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Mapping[str, Any]]) -> Self:
@@ -73,25 +72,20 @@ class ConfigStore(Settings):
     def diff(self, other: ConfigStore | None = None) -> dict[str, dict[str, Any]]:
         """Return the settings that differ from those of ``other``, or from the defaults."""
         base = (other or type(self)()).to_dict()
-        changed = {
-            name: {key: value for key, value in settings.items() if value != base[name][key]}
-            for name, settings in self.to_dict().items()
-        }
-        return {name: settings for name, settings in changed.items() if settings}
+        changed: dict[str, dict[str, Any]] = {}
+        for name, settings in self.to_dict().items():
+            for key, value in settings.items():
+                if value != base[name][key]:
+                    changed.setdefault(name, {})[key] = value
+        return changed
 
     def check(self) -> None:
         """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with."""
-        from llm_gym_agents.config.rules import first_problem
+        from llm_gym_agents.config.rules import CONTRADICTIONS
 
-        problem = first_problem(self)
-        if problem is not None:
-            raise ConfigError(problem)
-
-    def unused_settings(self) -> list[str]:
-        """Return a sentence for each setting that was changed and has no effect here."""
-        from llm_gym_agents.config.rules import unused_settings
-
-        return unused_settings(self, self.diff())
+        for find in CONTRADICTIONS:
+            for sentence in find(self):
+                raise ConfigError(sentence)
 
     def save(self, path: str | Path) -> None:
         """Write every setting to a ``.json``, ``.yaml`` or ``.yml`` file."""

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from llm_gym.core.text import did_you_mean
 
-_CODE = re.compile(r"[\w.]+:\w+")
+_CODE = r"[\w.]+:\w+"
 
 
 def _need(accepted: bool, what: str) -> None:
@@ -19,21 +19,12 @@ def _need(accepted: bool, what: str) -> None:
         raise PydanticCustomError("value", f"Input should be {what}")
 
 
-def _text(value: str) -> str:
-    _need(bool(value.strip()), "text that is not blank")
-    return value
+def _matching(pattern: str, what: str) -> AfterValidator:
+    def check(value: str) -> str:
+        _need(re.fullmatch(pattern, value) is not None, what)
+        return value
 
-
-def _device(value: str) -> str:
-    found = re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value)
-    _need(found is not None, "auto, cpu, mps, cuda or cuda with a number (cuda:1)")
-    return value
-
-
-def _tracker(value: str) -> str:
-    known = re.fullmatch(r"(wandb|trackio)/.+", value)
-    _need(known is not None, "wandb/PROJECT or trackio/PROJECT")
-    return value
+    return AfterValidator(check)
 
 
 def _json(value: Any) -> Any:
@@ -68,9 +59,9 @@ PLAYERS = ("auto", "random", "reflex", "solver", "none")
 
 
 def _named(
-    built_in: Sequence[str], own: str = "module:function", registry: str = ""
-) -> Callable[[str], str]:
-    """Return a check that a value is one of some names, or code of the user (``own``).
+    built_in: Sequence[str], own: str = "module:function", pattern: str = _CODE, registry: str = ""
+) -> AfterValidator:
+    """Return a check that a value is one of some names, or matches ``pattern``, shown as ``own``.
 
     A registry of ``llm_gym_agents.algo`` may have more names. Code that adds a name imports
     ``algo``; before that import, only the built-in names exist.
@@ -79,27 +70,24 @@ def _named(
     def check(value: str) -> str:
         found = getattr(sys.modules.get("llm_gym_agents.algo"), registry, None)
         names = built_in if found is None else found.names()
-        known = value in names or _CODE.fullmatch(value) is not None
+        known = value in names or re.fullmatch(pattern, value) is not None
         _need(known, f"one of {', '.join(names)}, or {own}{did_you_mean(value, names)}")
         return value
 
-    return check
+    return AfterValidator(check)
 
 
-def _player(value: str) -> str:
-    known = value in PLAYERS or value.endswith(".jsonl")
-    _need(known, f"one of {', '.join(PLAYERS)}, or FILE.jsonl{did_you_mean(value, PLAYERS)}")
-    return value
-
-
-Backend = Annotated[str, AfterValidator(_named(BACKENDS, "module:Class"))]
-Estimator = Annotated[str, AfterValidator(_named(ESTIMATORS, registry="ADVANTAGES"))]
-Loss = Annotated[str, AfterValidator(_named(LOSSES, registry="POLICY_LOSSES"))]
-WarmStartPlayer = Annotated[str, AfterValidator(_player)]
+Backend = Annotated[str, _named(BACKENDS, "module:Class")]
+Estimator = Annotated[str, _named(ESTIMATORS, registry="ADVANTAGES")]
+Loss = Annotated[str, _named(LOSSES, registry="POLICY_LOSSES")]
+WarmStartPlayer = Annotated[str, _named(PLAYERS, "FILE.jsonl", r"(?s).*\.jsonl")]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Text = Annotated[str, AfterValidator(_text)]
-Tracker = Annotated[str, AfterValidator(_tracker)]
-Device = Annotated[str, AfterValidator(_device)]
+Text = Annotated[str, _matching(r"(?s).*\S.*", "text that is not blank")]
+Tracker = Annotated[str, _matching(r"(wandb|trackio)/.+", "wandb/PROJECT or trackio/PROJECT")]
+Device = Annotated[
+    str,
+    _matching(r"auto|cpu|mps|cuda(:\d+)?", "auto, cpu, mps, cuda or cuda with a number (cuda:1)"),
+]
 JSONDict = Annotated[dict[str, Any], BeforeValidator(_json)]
 Mix = Annotated[dict[str, Any], BeforeValidator(_json), AfterValidator(_mix)]
 Split = Literal["train", "dev", "test"]

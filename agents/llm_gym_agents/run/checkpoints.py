@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,16 +147,27 @@ class Checkpoints:
 
     The best checkpoint has its own folder with a new name each time, so a complete one always
     exists. Its files are hard links if the file system supports them.
+
+    Args:
+        folder: Where they are.
+        keep_last_n: Newest checkpoints to keep.
+        write: Writes one checkpoint to any folder, with the arguments of ``save_checkpoint``.
     """
 
-    def __init__(self, folder: str | Path, *, keep_last_n: int = 3) -> None:
-        self.folder, self.keep_last_n = Path(folder), keep_last_n
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        keep_last_n: int = 3,
+        write: Callable[..., Path] = save_checkpoint,
+    ) -> None:
+        self.folder, self.keep_last_n, self.write = Path(folder), keep_last_n, write
 
     def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
         """Write a checkpoint of ``state.iteration``, and remove old ones."""
         for kind in ("iteration", "best"):
             sweep(self.folder, f"{kind}-*")
-        place = self._write(self._place(state), state, lm=lm, tokenizer=tokenizer)
+        place = self.write(self._place(state), state, lm=lm, tokenizer=tokenizer)
         best = self.best()
         if best is not None and best.name.startswith("iteration"):
             _link(best, self.folder / f"best-{number(best):06d}")
@@ -168,9 +179,6 @@ class Checkpoints:
 
     def _place(self, state: TrainerState) -> Path:
         return self.folder / f"iteration-{state.iteration:06d}"
-
-    def _write(self, place: Path, state: TrainerState, **model: Any) -> Path:
-        return save_checkpoint(place, state, **model)
 
     def latest(self) -> Path | None:
         return next(reversed(self._places("iteration")), None)

@@ -127,23 +127,22 @@ SYMPTOMS = (
 )
 
 
-def symptoms(vocabulary: int) -> tuple[Symptom, ...]:
-    """Return every symptom; the size of the ``vocabulary`` bounds the entropy."""
-    most = Symptom(
-        "max_entropy",
-        ENTROPY,
-        lambda row: row[ENTROPY] > 0.98 * math.log(vocabulary),
-        "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
-        "training.entropy_coef, or warm-start the model",
-    )
-    return *SYMPTOMS, most
-
-
 class RunDiagnostics:
-    """Finds symptoms in the rows of a run. Each is reported once."""
+    """Finds symptoms in the rows of a run. Each is reported once.
+
+    Args:
+        vocabulary: Size of the vocabulary, which bounds the entropy.
+    """
 
     def __init__(self, vocabulary: int) -> None:
-        self._symptoms = symptoms(vocabulary)
+        most = Symptom(
+            "max_entropy",
+            ENTROPY,
+            lambda row: row[ENTROPY] > 0.98 * math.log(vocabulary),
+            "the entropy is {:.2g}, the highest possible, so the model says anything: lower "
+            "training.entropy_coef, or warm-start the model",
+        )
+        self.symptoms = (*SYMPTOMS, most)
         self._rows: list[_Row] = []
         self._holding: set[str] = set()
         self._told: set[str] = set()
@@ -153,7 +152,7 @@ class RunDiagnostics:
         self._rows = [*self._rows, _Row(row)][-LONG:]
         holding = [
             each
-            for each in self._symptoms
+            for each in self.symptoms
             if len(self._rows) >= each.patience
             and all(map(each.holds, self._rows[-each.patience :]))
         ]

@@ -130,8 +130,7 @@ def set_optimizer_state(optimizer: Optimizer, model: nn.Module, part: Part) -> N
 
 def _names(optimizer: Optimizer, model: nn.Module) -> dict[Tensor, str]:
     known: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-    mine = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    return {parameter: known[parameter] for parameter in mine}
+    return {each: known[each] for group in optimizer.param_groups for each in group["params"]}
 
 
 def _check_same(optimizer: Optimizer, part: Part, names: dict[Tensor, str]) -> None:

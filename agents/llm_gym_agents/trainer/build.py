@@ -128,9 +128,8 @@ def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
 
 def env_makers(config: ConfigStore, env: EnvSource) -> dict[str, Callable[[], gym.Env[str, str]]]:
     """Return a factory for each environment of a mix; a single environment has the key ""."""
-    each: dict[str, EnvSource] = {env_id: env_id for env_id in config.environment.mix}
-    each = each or {"": env}
-    return {name: functools.partial(build_one_env, config, one) for name, one in each.items()}
+    names = list(config.environment.mix) or [""]
+    return {name: functools.partial(build_one_env, config, name or env) for name in names}
 
 
 def _source(settings: EnvConfig, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:

@@ -236,7 +236,7 @@ class RankCheckpoints(Checkpoints):
     """``Checkpoints`` in which only the main process removes or links folders."""
 
     def __init__(self, folder: str | Path, ranks: ProcessGroup, **options: Any) -> None:
-        super().__init__(folder, **options)
+        super().__init__(folder, write=ranks.save_checkpoint, **options)
         self._ranks = ranks
 
     def save(self, state: TrainerState, *, lm: PreTrainedModel, tokenizer: Any = None) -> Path:
@@ -244,12 +244,9 @@ class RankCheckpoints(Checkpoints):
         if self._ranks.is_main:
             place = super().save(state, lm=lm, tokenizer=tokenizer)
         else:
-            place = self._write(self._place(state), state, lm=lm, tokenizer=tokenizer)
+            place = self.write(self._place(state), state, lm=lm, tokenizer=tokenizer)
         self._ranks.barrier()
         return place
-
-    def _write(self, place: Path, state: TrainerState, **model: Any) -> Path:
-        return save_sharded(place, state, ranks=self._ranks, **model)
 
     def put_apart(self, source: Path, place: Path, card: str) -> None:
         if self._ranks.is_main:

@@ -9,6 +9,7 @@ from llm_gym_agents.commands.plan import profile_task
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, DEFAULT, RULES, apply_defaults
 from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
+from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from tests.agents.text.chat_templates import FAMILIES, build_tokenizer
@@ -166,7 +167,7 @@ def test_every_profile_gives_settings_that_can_be_trained_with(model, env):
         )
         apply_defaults(config, profile)
         config.check()
-        assert config.unused_settings() == []
+        assert unused_settings(config, config.diff()) == []
 
 
 def defaults_of(env_id, **settings):

@@ -9,6 +9,7 @@ import torch
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import ADVANTAGES, Advantages, register_advantage
 from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.trainer.build import device_of
 
 
@@ -70,7 +71,7 @@ def test_settings_that_contradict_each_other_are_refused(words, named):
 def test_settings_that_agree_are_taken(words):
     config = given(words)
     config.check()
-    assert config.unused_settings() == []
+    assert unused_settings(config, config.diff()) == []
 
 
 def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
@@ -141,7 +142,7 @@ NEVER = "environment.eval_interval=0"
 def test_settings_that_were_changed_and_do_nothing_are_named_with_the_cause(words, named, cause):
     config = given(words)
     config.check()
-    said = config.unused_settings()
+    said = unused_settings(config, config.diff())
     assert [sentence.partition("=")[0] for sentence in said] == named.split()
     assert all(cause in sentence for sentence in said)
 

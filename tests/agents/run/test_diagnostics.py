@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from llm_gym.evaluate.result import Evaluation
-from llm_gym_agents.run.diagnostics import LONG, PATIENCE, RunDiagnostics, final_diagnosis, symptoms
+from llm_gym_agents.run.diagnostics import LONG, PATIENCE, RunDiagnostics, final_diagnosis
 
 WELL = {
     "episode/success": 0.4,
@@ -92,7 +92,7 @@ def test_a_symptom_is_reported_once_also_by_a_resumed_run():
 def test_every_symptom_is_in_the_docs():
     page = (Path(__file__).parents[3] / "docs/training.md").read_text()
     table = page.split("## When a run does not learn")[1].split("\n## ")[0]
-    assert all(f"`{each.name}`" in table for each in symptoms(100))
+    assert all(f"`{each.name}`" in table for each in RunDiagnostics(100).symptoms)
 
 
 # --- after the run ------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
@@ -84,9 +84,7 @@ def ray_players(
         setup = actor_setup(config, lm, tokenizer, env, held_out, served_names(lm))
         return ActorPool(cluster, setup, config.ray, main.weights, lm.device)
 
-    def make_policy(engine: Engine) -> LLMPolicy:
-        return build_policy(config, engine, tokenizer)
-
+    make_policy = partial(build_policy, config, tokenizer=tokenizer)
     sampler = RaySampler(main, start, make_policy, config.ray, config.inference.isolated_batch_size)
     # A sharded model cannot be read outside its learner, so it cannot be probed.
     probed = config.inference.backend != "transformers" and not is_sharded(lm)
@@ -119,19 +117,12 @@ class RaySampler:
             return self.pool.info
 
         self._info = main.run_on_main(begin)
+        self.env_id, self.has_splits = self._info.env_id, self._info.has_splits
 
     @property
     def pool(self) -> ActorPool:
         assert self.actor_pool is not None
         return self.actor_pool
-
-    @property
-    def env_id(self) -> str | None:
-        return self._info.env_id
-
-    @property
-    def has_splits(self) -> bool:
-        return self._info.has_splits
 
     @cached_property
     def policy(self) -> LLMPolicy:
