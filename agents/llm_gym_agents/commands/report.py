@@ -22,7 +22,7 @@ from llm_gym_agents.run import metrics
 from llm_gym_agents.run.diagnostics import final_diagnosis
 from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
-from llm_gym_agents.trainer.run_folder import WARM_START, imitated
+from llm_gym_agents.trainer.run_folder import FINAL, WARM_START, imitated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _COMPARED = 3
 """Number of held-out episodes that are shown before and after training."""
-_PLAYERS = ("random", "solver")
+_PLAYERS = ("random", "reflex", "solver")
 _ENDS, _LONGEST = 10, 500
 """Turns shown from each end of an episode, and maximum characters of a text."""
 
@@ -92,6 +92,7 @@ class RunReport:
     def on_sigterm(self, before: Evaluation) -> None:
         """Print how to resume, and the progress of the run."""
         self.say(f"told to stop; {self._go_on()}")
+        self.say(f"the best weights so far are in {self._trainer.folder / FINAL}")
         records = sorted((self._trainer.folder / "episodes").glob("eval-*.jsonl"))
         self._say_verdict(before, self._recorded(records[-1]) if records else None)
 
@@ -142,7 +143,7 @@ class RunReport:
         was, now = by_env(before.episodes), by_env(after.episodes)
         if len(now) < 2:
             return
-        self.say(f"\n{'success':<40} before   after  random  solver")
+        self.say(f"\n{'success':<40} before   after  random  reflex  solver")
         for env_id, episodes in now.items():
             known = _references(env_id)
             played = [

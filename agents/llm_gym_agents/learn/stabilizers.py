@@ -100,14 +100,18 @@ _ROUNDING = 1e-5
 """Rewards are float32, so a difference below this share of the largest one counts as 0."""
 
 
-def signal_share(data: RolloutData | algo.TokenStream, advantages_T: Tensor) -> float:
+def signal_share(
+    data: RolloutData | algo.TokenStream, advantages_T: Tensor, unusable_T: Tensor | None = None
+) -> float:
     """Return the signal of a batch: 0 if all episodes scored the same, at most 1.
 
     It is the standard deviation of the returns (negative ones count as 0) over their mean: 1 if at
     most half of the episodes are won, and small if few are lost. Adam is invariant to the scale of
     gradients, so without it a batch of little signal would make full steps of noise. The rewards
     decide, not the critic, which may be untrained; the cost of a lost episode does not count. If
-    nothing is won, turns can still differ by shaped rewards.
+    nothing is won, turns can still differ by shaped rewards. If only unusable replies cost
+    something, the signal is their share: a model that wins nothing must not settle on its safest
+    reply.
     """
     if _is_flat(advantages_T):
         return 0.0
@@ -116,8 +120,13 @@ def signal_share(data: RolloutData | algo.TokenStream, advantages_T: Tensor) -> 
     won_E, least = score_E.clamp(min=0.0), _ROUNDING * float(reward_T.abs().max())
     mean = float(won_E.mean())
     if float(score_E.max() - score_E.min()) <= least:
-        return 0.0 if mean > least or _is_flat(reward_T[data.turn_ends_T]) else 1.0
-    return min(1.0, float(won_E.std(correction=0)) / mean) if mean > least else 1.0
+        if mean > least or _is_flat(reward_T[data.turn_ends_T]):
+            return 0.0
+    elif mean > least:
+        return min(1.0, float(won_E.std(correction=0)) / mean)
+    if unusable_T is None or bool(reward_T[~unusable_T].abs().max() > least):
+        return 1.0
+    return float(unusable_T.sum() / data.turn_ends_T.sum())
 
 
 def estimate_by_env(
@@ -133,7 +142,7 @@ def estimate_by_env(
     """
     if data.env_E is None:
         advantages = estimate(stream)
-        return advantages, signal_share(data, advantages.advantages_T)
+        return advantages, signal_share(data, advantages.advantages_T, data.unusable_T)
     paid = algo.TokenStream(
         reward_T=data.reward_T, lengths_E=data.lengths_E, turn_ends_T=data.turn_ends_T
     )
@@ -143,7 +152,8 @@ def estimate_by_env(
         own_E = data.env_E == number
         own_T = stream.on_tokens(own_E)
         own = estimate(stream.where(own_E))
-        told = signal_share(paid.where(own_E), own.advantages_T)
+        unusable_T = None if data.unusable_T is None else data.unusable_T[own_T]
+        told = signal_share(paid.where(own_E), own.advantages_T, unusable_T)
         advantages_T[own_T] = own.advantages_T.to(advantages_T.dtype) * step_share(told)
         returns_T[own_T] = own.returns_T.to(returns_T.dtype)
         signal += told * float(own_E.double().mean())

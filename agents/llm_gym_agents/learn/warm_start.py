@@ -101,8 +101,11 @@ def another_round(
     should win, because RL rarely finds moves that the model never makes.
     """
     if player in TEACHERS:
-        won = f"{now.success:.0%} of the episodes are won, fewer than {MASTERED:.0%}"
-        return won if now.success < MASTERED else None
+        if now.success < MASTERED:
+            return f"{now.success:.0%} of the episodes are won, fewer than {MASTERED:.0%}"
+        return (
+            f"{now.invalid:.0%} of the replies cannot be used" if now.invalid > UNUSABLE else None
+        )
     if now.invalid > UNUSABLE and (first or now.invalid <= HELPED * last.invalid):
         return f"{now.invalid:.0%} of the replies cannot be used"
     return None

@@ -16,6 +16,7 @@ from tensordict import TensorClass
 from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.infos import flag
 from llm_gym.episodes import Trajectory
 from llm_gym_agents.algo.tensor_ops import spread
 from llm_gym_agents.engines.base import FinishReason
@@ -54,6 +55,8 @@ class RolloutData(TensorClass):
     """Number of each episode's environment; None if all have one."""
     truncated_reply_E: Tensor | None = None
     """Whether a reply of each episode hit the token limit; None if unknown."""
+    unusable_T: Tensor | None = None
+    """True on the last sampled token of each reply that the environment could not use."""
     state_K: Tensor | None = None
     """This and the following fields are for estimators that use states; see ``TokenStream``."""
     potential_K: Tensor | None = None
@@ -122,12 +125,20 @@ def _of_turns(turns: Sequence[Sequence[Turn]], episodes: Sequence[Trajectory]) -
     reward_T = torch.zeros(tokens)
     rewards = [reward for episode in episodes for reward in episode.rewards]
     reward_T[turn_ends_T] = torch.tensor(rewards, dtype=torch.float32)
+    unusable_T = torch.zeros(tokens, dtype=torch.bool)
+    unusable = [
+        flag(info, "valid_action") is False
+        for episode in episodes
+        for info in episode.infos or [{}] * len(episode.rewards)
+    ]
+    unusable_T[turn_ends_T] = torch.tensor(unusable, dtype=torch.bool)
     log_probs = [log_prob for turn in flat for log_prob in turn.log_probs]
     return {
         "sampler_log_prob_T": torch.tensor(log_probs, dtype=torch.float32),
         "version_T": spread(int_tensor(turn.version for turn in flat), counts_K),
         "turn_ends_T": turn_ends_T,
         "reward_T": reward_T,
+        "unusable_T": unusable_T,
     }
 
 

@@ -196,8 +196,7 @@ class PPOTrainer:
                 if self._stop.requested:
                     break
             self.stopped = self._stop.requested
-        if not self.stopped:
-            self._end_with_best()
+        self._end_with_best()
         return self.metrics_history
 
     def _log_iteration(self, log: metrics.MetricsLog, row: dict[str, float]) -> None:
@@ -269,9 +268,11 @@ class PPOTrainer:
         return int(start.get(metrics.SOLVER_AT, 0)) if start.get(metrics.FROM_SOLVER) else None
 
     def _end_with_best(self) -> None:
-        """Export the best model, and load it unless it is the current one."""
+        """Export the best model, and load it unless it is the current one or the run goes on."""
         start = warm_start_success(self.warm_start)
         best = self.files.export_best_model(start, self.warm_start)
+        if self.stopped:
+            return
         if best is not None and (best.name == WARM_START or number(best) != self.iteration):
             self.load_checkpoint(best)
             self.ended_with_best = True

@@ -20,7 +20,7 @@ from tests.agents.tiny import tiny_model
 from tests.matrix import some_of
 
 ESTIMATORS = ["gae", "gae_turn", "grpo", "dr_grpo", "rloo", "reinforce_plus_plus",
-              "reinforce_plus_plus_baseline"]  # fmt: skip
+              "reinforce_plus_plus_baseline", "gigpo", "state_td", "vine"]  # fmt: skip
 WON = (1.0, 1.0, 1.0, 1.0)
 
 
@@ -31,6 +31,10 @@ def scored(scores, seed=0, shaped=0.0):
     ends = batch.turn_ends_T.nonzero().squeeze(-1).view(len(scores), 2)
     batch.reward_T[ends[:, 0]] = shaped * torch.arange(1.0, len(scores) + 1)
     batch.reward_T[ends[:, 1]] = torch.tensor(scores) - batch.reward_T[ends[:, 0]]
+    batch.state_K = torch.arange(ends.numel()) % 3
+    batch.potential_K = torch.zeros(ends.numel())
+    batch.branch_state_B = batch.branch_turn_B = torch.arange(3)
+    batch.branch_return_B = torch.ones(3)
     return batch
 
 
@@ -61,14 +65,14 @@ def test_batches_of_a_perfect_player_change_no_weight_of_the_policy(estimator):
     ppo = ppo_for(estimator)
     before = policy(ppo)
     batches = [scored(WON, seed, shaped=0.1) for seed in range(2)]
-    rows = [update(ppo, batches[at % 2]) for at in range(6 if estimator == "gae" else 2)]
+    rows = [update(ppo, batches[at % 2]) for at in range(50)]
     assert same(before, policy(ppo))
     assert {(row["train/signal"], row["policy/kl"]) for row in rows} == {(0.0, 0.0)}
     if ppo.model.value_head is not None:
         assert ppo.model.value_head.weight.abs().sum() > 0, "the critic learns"
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", ESTIMATORS[:-1])  # all branches of ``vine`` won
 def test_a_batch_that_differs_moves_the_policy_and_the_optimizer_waits_for_it(estimator):
     ppo = ppo_for(estimator)
     update(ppo, scored((1.0, 0.0, 0.0, 1.0)))
@@ -107,6 +111,24 @@ def lm_state(ppo):
 def test_the_share_of_signal(scores, shaped, share):
     batch = scored(scores, shaped=shaped)
     assert signal_share(batch, torch.randn(batch.tokens)) == pytest.approx(share, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("usable", "paid", "share"),
+    [
+        ([0.0, 0.0], 0.0, 1 / 8),  # one of eight replies cost something
+        ([0.0, -0.1], 0.0, 1.0),  # a move costs something, too
+        ([0.0, 0.0], 1.0, 1.0),  # one of four episodes is won
+    ],
+)
+def test_a_penalty_alone_is_as_much_signal_as_there_are_unusable_replies(usable, paid, share):
+    batch = scored((-0.1, 0.0, *usable))
+    ends_T = batch.turn_ends_T.nonzero().squeeze(-1)
+    batch.unusable_T = torch.zeros_like(batch.turn_ends_T)
+    batch.unusable_T[ends_T[1]] = True
+    batch.reward_T[ends_T[3]] += paid
+    found = signal_share(batch, torch.randn(batch.tokens), batch.unusable_T)
+    assert found == pytest.approx(share)
 
 
 def test_equal_advantages_are_no_signal_whatever_the_scores():

@@ -31,10 +31,13 @@ def test_replies_that_cannot_be_used_are_worth_another_round_while_it_helps():
     assert another_round("random", seen(0, 0.4), seen(0, 0.1)) is None
 
 
-@pytest.mark.parametrize(("won", "invalid"), [(0.0, 0.5), (0.89, 0.0), (0.9, 0.5)])
-def test_a_solver_is_imitated_until_most_is_won(won, invalid):
+@pytest.mark.parametrize(
+    ("won", "invalid", "share"),
+    [(0.0, 0.5, "0%"), (0.89, 0.0, "89%"), (0.9, 0.5, "50%"), (0.9, 0.1, None)],
+)
+def test_a_solver_is_imitated_until_most_is_won_with_usable_replies(won, invalid, share):
     why = another_round("solver", seen(won, invalid), seen(won, invalid))
-    assert f"{won:.0%}" in why if won < 0.9 else why is None
+    assert share in why if share else why is None
     assert another_round("random", seen(won), seen(won)) is None
 
 

@@ -112,6 +112,7 @@ def test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights(tmp_path, train,
     assert stopped.stopped
     done = {"play": 1, "update": 2}[when]  # an update that has begun is finished
     assert stopped.iteration == done == len(read_metrics(tmp_path / "run"))
+    assert (tmp_path / "run" / "final" / "model.safetensors").exists()
     stopped.cleanup()  # which frees the folder for the next one
     config = small(tmp_path / "run", training=LONG, checkpoint={"resume": True})
     again = train(config, Odd)

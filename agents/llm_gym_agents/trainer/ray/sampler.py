@@ -210,7 +210,8 @@ class RaySampler:
     # --- weights ---------------------------------------------------------------------------
 
     def push(self, version: int) -> int:
-        if version < self.pool.version:  # the run went back: what was played ahead is of no use
+        # Other weights under a version that was pushed: what was played ahead is of no use.
+        if version <= self.pool.version:
             for shards in self._ahead.values():
                 _drop(shards)
             self._ahead.clear()

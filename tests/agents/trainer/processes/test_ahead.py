@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from llm_gym_agents.engines.base import EngineError
+from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, Turn
 from llm_gym_agents.trainer.ray.sampler import staleness_metrics
 from tests.agents.trainer.processes.echo_run import echo_trainer
@@ -71,6 +72,28 @@ def test_going_back_to_a_checkpoint_drops_what_was_played_ahead(tmp_path):
     trainer.load_checkpoint(tmp_path / "run" / "one")
     assert trainer.sampler._ahead == {}
     trainer.fit(num_iters_per_epoch=3)
+    trainer.cleanup()
+
+
+def test_a_fall_drops_what_the_fallen_weights_played_ahead(tmp_path):
+    trainer = echo_trainer(tmp_path / "run", LONGER, in_process=True, staleness=1)
+    best, told = tmp_path / "run" / "best", []
+    trainer.files.best = lambda start: best
+    trainer.on_notice = lambda sentence: told.append((sentence, dict(trainer.sampler._ahead)))
+
+    def fall(_, row):
+        if trainer.iteration == 1:
+            trainer.save_checkpoint(best)
+        if trainer.iteration == 2:
+            stop = trainer.early_stop
+            stop.best, stop.now = HeldOutSuccess(0.9, 0.8, 1.0), HeldOutSuccess(0.1, 0.0, 0.2)
+            assert trainer.sampler._ahead
+            trainer._return_to_best()
+
+    trainer.callbacks.append(fall)
+    rows = trainer.fit()
+    assert [ahead for _, ahead in told] == [{}]
+    assert [row["ray/staleness_max"] for row in rows] == [0, 1, 0, 1]
     trainer.cleanup()
 
 
