@@ -271,11 +271,11 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         This also repairs rows that raised, and restarts a worker that hung or died.
         """
         starts = {row: (seed, options) for row, seed in seeds.items()}
-        return self._reset_rows("reset", starts, lambda answer: (answer[0], answer[-1]))
+        return self._reset_rows("reset", starts, operator.itemgetter(0, -1))
 
     def begin_rows(self, starts: Mapping[int, Start]) -> dict[int, Beginning]:
         """Begin episodes, each with its seed and options; return the start of each record."""
-        return self._reset_rows("begin", starts, lambda answer: answer[-1])
+        return self._reset_rows("begin", starts, operator.itemgetter(-1))
 
     def _reset_rows(
         self, operation: str, starts: Mapping[int, Start], read: Callable[[Any], T]
