@@ -108,13 +108,21 @@ def unused_folder(folder: Path) -> Path:
 # --- settings and plan ----------------------------------------------------------------------
 
 
-def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
-    """Apply the defaults for this task; return every setting with its value and reason."""
+def choose(config: ConfigStore, chosen: set[str], *, checks: bool = True) -> list[Choice]:
+    """Apply the defaults for this task; return every setting with its value and reason.
+
+    With ``checks``, contradictions that need no torch are raised before it is imported.
+    """
     # The command line names a dictionary as a whole; the config knows its keys.
-    own = named(config.diff())
+    chosen = chosen | named(config.diff())
     with explain_failures(str(config.environment.env_label)):
-        seen = profile_task(config)
-    return apply_defaults(config, seen, chosen | own)
+        task = _of_task(config)
+        if checks:
+            draft = config.model_copy(deep=True)
+            apply_defaults(draft, task, chosen)
+            draft.check(light=True)
+        seen = profile_task(config, task)
+    return apply_defaults(config, seen, chosen)
 
 
 def choice_lines(choices: Sequence[Choice]) -> list[str]:
@@ -238,18 +246,14 @@ _BY_SPREAD = {"norm_by_std", "whiten"}
 _MARK = re.compile(r"[^\W\d]+|\d|[^\w\s]")
 
 
-def profile_task(config: ConfigStore) -> TaskProfile:
-    """Return the profile of the model and the environments in ``config``."""
+def profile_task(config: ConfigStore, task: TaskProfile | None = None) -> TaskProfile:
+    """Return the profile of the model and the environments in ``config``; ``task`` if played."""
     from llm_gym_agents.algo import get_advantage  # lies behind torch
 
     estimator = get_advantage(config.training.adv_estimator)
-    task = _of_task(config)
     return replace(
-        task,
+        task or _of_task(config),
         **_of_model(config),
-        taught=task.solver_turns > 0
-        and config.warm_start.player != "random"
-        and not config.warm_start.is_file,
         groups=estimator.needs_groups,
         by_turn="credit" in estimator.settings,
         by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
@@ -258,13 +262,14 @@ def profile_task(config: ConfigStore) -> TaskProfile:
 
 def _of_model(config: ConfigStore) -> dict[str, Any]:
     """Return profile fields from a given model's config; empty if it cannot be read."""
+    found: dict[str, Any] = {}
+    if config.model.is_embedded:
+        return found
+
     from llm_gym_agents.model.load import ModelShape, load_config, load_tokenizer
     from llm_gym_agents.text.chat import ChatFormat
 
     name, trust = config.model.model_name, config.model.trust_remote_code
-    found: dict[str, Any] = {}
-    if config.model.is_embedded:
-        return found
     with suppress(ConfigError):  # loading it will say why
         shape = load_config(name, trust_remote_code=trust)
         found["weights"] = ModelShape.of(shape, trust_remote_code=trust).parameters
@@ -291,9 +296,11 @@ def _of_task(config: ConfigStore) -> TaskProfile:
             found[env_id] = _of(env, kind)
         finally:
             close_user_env(env)
+    task = next(iter(found.values()), TaskProfile(model=kind, env="other"))
     if settings.mix:
-        return _of_mix(found, settings.mix)
-    return next(iter(found.values()), TaskProfile(model=kind, env="other"))
+        task = _of_mix(found, settings.mix)
+    player, is_file = config.warm_start.player, config.warm_start.is_file
+    return replace(task, taught=task.solver_turns > 0 and player != "random" and not is_file)
 
 
 def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskProfile:
@@ -408,6 +415,14 @@ def resume_command(config: ConfigStore) -> str:
     """Return the command that resumes a run, with ``--trust`` if it is needed."""
     trust = " --trust" if untrusted(config) else ""
     return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
+
+
+def other_run(config: ConfigStore) -> ConfigError:
+    """Return the error about an output folder that already holds a run."""
+    return ConfigError(
+        f"{config.checkpoint.output_dir} already holds a run; resume it with "
+        f"'{resume_command(config)}', or choose another folder with --checkpoint.output-dir"
+    )
 
 
 def next_commands(config: ConfigStore, folder: Path) -> str:

@@ -48,17 +48,18 @@ def main(argv: list[str]) -> int:
     recipe, config, chosen = _read_settings(options, rest)
     check_needs(config.model, config.inference, config.ray)
     _check_run_needs(config)
+    starts = not (options.dry_run or options.warm_start_only)
+    if starts and config.parallel.mode == "none":  # else ``sync_config`` may choose to resume
+        _check_folder(config)
 
     from llm_gym_agents.commands.plan import choose, show_plan
-    from llm_gym_agents.commands.run import run, warm_start_only
-    from llm_gym_agents.trainer.build import is_main, sync_config
 
     if options.warm_start_only and chosen is not None:
         # The defaults of a later run on this model, whose prompts hold the rules.
         chosen |= {"inference.system_prompt"}
-    if not options.dry_run:
-        sync_config(config)
-    choices = [] if chosen is None else choose(config, chosen)
+    if chosen is None and not options.smoke:
+        config.check(light=True)
+    choices = [] if chosen is None else choose(config, chosen, checks=not options.smoke)
     if options.smoke:
         from llm_gym_agents.commands.plan import shrink
 
@@ -69,6 +70,11 @@ def main(argv: list[str]) -> int:
     if options.dry_run:
         show_plan(config, choices)
         return 0
+
+    from llm_gym_agents.commands.run import run, warm_start_only
+    from llm_gym_agents.trainer.build import is_main, sync_config
+
+    sync_config(config)
     if options.warm_start_only:
         return warm_start_only(config)
     is_live = options.view and is_main(config.parallel)
@@ -201,6 +207,16 @@ def _check_run_needs(config: ConfigStore) -> None:
         raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
     if tracker is not None:
         require_package(tracker.partition("/")[0], "checkpoint.tracker")
+
+
+def _check_folder(config: ConfigStore) -> None:
+    """Refuse the folder of another run before torch is imported."""
+    from llm_gym_agents.commands.plan import other_run
+    from llm_gym_agents.run.metrics import read_metrics
+
+    folder = Path(config.checkpoint.output_dir)
+    if not config.checkpoint.resume and read_metrics(folder) and _checkpoints(folder):
+        raise other_run(config)
 
 
 def _check_target(target: str) -> None:

@@ -79,11 +79,14 @@ class ConfigStore(Settings):
         }
         return {name: settings for name, settings in changed.items() if settings}
 
-    def check(self) -> None:
-        """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with."""
+    def check(self, *, light: bool = False) -> None:
+        """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with.
+
+        ``light`` checks only what can be checked without importing torch.
+        """
         from llm_gym_agents.config.rules import first_problem
 
-        problem = first_problem(self)
+        problem = first_problem(self, light=light)
         if problem is not None:
             raise ConfigError(problem)
 
