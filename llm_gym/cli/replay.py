@@ -29,6 +29,8 @@ def run(options: argparse.Namespace) -> int:
     from llm_gym.episodes import read_episodes
     from llm_gym.episodes.replay import rebuild, replay
 
+    if options.file.is_dir():
+        raise ConfigError(f"{options.file} is a folder; pass a .jsonl file")
     if not options.file.is_file():
         raise ConfigError(f"cannot read {options.file}: there is no such file")
     if options.trust:

@@ -18,7 +18,7 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import flag
 from llm_gym.evaluate.scores import published
-from llm_gym.registry.suite import ENVS
+from llm_gym.registry.suite import ENVS, word_hint
 from llm_gym.registry.user_code import close_user_env, explain_failures
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting
@@ -44,7 +44,8 @@ def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
     ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     mix = {env_id: 1.0 for env_id in ids if "solver" in published().get(env_id, {})}
     if not mix:
-        raise ConfigError(f"no environment with a solver has {' or '.join(parts)} in its id")
+        hint = word_hint(*parts)
+        raise ConfigError(f"no environment with a solver has {' or '.join(parts)} in its id{hint}")
     config, name = ConfigStore(), "-".join(["suite", *parts]).lower()
     config.environment.mix = mix
     about = f"Training on {config.environment.env_label}."
@@ -150,10 +151,9 @@ def few_choices(choices: Sequence[Choice]) -> list[str]:
         for each in choices
         if each.by != CHOSEN and each.value != get_setting(usual, each.setting)
     ]
-    changed = ", ".join(f"{each.setting} {_value(each)}" for each in rest)
     return [
         *(f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own),
-        *([f"for this game and model: {changed} (--dry-run says why)"] if rest else []),
+        f"{len(rest)} settings chosen for this game and model (--dry-run lists them with reasons)",
     ]
 
 
@@ -201,11 +201,18 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
     most = training.batch_size * turns * inference.max_tokens
     steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
     mix = config.environment.mix
-    shares = [f"{weight / sum(mix.values()):.1%} {env_id}" for env_id, weight in mix.items()]
+    env = config.environment.env_id
+    if mix and len({*mix.values()}) == 1:
+        env = f"{len(mix)} games in equal shares: {', '.join(mix)}"
+    elif mix:
+        env = ", ".join(f"{each / sum(mix.values()):.1%} {name}" for name, each in mix.items())
+    model = config.model.model_name
+    if config.model.is_embedded:
+        model = f"the embedded model ({model})"
     lines = [
         *choice_lines(choices),
-        f"model        {config.model.model_name}{weights}",
-        f"environment  {', '.join(shares) or config.environment.env_id}, at most {turns} turns",
+        f"model        {model}{weights}",
+        f"environment  {env}, at most {turns} turns",
         f"batch        {training.batch_size} episodes, {steps} optimizer steps from each",
         f"tokens       at most {most:,} sampled in an iteration",
         f"run          {iterations} iterations, {iterations * training.batch_size:,} episodes",
@@ -381,7 +388,7 @@ def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
     found["move_chars"] = max(map(len, moves), default=0)
     if rewards:
         found["random_wins"] = sum(won) / episodes
-        # Who is paid for every turn will learn to make episodes longer than random ones are.
+        # If every turn is rewarded, training makes episodes longer than random ones.
         longer = sum(reward > 0.0 for reward in rewards) > _PAID_EVERY_TURN * len(rewards)
         found["episode_turns"] = MAX_TURNS_PLAYED / 2 if longer else len(rewards) / episodes
         found["episode_words"] = words / len(rewards) * found["episode_turns"]

@@ -85,7 +85,8 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
         say(console, f"{early.why}\n{finished(config, folder, state.iteration)}")
         return 0
     where = f"iteration {state.iteration}" if state.iteration else "the warm start"
-    say(console, f"going on after {where}, of {config.training.iterations} iterations")
+    done = f"{state.iteration} of {config.training.iterations} iterations done"
+    say(console, f"continuing after {where}: {done}")
     if config.model.lora_rank:
         # The checkpoint's model is merged; its adapters belong on the base that the config names.
         trainer = PPOTrainer(config)

@@ -150,6 +150,8 @@ def resume(argv: list[str]) -> int:
         raise ConfigError(f"there is no folder {folder}; pass a run, such as runs/Echo-v0")
     check_links(folder)
     if not _checkpoints(folder) and not (folder / "warm-start").exists():
+        if run := next((each for each in folder.parents if _checkpoints(each)), None):
+            raise ConfigError(f"{folder} is a folder inside a run; did you mean {run}?")
         raise ConfigError(
             f"{folder} has no checkpoint to resume from; the same 'llm-gym train' with "
             f"--out {folder} starts it again"
@@ -248,7 +250,9 @@ def _parser(*, has_target: bool = True) -> Parser:
         metavar="PART",
         help="train one model on all games with PART in their id (--suite easy), or on all games",
     )
-    parser.add_argument("--model", help="a model folder or hub name (default: a new tiny model)")
+    parser.add_argument(
+        "--model", help="a model folder or hub name (default: the embedded model, tiny and new)"
+    )
     parser.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/NAME)")
     parser.add_argument("--config", help="a YAML or JSON file with more settings")
     add_imports(parser)

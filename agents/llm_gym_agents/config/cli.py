@@ -10,7 +10,7 @@ from typing import Any
 
 from llm_gym.cli.common import settings
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.text import did_you_mean
+from llm_gym.core.text import closest, did_you_mean
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.store import ConfigStore
 
@@ -58,12 +58,27 @@ def _check_names(argv: Sequence[str]) -> None:
         flag = flag.replace("_", "-")
         on = flag.replace(".no-", ".")
         if flag.startswith("--") and flag not in known and on not in {*switches, "--help"}:
-            meant = did_you_mean(flag, known).replace("'", "")
+            ends = {each.partition(".")[2]: each for each in known}
+            own = ends.get(closest(flag[2:], ends), "")
+            meant = did_you_mean(flag, known).replace("'", "") or f" (did you mean {own}?)" * bool(
+                own
+            )
+            if flag in ("--gpus", "--num-gpus"):
+                meant = (
+                    "; several GPUs are started with torchrun --nproc-per-node N (docs/scale.md)"
+                )
             raise ConfigError(f"there is no setting {flag}{meant}; {_HINT}")
         if on in switches and (is_given or not after.startswith("--")):
             off = on.replace(".", ".no-", 1)
             got = value if is_given else after
             raise ConfigError(f"{flag} takes no value, got {got!r:.100}: {on} or {off}; {_HINT}")
+
+
+_KINDS = {
+    "invalid literal for int() with base 10": "a whole number",
+    "could not convert string to float": "a number",
+}
+"""Python's words about text that is no number, and ours."""
 
 
 def _sentence(box: str) -> str:
@@ -80,6 +95,9 @@ def _sentence(box: str) -> str:
     lines = lines[1:]
     body = list(itertools.takewhile(lambda line: line.strip("─-"), lines))
     told = re.sub(r"^Error parsing (\w+: )?", "", " ".join(body)).rstrip(".")
+    for python, kind in _KINDS.items():
+        if found := re.match(rf"--([\w.-]+): {re.escape(python)}: (.*)", told):
+            told = f"{found[1].replace('-', '_')} must be {kind}, got {found[2]}"
     return f"{told or box.strip()}; {_HINT}"
 
 
