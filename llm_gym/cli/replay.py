@@ -29,10 +29,10 @@ def run(options: argparse.Namespace) -> int:
     from llm_gym.episodes import read_episodes
     from llm_gym.episodes.replay import rebuild, replay
 
-    if options.file.is_dir():
-        raise ConfigError(f"{options.file} is a folder; pass a .jsonl file")
     if not options.file.is_file():
-        raise ConfigError(f"cannot read {options.file}: there is no such file")
+        is_folder = options.file.is_dir()
+        why = "it is a folder; pass a .jsonl file" if is_folder else "there is no such file"
+        raise ConfigError(f"cannot read {options.file}: {why}")
     if options.trust:
         sys.path.insert(0, "")  # like ``python -m``: modules beside the user are found
     same = different = failed = 0

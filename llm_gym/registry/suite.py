@@ -271,8 +271,8 @@ def install_line(package: str) -> str:
     return install_command(row.extra)
 
 
-# Not part of the suite: these play other people's games, so they have no score. A row with ``needs``
-# cannot be made by its id alone, so loops over every id skip it.
+# Not part of the suite: these play other people's games, so they have no score. A row that
+# ``needs`` something cannot be made by its id alone, so loops over every id skip it.
 DOORS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/AsText-v0", "llm_gym.wrappers.as_text.env:AsTextEnv"),
     *(EnvRow(row.id, row.entry_point, needs=row.package) for row in BRIDGES),
