@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llm_gym.cli.common import settings
@@ -58,20 +58,22 @@ def _check_names(argv: Sequence[str]) -> None:
         flag = flag.replace("_", "-")
         on = flag.replace(".no-", ".")
         if flag.startswith("--") and flag not in known and on not in {*switches, "--help"}:
-            ends = {each.partition(".")[2]: each for each in known}
-            own = ends.get(closest(flag[2:], ends), "")
-            meant = did_you_mean(flag, known).replace("'", "") or f" (did you mean {own}?)" * bool(
-                own
-            )
-            if flag in ("--gpus", "--num-gpus"):
-                meant = (
-                    "; several GPUs are started with torchrun --nproc-per-node N (docs/scale.md)"
-                )
-            raise ConfigError(f"there is no setting {flag}{meant}; {_HINT}")
+            raise ConfigError(f"there is no setting {flag}{_meant(flag, known)}; {_HINT}")
         if on in switches and (is_given or not after.startswith("--")):
             off = on.replace(".", ".no-", 1)
             got = value if is_given else after
             raise ConfigError(f"{flag} takes no value, got {got!r:.100}: {on} or {off}; {_HINT}")
+
+
+def _meant(flag: str, known: Iterable[str]) -> str:
+    """Return a hint for a flag that is not a setting, or ""."""
+    if flag in ("--gpus", "--num-gpus"):
+        return "; several GPUs are started with torchrun --nproc-per-node N (docs/scale.md)"
+    ends, end = {each.partition(".")[2]: each for each in known}, flag[2:]
+    if "." in end or closest(flag, known):
+        return did_you_mean(flag, known).replace("'", "")
+    meant = ends.get(f"num-{end}") or ends.get(closest(end, ends))
+    return f" (did you mean {meant}?)" if meant else ""
 
 
 _KINDS = {
