@@ -265,6 +265,9 @@ def test_what_cannot_be_is_refused_without_torch(tmp_path):
     pytest.importorskip("pydantic")
     (tmp_path / "warm-start").mkdir()
     (tmp_path / "config.json").write_text('{"model": {"trust_remote_code": true}}')
+    used = tmp_path / "used"
+    (used / "checkpoints/iteration-000001").mkdir(parents=True)
+    (used / "metrics.jsonl").write_text('{"iteration": 1}\n')
     recipe = ["train", "text-game-easy"]
     refused = {
         "--training.learning-rate": [*recipe, "--training.lerning-rate", "1"],
@@ -274,6 +277,9 @@ def test_what_cannot_be_is_refused_without_torch(tmp_path):
         "'nofolder'": ["train", ECHO, "--model", "nofolder"],
         "text-game-easy": ["train", "text-game-eas"],
         "--trust": ["resume", str(tmp_path)],
+        "training.mini_batch_size": ["train", ECHO, "--training.mini-batch-size", "1000"],
+        "ray.staleness": [*recipe, "--ray.staleness", "1"],
+        "already holds": ["train", ECHO, "--out", str(used)],
     }
     code = (
         "import json, sys; from llm_gym.cli import main; "
