@@ -64,7 +64,7 @@ def _check_env(options: argparse.Namespace) -> int:
             say(f"{'ok' if check.passed else 'FAIL':<6}{check.name}{detail}")
     for why in dict.fromkeys(check.detail for check in checks if check.passed is None):
         names = [check.name for check in checks if (check.passed, check.detail) == (None, why)]
-        say(f"\nnot checked, {why}:")
+        say(f"\nnot checked; {why}:")
         say("\n".join(f"      {name}" for name in names))
     failed = sum(check.passed is False for check in checks)
     skipped = sum(check.passed is None for check in checks)

@@ -1,6 +1,7 @@
 """Building an environment from command-line arguments."""
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -65,7 +66,7 @@ def import_modules(options: argparse.Namespace) -> None:
 
 
 def check_model_path(path: str) -> None:
-    """Raise if ``path`` looks like a folder but does not exist, before the hub is asked.
+    """Raise if ``path`` is a folder that does not exist, or a hub name and no hub can be reached.
 
     A folder with a pipe or a device is refused too, because reading it might never end.
     """
@@ -76,6 +77,31 @@ def check_model_path(path: str) -> None:
     for each in Path(path).glob("*"):
         if each.is_fifo() or each.is_char_device():
             raise ConfigError(f"a model folder must hold only regular files, got {each}; remove it")
+    offline = {os.environ.get(name, "").upper() for name in _OFFLINE} & {"1", "ON", "YES", "TRUE"}
+    if "/" in path and not offline and not Path(path).is_dir():
+        _check_hub(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+
+
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+_HUB_S = 10
+
+
+@functools.cache
+def _check_hub(url: str) -> None:
+    """Raise if the hub does not answer; its own package would try again for minutes."""
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    try:
+        urlopen(Request(url, method="HEAD"), timeout=_HUB_S).close()
+    except HTTPError:  # an answer of any kind
+        pass
+    except (OSError, ValueError) as error:
+        name = url.partition("://")[2] or url
+        raise ConfigError(
+            f"cannot reach {name}; pass a model folder, or set HF_HUB_OFFLINE=1 if the model is in "
+            "the cache"
+        ) from error
 
 
 def make(options: argparse.Namespace, **extra: Any) -> gym.Env[str, str]:

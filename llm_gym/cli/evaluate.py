@@ -17,7 +17,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason
 from llm_gym.registry.lookup import find_spec
-from llm_gym.registry.suite import ENVS
+from llm_gym.registry.suite import ENVS, word_hint
 from llm_gym.registry.user_code import close_user_env
 
 if TYPE_CHECKING:
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 def main(argv: list[str], play_local: Callable[[list[str]], int]) -> int:
     """Run the command; ``play_local`` is the trainer's command, for a local model."""
     options = eval_parser().parse_args(argv)
+    if options.model is None:
+        if Path(options.env or "", "config.json").is_file():
+            raise ConfigError(f"say which model plays; did you mean --model {options.env}?")
+        raise ConfigError(
+            "say who plays: --model FOLDER, or --endpoint URL --model NAME; the scores of built-in "
+            "players: llm-gym list"
+        )
     if options.endpoint is not None:
         if options.credit is not None:
             raise ConfigError("--credit needs a model that is loaded here, not --endpoint")
@@ -53,7 +60,6 @@ def eval_parser() -> Parser:
     )
     parser.add_argument(
         "--model",
-        required=True,
         help="folder of a model or a run, hub name, or with --endpoint the served name",
     )
     parser.add_argument(
@@ -211,7 +217,8 @@ def chosen(options: argparse.Namespace) -> list[str]:
     parts = options.suite or [""]
     ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     if not ids:
-        raise ConfigError(f"no environment of the suite has {' or '.join(parts)} in its id")
+        hint = word_hint(*parts)
+        raise ConfigError(f"no environment of the suite has {' or '.join(parts)} in its id{hint}")
     return ids
 
 

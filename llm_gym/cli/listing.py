@@ -12,7 +12,15 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.scores import PLAYERS, Score, games, measure, published
 from llm_gym.registry.lookup import owner
-from llm_gym.registry.suite import BRIDGES, ENVS, NEEDS, BridgeRow, install_line, installed
+from llm_gym.registry.suite import (
+    BRIDGES,
+    ENVS,
+    NEEDS,
+    BridgeRow,
+    install_line,
+    installed,
+    word_hint,
+)
 
 _SUITE = frozenset(row.id for row in ENVS)
 
@@ -50,7 +58,9 @@ def run(options: argparse.Namespace) -> int:
         _tell_bridges(bridges)
         return 0
     if not ids:
-        hint = "" if options.all else "; --all looks beyond the suite"
+        hint = word_hint(options.pattern)
+        if not (hint or options.all):
+            hint = f"; try llm-gym list --all {options.pattern}"
         raise ConfigError(f"no environment matches {options.pattern!r}{hint}")
     if options.json:
         say(json.dumps(_rows(ids, options), indent=2))

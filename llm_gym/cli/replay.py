@@ -30,7 +30,9 @@ def run(options: argparse.Namespace) -> int:
     from llm_gym.episodes.replay import rebuild, replay
 
     if not options.file.is_file():
-        raise ConfigError(f"cannot read {options.file}: there is no such file")
+        is_folder = options.file.is_dir()
+        why = "it is a folder; pass a .jsonl file" if is_folder else "there is no such file"
+        raise ConfigError(f"cannot read {options.file}: {why}")
     if options.trust:
         sys.path.insert(0, "")  # like ``python -m``: modules beside the user are found
     same = different = failed = 0

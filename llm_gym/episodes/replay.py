@@ -70,7 +70,7 @@ def _environment(env_id: Any, entry_point: Any, kwargs: Mapping[str, Any]) -> st
     if entry_point == _AS_TEXT:
         return _as_text(kwargs)
     if not entry_point.startswith((_OWN, *_PLAIN_GYM)):
-        return f"{env_id} is somebody else's environment"
+        return f"{env_id} belongs to another package"
     return _settings(kwargs, env_id)
 
 

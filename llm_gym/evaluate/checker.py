@@ -239,10 +239,10 @@ CHECKS: dict[str, Callable[[gym.Env[str, str]], None]] = {
     "no text raises": _hostile,
     "flags, info and reward terms agree": _honest_steps,
     "legal actions are usable and match the pattern": _legal_actions,
-    "the oracle wins, or keeps its promise": _oracle,
+    "oracle_move wins as often as oracle_value() says": _oracle,
     "a random player is below the solver": _ranking,
-    "swapping the secret changes no text": _secret,
+    "observations do not depend on hidden state": _secret,
     "a snapshot restores exactly": _snapshot,
-    "an instance has one name": _identity,
+    "the same task has the same instance_id": _identity,
     **fairness.CHECKS,
 }

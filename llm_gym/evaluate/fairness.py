@@ -102,7 +102,7 @@ def potential_in_range(env: gym.Env[str, str]) -> None:
     """The potential stays in [0, 1], and the shaping terms of an episode add up to 0."""
     game = game_of(env)
     if type(game).potential is Game.potential:
-        raise DoesNotApply("needs a potential")
+        raise DoesNotApply("define potential() to check this")
     shaping, game.shaping = game.shaping, True
     try:
         for seed in range(4):
@@ -217,7 +217,7 @@ def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
     """The solver gives the same move in any environment, so it depends only on the transcript."""
     game = game_of(env)
     if type(game).solve is Game.solve:
-        raise DoesNotApply("needs a solver")
+        raise DoesNotApply("define solve() to check this")
     need(
         isinstance(inspect.getattr_static(type(game), "solve"), staticmethod),
         "solve must be a staticmethod of observations and moves",
@@ -257,6 +257,6 @@ CHECKS: dict[str, Callable[[gym.Env[Any, Any]], None]] = {
     "the potential is in [0, 1]": potential_in_range,
     "there is more than one instance": several_instances,
     "giving up does not pay": giving_up_does_not_pay,
-    "splits share nothing that a table could use": splits_share_nothing,
+    "train and test have no task in common": splits_share_nothing,
     "the solver reads only the transcript": solver_reads_only_the_transcript,
 }

@@ -69,8 +69,11 @@ class Evaluation:
         said = [bool(drop_thinking(text).strip()) for e in self.episodes for text in e.actions]
         return said.count(False) / max(len(said), 1)
 
-    def mishaps(self) -> list[str]:
-        """Return why episodes did not end normally, one sentence for each reason."""
+    def mishaps(self, token_limit: str = "--max-tokens") -> list[str]:
+        """Return why episodes did not end normally, one sentence for each reason.
+
+        ``token_limit`` is the flag of the command that played.
+        """
         found = Counter(episode.stop_reason for episode in self.episodes)
         said = []
         if cut := found[StopReason.CONTEXT]:
@@ -80,7 +83,7 @@ class Evaluation:
         if self.cut > _MANY:
             said.append(
                 f"{self.cut:.0%} of the replies were cut at the limit of tokens: raise "
-                "--max-tokens (max_tokens), or turn the model's thinking off"
+                f"{token_limit}, or turn the model's thinking off"
             )
         elif self.empty > _MANY:
             said.append(f"{self.empty:.0%} of the replies were empty, or only a thought")
@@ -120,7 +123,8 @@ class Evaluation:
         low, high = self.interval
         scale, pace = "", ""
         if self.normalised is not None:
-            scale = f" ({round(self.normalised, 2) + 0.0:.2f} from random 0 to solver 1)"
+            place = f"{round(self.normalised, 2) + 0.0:.2f}"
+            scale = f" (scale {place}: 0 is a random player, 1 the solver)"
         if self.tokens and self.seconds:
             pace = f", {self.tokens / self.seconds:,.0f} tokens/s"
         return (

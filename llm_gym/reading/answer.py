@@ -30,7 +30,7 @@ _SHORT = 160  # characters of a reply that takes the fast path
 _PLAIN = re.compile(r"[A-Za-z0-9(\"'*][\w ,'\"()*/+:-]*[.!]*", re.ASCII)  # one sentence
 _BETWEEN = re.compile(r"(?i)[\s*_`\"'.,;|}\])-]*(?:\bor\b[\s*_`\"'.,{\[(a-z]*)?")
 _TWO = Reading(None, "two", "Your reply gives more than one move. Give one.", True)
-_TAKEN_BACK = Reading(None, "denial", "Your reply takes back what it says. Give one.", True)
+_RETRACTED = Reading(None, "denial", "Your reply takes back what it says. Give one.", True)
 
 
 class Speaker(Protocol):
@@ -117,7 +117,7 @@ def _search(said: str, game: Speaker | _Finder, told: Sequence[str]) -> Iterator
         yield Reading(bare, "last line")
     verdict = judge(text, game.named_moves, is_quote, game.mention_is_answer)
     if verdict.is_final or start:
-        yield verdict if verdict.is_final else _TAKEN_BACK
+        yield verdict if verdict.is_final else _RETRACTED
 
 
 def _from_markers(text: str, game: Speaker | _Finder) -> Iterator[Reading]:

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -49,12 +50,23 @@ def _not_there(module: ModuleType | None, name: str) -> str:
         if importlib.util.find_spec(home.partition(".")[0]) is None:
             return f"{told}; it is of the package {home}, which is not installed"
         return f"{told} before its package is imported; write {home}:{name}, or --import {home}"
+    if own := _class_in_file(name):
+        return f"{own.partition(':')[0]}.py is a file; name its class: {own}"
     if found := meant_id(name):
         return f"{told}; did you mean {found}?"
     return (
-        f"{told}; llm-gym list --all shows what is known, and one of another package, or of a file "
-        "of yours, is named with its module: module:ID or module:Class"
+        f"{told}; llm-gym list --all shows what is known; name an environment of another package "
+        "or file MODULE:ID or MODULE:Class"
     )
+
+
+def _class_in_file(name: str) -> str:
+    """Return ``module:Class`` if ``name``, with or without .py, is a file in the current folder."""
+    file = f"{name.removesuffix('.py')}.py"
+    if not file[:-3].isidentifier() or not Path(file).is_file():
+        return ""
+    classes = re.findall(r"^class (\w+)", Path(file).read_text("utf-8", "replace"), re.MULTILINE)
+    return f"{file[:-3]}:{closest(file[:-3], classes) or next(iter(classes), 'Class')}"
 
 
 def cannot_build(name: str, error: BaseException) -> ConfigError:

@@ -5,12 +5,14 @@ the version in an id. A change that can move a score makes a new version; the ol
 until the next minor release.
 """
 
+import re
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from llm_gym.core.errors import install_command
+from llm_gym.core.text import closest
 
 
 class EnvRow(NamedTuple):
@@ -252,14 +254,25 @@ def installed(row: BridgeRow) -> bool:
         return False
 
 
+def word_hint(*parts: str) -> str:
+    """Return a hint with the word of an id that is closest to one of ``parts``, or "".
+
+    >>> word_hint("eazy")
+    '; did you mean easy?'
+    """
+    words = {word.lower() for row in ENVS for word in re.findall("[A-Z][a-z]+", row.id)}
+    meant = next(filter(None, (closest(part.lower(), words) for part in parts)), "")
+    return f"; did you mean {meant}?" if meant else ""
+
+
 def install_line(package: str) -> str:
     """Return the command that installs ``package``."""
     row = next(row for row in BRIDGES if row.package == package)
     return install_command(row.extra)
 
 
-# No part of the suite: what these play is somebody else's, so they have no score. A row that
-# ``needs`` something cannot be made by its id alone, and whoever goes over every id leaves it out.
+# Not part of the suite: these play other people's games, so they have no score. A row that
+# ``needs`` something cannot be made by its id alone, so loops over every id skip it.
 DOORS: tuple[EnvRow, ...] = (
     EnvRow("llm_gym/AsText-v0", "llm_gym.wrappers.as_text.env:AsTextEnv"),
     *(EnvRow(row.id, row.entry_point, needs=row.package) for row in BRIDGES),

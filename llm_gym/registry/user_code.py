@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from llm_gym.core.errors import ConfigError, LLMGymError, error_words
+from llm_gym.core.text import closest
 
 _AROUND = ("llm_gym", "llm_gym_agents", "gymnasium")
 CREATOR = " was raised from the environment creator"
@@ -29,7 +30,7 @@ def import_user_module(module: str) -> ModuleType:
     >>> import_user_module("not_there")
     Traceback (most recent call last):
         ...
-    llm_gym.core.errors.ConfigError: cannot import not_there: No module named 'not_there'
+    llm_gym.core.errors.ConfigError: cannot import not_there: it is not here and not installed
     """
     if not module:
         raise ConfigError("a module is named as in an import statement, got ''; name one")
@@ -53,6 +54,12 @@ def import_user_module(module: str) -> ModuleType:
     except LLMGymError:
         raise
     except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            meant = closest(module, (file.stem for file in Path().glob("*.py")))
+            hint = f"; did you mean {meant}?" if meant else ""
+            raise ConfigError(
+                f"cannot import {module}: it is not here and not installed{hint}"
+            ) from error
         raise ConfigError(f"cannot import {module}: {error}") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"cannot import {module}: {describe_error(error)}") from error

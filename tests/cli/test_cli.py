@@ -53,7 +53,7 @@ def test_list_finds_games_by_what_they_are_and_is_read_by_programs(capsys):
 def test_list_says_when_nothing_fits(capsys):
     assert main(["list", "MountainCar"]) == 2
     said = capsys.readouterr().err
-    assert "'MountainCar'; --all looks beyond the suite" in said
+    assert "try llm-gym list --all MountainCar" in said
     assert main(["list", "Chess", "--all"]) == 2
     assert "'Chess'" in capsys.readouterr().err
     assert main(["list", "taxi-", "--all"]) == 0
@@ -119,7 +119,7 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_pa
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["check", "my_env:MyEnv"]) == 1
     out = capsys.readouterr().out
-    assert "FAIL  the oracle wins" in out
+    assert "FAIL  oracle_move wins" in out
     assert "1 rule broken" in out
 
 
@@ -150,6 +150,34 @@ def test_mistakes_are_answered_in_one_sentence(arguments, message, capsys):
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        ("check coin", "coin:Coin"),
+        ("play coin.py", "coin:Coin"),
+        ("check coins:Coin", "did you mean coin?"),
+        ("eval coin:Coin", "--endpoint URL"),
+        ("eval run", "--model run"),
+    ],
+)
+def test_what_lies_in_the_current_folder_is_suggested(
+    arguments, meant, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("coin.py").write_text("class Helper: ...\nclass Coin: ...\n")
+    Path("run").mkdir()
+    Path("run/config.json").write_text("{}")
+    assert main(arguments.split()) == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(capsys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens
+    assert main(["eval", "llm_gym/Echo-v0", "--model", "nobody/nothing"]) == 2
+    assert "HF_HUB_OFFLINE=1" in capsys.readouterr().err
 
 
 def test_an_environment_that_needs_another_package_is_one_sentence(monkeypatch, capsys):
@@ -237,6 +265,9 @@ def test_what_cannot_be_is_refused_without_torch(tmp_path):
     pytest.importorskip("pydantic")
     (tmp_path / "warm-start").mkdir()
     (tmp_path / "config.json").write_text('{"model": {"trust_remote_code": true}}')
+    used = tmp_path / "used"
+    (used / "checkpoints/iteration-000001").mkdir(parents=True)
+    (used / "metrics.jsonl").write_text('{"iteration": 1}\n')
     recipe = ["train", "text-game-easy"]
     refused = {
         "--training.learning-rate": [*recipe, "--training.lerning-rate", "1"],
@@ -246,6 +277,9 @@ def test_what_cannot_be_is_refused_without_torch(tmp_path):
         "'nofolder'": ["train", ECHO, "--model", "nofolder"],
         "text-game-easy": ["train", "text-game-eas"],
         "--trust": ["resume", str(tmp_path)],
+        "training.mini_batch_size": ["train", ECHO, "--training.mini-batch-size", "1000"],
+        "ray.staleness": [*recipe, "--ray.staleness", "1"],
+        "already holds": ["train", ECHO, "--out", str(used)],
     }
     code = (
         "import json, sys; from llm_gym.cli import main; "

@@ -53,7 +53,9 @@ def test_in_words_it_says_the_place_between_the_players_and_the_pace_where_they_
         "replies unusable, 15 tokens/s"
     )
     read_again = Evaluation("llm_gym/Echo-v0", [played([1.0], "won", [USABLE])], 0, 0.0)
-    assert "over 1 episodes (1.00 from random 0 to solver 1), 1.0 turns" in str(read_again)
+    assert "over 1 episodes (scale 1.00: 0 is a random player, 1 the solver), 1.0 turns" in str(
+        read_again
+    )
     assert str(read_again).endswith("unusable")
 
 

@@ -53,7 +53,7 @@ def test_an_id_that_is_not_there_names_the_closest_one(given, meant):
 
 @pytest.mark.parametrize("given", ["my/Thing-v3", "a b", "", ":"])
 def test_where_none_is_close_it_is_said_how_to_name_one(given):
-    with pytest.raises(ConfigError, match="module:Class"):
+    with pytest.raises(ConfigError, match="MODULE:Class"):
         find_spec(given)
 
 

@@ -340,6 +340,11 @@ def credit_table(report: CreditReport) -> str:
         value, low, high = (float("nan") if each is None else each for each in found)
         return f"{value:6.2f} [{low:5.2f}, {high:5.2f}]"
 
+    if all(row["correlation"][0] is None for row in report.estimators.values()):
+        return (
+            f"{report.env_id}: success {report.success:.0%} in {report.episodes} episodes; all "
+            "ended alike, so no advantage differs; take a harder game or more episodes"
+        )
     lines = [
         f"{report.env_id}: success {report.success:.0%} in {report.episodes} episodes; "
         f"{report.turns} turns, {report.branches} branches from each state, "

@@ -57,6 +57,8 @@ def _from_run(options: argparse.Namespace) -> str:
             raise ConfigError("export hub needs a name: llm-gym export hub RUN OWNER/NAME")
         return push(run, options.name)
     out = Path(options.out or "records")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out must be a new or empty folder, got {out}, which has files")
     return f"{out}: {write_dataset(run, out)} episodes"
 
 

@@ -17,7 +17,7 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.evaluate.scores import published
-from llm_gym.registry.suite import ENVS
+from llm_gym.registry.suite import ENVS, word_hint
 from llm_gym.registry.user_code import close_user_env, explain_failures
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import ConfigStore
@@ -44,7 +44,8 @@ def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
     ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     mix = {env_id: 1.0 for env_id in ids if "solver" in published().get(env_id, {})}
     if not mix:
-        raise ConfigError(f"no environment with a solver has {' or '.join(parts)} in its id")
+        hint = word_hint(*parts)
+        raise ConfigError(f"no environment with a solver has {' or '.join(parts)} in its id{hint}")
     config, name = ConfigStore(), "-".join(["suite", *parts]).lower()
     config.environment.mix = mix
     about = f"Training on {config.environment.env_label}."
@@ -109,13 +110,21 @@ def unused_folder(folder: Path) -> Path:
 # --- settings and plan ----------------------------------------------------------------------
 
 
-def choose(config: ConfigStore, chosen: set[str]) -> list[Choice]:
-    """Apply the defaults for this task; return every setting with its value and reason."""
+def choose(config: ConfigStore, chosen: set[str], *, checks: bool = True) -> list[Choice]:
+    """Apply the defaults for this task; return every setting with its value and reason.
+
+    With ``checks``, contradictions that need no torch are raised before it is imported.
+    """
     # The command line names a dictionary as a whole; the config knows its keys.
-    own = named(config.diff())
+    chosen = chosen | named(config.diff())
     with explain_failures(str(config.environment.env_label)):
-        seen = profile_task(config)
-    return apply_defaults(config, seen, chosen | own)
+        task = _of_task(config)
+        if checks:
+            draft = config.model_copy(deep=True)
+            apply_defaults(draft, task, chosen)
+            draft.check(light=True)
+        seen = profile_task(config, task)
+    return apply_defaults(config, seen, chosen)
 
 
 def choice_lines(choices: Sequence[Choice]) -> list[str]:
@@ -143,10 +152,9 @@ def few_choices(choices: Sequence[Choice]) -> list[str]:
         for each in choices
         if each.by != CHOSEN and each.value != get_setting(usual, each.setting)
     ]
-    changed = ", ".join(f"{each.setting} {_value(each)}" for each in rest)
     return [
         *(f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own),
-        *([f"for this game and model: {changed} (--dry-run says why)"] if rest else []),
+        f"{len(rest)} settings chosen for this game and model (--dry-run lists them with reasons)",
     ]
 
 
@@ -194,11 +202,18 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
     most = training.batch_size * turns * inference.max_tokens
     steps = training.ppo_epochs * -(-training.batch_size // training.mini_batch_size)
     mix = config.environment.mix
-    shares = [f"{weight / sum(mix.values()):.1%} {env_id}" for env_id, weight in mix.items()]
+    env = config.environment.env_id
+    if mix and len({*mix.values()}) == 1:
+        env = f"{len(mix)} games in equal shares: {', '.join(mix)}"
+    elif mix:
+        env = ", ".join(f"{each / sum(mix.values()):.1%} {name}" for name, each in mix.items())
+    model = config.model.model_name
+    if config.model.is_embedded:
+        model = f"the embedded model ({model})"
     lines = [
         *choice_lines(choices),
-        f"model        {config.model.model_name}{weights}",
-        f"environment  {', '.join(shares) or config.environment.env_id}, at most {turns} turns",
+        f"model        {model}{weights}",
+        f"environment  {env}, at most {turns} turns",
         f"batch        {training.batch_size} episodes, {steps} optimizer steps from each",
         f"tokens       at most {most:,} sampled in an iteration",
         f"run          {iterations} iterations, {iterations * training.batch_size:,} episodes",
@@ -239,18 +254,14 @@ _BY_SPREAD = {"norm_by_std", "whiten"}
 _MARK = re.compile(r"[^\W\d]+|\d|[^\w\s]")
 
 
-def profile_task(config: ConfigStore) -> TaskProfile:
-    """Return the profile of the model and the environments in ``config``."""
+def profile_task(config: ConfigStore, task: TaskProfile | None = None) -> TaskProfile:
+    """Return the profile of the model and the environments in ``config``; ``task`` if played."""
     from llm_gym_agents.algo import get_advantage  # lies behind torch
 
     estimator = get_advantage(config.training.adv_estimator)
-    task = _of_task(config)
     return replace(
-        task,
+        task or _of_task(config),
         **_of_model(config),
-        taught=task.solver_turns > 0
-        and config.warm_start.player != "random"
-        and not config.warm_start.is_file,
         groups=estimator.needs_groups,
         by_turn="credit" in estimator.settings,
         by_spread=not _BY_SPREAD.isdisjoint(estimator.settings),
@@ -259,13 +270,14 @@ def profile_task(config: ConfigStore) -> TaskProfile:
 
 def _of_model(config: ConfigStore) -> dict[str, Any]:
     """Return profile fields from a given model's config; empty if it cannot be read."""
+    found: dict[str, Any] = {}
+    if config.model.is_embedded:
+        return found
+
     from llm_gym_agents.model.load import ModelShape, load_config, load_tokenizer
     from llm_gym_agents.text.chat import ChatFormat
 
     name, trust = config.model.model_name, config.model.trust_remote_code
-    found: dict[str, Any] = {}
-    if config.model.is_embedded:
-        return found
     with suppress(ConfigError):  # loading it will say why
         shape = load_config(name, trust_remote_code=trust)
         found["weights"] = ModelShape.of(shape, trust_remote_code=trust).parameters
@@ -292,9 +304,11 @@ def _of_task(config: ConfigStore) -> TaskProfile:
             found[env_id] = _of(env, kind)
         finally:
             close_user_env(env)
+    task = next(iter(found.values()), TaskProfile(model=kind, env="other"))
     if settings.mix:
-        return _of_mix(found, settings.mix)
-    return next(iter(found.values()), TaskProfile(model=kind, env="other"))
+        task = _of_mix(found, settings.mix)
+    player, is_file = config.warm_start.player, config.warm_start.is_file
+    return replace(task, taught=task.solver_turns > 0 and player != "random" and not is_file)
 
 
 def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskProfile:
@@ -380,7 +394,7 @@ def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
     found["move_chars"] = max(map(len, moves), default=0)
     if rewards:
         found["random_wins"] = sum(episode.success for episode in played) / len(played)
-        # Who is paid for every turn will learn to make episodes longer than random ones are.
+        # If every turn is rewarded, training makes episodes longer than random ones.
         longer = sum(reward > 0.0 for reward in rewards) > _PAID_EVERY_TURN * len(rewards)
         found["episode_turns"] = MAX_TURNS_PLAYED / 2 if longer else len(rewards) / len(played)
         texts = (text for each in played for text in (*each.states[:-1], *each.actions))
@@ -396,6 +410,14 @@ def resume_command(config: ConfigStore) -> str:
     """Return the command that resumes a run, with ``--trust`` if it is needed."""
     trust = " --trust" if untrusted(config) else ""
     return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
+
+
+def other_run(config: ConfigStore) -> ConfigError:
+    """Return the error about an output folder that already holds a run."""
+    return ConfigError(
+        f"{config.checkpoint.output_dir} already holds a run; resume it with "
+        f"'{resume_command(config)}', or choose another folder with --checkpoint.output-dir"
+    )
 
 
 def next_commands(config: ConfigStore, folder: Path) -> str:

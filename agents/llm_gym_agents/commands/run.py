@@ -20,7 +20,7 @@ from rich.progress import (
 
 from llm_gym.cli.terminal_text import say as write
 from llm_gym.core.errors import ConfigError, LLMGymError
-from llm_gym_agents.commands.plan import few_choices, finished, resume_command
+from llm_gym_agents.commands.plan import few_choices, finished, other_run
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
@@ -84,7 +84,8 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
         say(console, f"{early.why}\n{finished(config, folder, state.iteration)}")
         return 0
     where = f"iteration {state.iteration}" if state.iteration else "the warm start"
-    say(console, f"going on after {where}, of {config.training.iterations} iterations")
+    done = f"{state.iteration} of {config.training.iterations} iterations done"
+    say(console, f"continuing after {where}: {done}")
     if config.model.lora_rank:
         # The checkpoint's model is merged; its adapters belong on the base that the config names.
         trainer = PPOTrainer(config)
@@ -171,10 +172,7 @@ def _check_folder(config: ConfigStore, console: Console) -> None:
     if not metrics.read_metrics(folder) or config.checkpoint.resume:
         return
     if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
-        raise ConfigError(
-            f"{folder} already holds a run; resume it with '{resume_command(config)}', or "
-            "choose another folder with --checkpoint.output-dir"
-        )
+        raise other_run(config)
     console.print(f"note: the run in {folder} ended before its first checkpoint; starting again")
     config.checkpoint.resume = True  # without a checkpoint: from zero, without old metrics
 

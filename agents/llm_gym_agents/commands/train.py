@@ -48,17 +48,18 @@ def main(argv: list[str]) -> int:
     recipe, config, chosen = _read_settings(options, rest)
     check_needs(config.model, config.inference, config.ray)
     _check_run_needs(config)
+    starts = not (options.dry_run or options.warm_start_only)
+    if starts and config.parallel.mode == "none":  # else ``sync_config`` may choose to resume
+        _check_folder(config)
 
     from llm_gym_agents.commands.plan import choose, show_plan
-    from llm_gym_agents.commands.run import run, warm_start_only
-    from llm_gym_agents.trainer.build import is_main, sync_config
 
     if options.warm_start_only and chosen is not None:
         # The defaults of a later run on this model, whose prompts hold the rules.
         chosen |= {"inference.system_prompt"}
-    if not options.dry_run:
-        sync_config(config)
-    choices = [] if chosen is None else choose(config, chosen)
+    if chosen is None and not options.smoke:
+        config.check(light=True)
+    choices = [] if chosen is None else choose(config, chosen, checks=not options.smoke)
     if options.smoke:
         from llm_gym_agents.commands.plan import shrink
 
@@ -69,6 +70,11 @@ def main(argv: list[str]) -> int:
     if options.dry_run:
         show_plan(config, choices)
         return 0
+
+    from llm_gym_agents.commands.run import run, warm_start_only
+    from llm_gym_agents.trainer.build import is_main, sync_config
+
+    sync_config(config)
     if options.warm_start_only:
         return warm_start_only(config)
     is_live = options.view and is_main(config.parallel)
@@ -141,6 +147,8 @@ def resume(argv: list[str]) -> int:
         raise ConfigError(f"there is no folder {folder}; pass a run, such as runs/Echo-v0")
     check_links(folder)
     if not _checkpoints(folder) and not (folder / "warm-start").exists():
+        if run := next((each for each in folder.parents if _checkpoints(each)), None):
+            raise ConfigError(f"{folder} is a folder inside a run; did you mean {run}?")
         raise ConfigError(
             f"{folder} has no checkpoint to resume from; the same 'llm-gym train' with "
             f"--out {folder} starts it again"
@@ -200,6 +208,16 @@ def _check_run_needs(config: ConfigStore) -> None:
         require_package(tracker.partition("/")[0], "checkpoint.tracker")
 
 
+def _check_folder(config: ConfigStore) -> None:
+    """Refuse the folder of another run before torch is imported."""
+    from llm_gym_agents.commands.plan import other_run
+    from llm_gym_agents.run.metrics import read_metrics
+
+    folder = Path(config.checkpoint.output_dir)
+    if not config.checkpoint.resume and read_metrics(folder) and _checkpoints(folder):
+        raise other_run(config)
+
+
 def _check_target(target: str) -> None:
     if target in NAMES or target.endswith((".yaml", ".yml", ".json")):
         return
@@ -229,7 +247,9 @@ def _parser(*, has_target: bool = True) -> Parser:
         metavar="PART",
         help="train one model on all games with PART in their id (--suite easy), or on all games",
     )
-    parser.add_argument("--model", help="a model folder or hub name (default: a new tiny model)")
+    parser.add_argument(
+        "--model", help="a model folder or hub name (default: the embedded model, tiny and new)"
+    )
     parser.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/NAME)")
     parser.add_argument("--config", help="a YAML or JSON file with more settings")
     add_imports(parser)

@@ -5,12 +5,12 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llm_gym.cli.common import settings
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.text import did_you_mean
+from llm_gym.core.text import closest, did_you_mean
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.store import ConfigStore
 
@@ -58,12 +58,29 @@ def _check_names(argv: Sequence[str]) -> None:
         flag = flag.replace("_", "-")
         on = flag.replace(".no-", ".")
         if flag.startswith("--") and flag not in known and on not in {*switches, "--help"}:
-            meant = did_you_mean(flag, known).replace("'", "")
-            raise ConfigError(f"there is no setting {flag}{meant}; {_HINT}")
+            raise ConfigError(f"there is no setting {flag}{_meant(flag, known)}; {_HINT}")
         if on in switches and (is_given or not after.startswith("--")):
             off = on.replace(".", ".no-", 1)
             got = value if is_given else after
             raise ConfigError(f"{flag} takes no value, got {got!r:.100}: {on} or {off}; {_HINT}")
+
+
+def _meant(flag: str, known: Iterable[str]) -> str:
+    """Return a hint for a flag that is not a setting, or ""."""
+    if flag in ("--gpus", "--num-gpus"):
+        return "; several GPUs are started with torchrun --nproc-per-node N (docs/scale.md)"
+    ends, end = {each.partition(".")[2]: each for each in known}, flag[2:]
+    if "." in end or closest(flag, known):
+        return did_you_mean(flag, known).replace("'", "")
+    meant = ends.get(f"num-{end}") or ends.get(closest(end, ends))
+    return f" (did you mean {meant}?)" if meant else ""
+
+
+_KINDS = {
+    "invalid literal for int() with base 10": "a whole number",
+    "could not convert string to float": "a number",
+}
+"""Python's words about text that is no number, and ours."""
 
 
 def _sentence(box: str) -> str:
@@ -80,6 +97,9 @@ def _sentence(box: str) -> str:
     lines = lines[1:]
     body = list(itertools.takewhile(lambda line: line.strip("─-"), lines))
     told = re.sub(r"^Error parsing (\w+: )?", "", " ".join(body)).rstrip(".")
+    for python, kind in _KINDS.items():
+        if found := re.match(rf"--([\w.-]+): {re.escape(python)}: (.*)", told):
+            told = f"{found[1].replace('-', '_')} must be {kind}, got {found[2]}"
     return f"{told or box.strip()}; {_HINT}"
 
 

@@ -6,10 +6,11 @@ none. The registries of ``algo`` say what each estimator and loss needs, includi
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
+import llm_gym_agents as agents  # its ``algo`` imports torch when it is first used
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo import get_advantage, get_policy_loss
 from llm_gym_agents.config.schema import RayConfig, Settings
 
 # GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
@@ -33,13 +34,19 @@ _EVALUATION_SETTINGS = (
 )
 
 
-def _batches(config: Settings) -> Iterator[str]:
+def first_problem(config: Settings, *, light: bool = False) -> str | None:
+    """Return the first contradiction in ``config``, or None.
+
+    ``light`` leaves out the rules about estimators and losses, which need torch.
+    """
+    rules = [_sizes, _schedule, _play]
+    if not light:
+        rules += [_groups, _own_settings, _losses]
+    return next(chain.from_iterable(rule(config) for rule in rules), None)
+
+
+def _sizes(config: Settings) -> Iterator[str]:
     training = config.training
-    if get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
-        yield (
-            f"training.group_size must be at least 2 for the estimator {training.adv_estimator!r}, "
-            f"which compares episodes of one start, got {training.group_size}; 8 is usual"
-        )
     if training.resample_zero_variance_groups and training.group_size < 2:
         yield (
             "training.group_size must be at least 2 with training.resample_zero_variance_groups, "
@@ -54,6 +61,15 @@ def _batches(config: Settings) -> Iterator[str]:
         yield (
             "training.mini_batch_size must be at most training.batch_size, "
             f"got {training.mini_batch_size} and {training.batch_size}"
+        )
+
+
+def _groups(config: Settings) -> Iterator[str]:
+    training = config.training
+    if agents.algo.get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
+        yield (
+            f"training.group_size must be at least 2 for the estimator {training.adv_estimator!r}, "
+            f"which compares episodes of one start, got {training.group_size}; 8 is usual"
         )
 
 
@@ -83,8 +99,8 @@ def _own_settings(config: Settings) -> Iterator[str]:
         if twin in given:
             yield f"training.{name} must be set in its own place, got it in estimator_settings"
     parts = (
-        (get_advantage(training.adv_estimator), "estimator_settings"),
-        (get_policy_loss(training.policy_loss), "loss_settings"),
+        (agents.algo.get_advantage(training.adv_estimator), "estimator_settings"),
+        (agents.algo.get_policy_loss(training.policy_loss), "loss_settings"),
     )
     for spec, name in parts:
         try:
@@ -101,7 +117,7 @@ def _losses(config: Settings) -> Iterator[str]:
             f"whose ratio is a mean over an episode, got {training.clip_ratio}; None takes its "
             "authors' 0.0003 and 0.0004"
         )
-    loss = get_policy_loss(training.policy_loss)
+    loss = agents.algo.get_policy_loss(training.policy_loss)
     if loss.needs_whole_episodes and training.max_learned_turns is not None:
         yield (
             f"training.max_learned_turns must be None for the policy loss {loss.name!r}, which "
@@ -133,16 +149,15 @@ def _play(config: Settings) -> Iterator[str]:
     for env_id in mix:
         if not isinstance(own := environment.env_kwargs.get(env_id, {}), dict):
             yield f"environment.env_kwargs.{env_id} must be a dictionary of settings, got {own!r}"
-    ray = config.ray
+    ray, usual = config.ray, RayConfig()
+    for name in () if ray.use_ray else RayConfig.model_fields:
+        if (value := getattr(ray, name)) != getattr(usual, name):
+            yield f"ray.{name} needs ray.use_ray, got {value!r} without it; add --ray.use-ray"
     if ray.use_ray and ray.staleness and config.training.importance_cap is None:
         yield (
             "training.importance_cap must be a number with ray.staleness above 0, got None: tokens "
             "of older weights need a weight"
         )
-
-
-CONTRADICTIONS = (_batches, _schedule, _own_settings, _losses, _play)
-"""Each yields a sentence for each contradiction in a config."""
 
 
 # --- settings without an effect ------------------------------------------------------------
@@ -172,7 +187,7 @@ def unused_settings(config: Settings, differ: Mapping[str, Mapping[str, Any]]) -
 
 def _algorithm(config: Settings) -> Iterator[Unused]:
     training = config.training
-    estimator = get_advantage(training.adv_estimator)
+    estimator = agents.algo.get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
     for name, argument in ESTIMATOR_SETTINGS.items():
         if argument not in estimator.settings:
@@ -182,7 +197,7 @@ def _algorithm(config: Settings) -> Iterator[Unused]:
         yield (("training.gamma",), f"{cause}, which compares whole episodes")
     if not estimator.needs_critic:
         yield ((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
-    if "clip_ratio" not in get_policy_loss(training.policy_loss).settings:
+    if "clip_ratio" not in agents.algo.get_policy_loss(training.policy_loss).settings:
         yield (("training.clip_ratio",), f"training.policy_loss={training.policy_loss!r}")
     if "clip_ratio" in training.loss_settings:
         yield (("training.clip_ratio",), "training.loss_settings")
@@ -202,6 +217,9 @@ def _switches(config: Settings) -> Iterator[Unused]:
         yield (_EVALUATION_SETTINGS, "environment.eval_interval=0")
     if not config.ray.use_ray:
         yield (tuple(f"ray.{name}" for name in RayConfig.model_fields), "ray.use_ray=False")
+        every = ("eval_episodes", "eval_split", "stop_at_success")
+        evaluation = tuple(f"environment.{name}" for name in every)
+        yield ((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
     warm_start = config.warm_start
     cause = f"warm_start.player={warm_start.player!r}"
     if warm_start.player == "none" or warm_start.is_file:

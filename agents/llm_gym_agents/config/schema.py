@@ -112,9 +112,9 @@ class ModelConfig(Section):
     section = "model"
 
     model_name: Text = "tiny"
-    """Hugging Face id or folder; tiny builds a small Llama and a tokenizer for the environment."""
+    """Hugging Face id or folder; tiny is the embedded model, a small Llama with a tokenizer."""
     tiny_layers: PositiveInt = 2
-    """Layers of the tiny model."""
+    """Layers of the embedded model."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of computation and frozen weights; auto: bfloat16 on a GPU, float32 on a CPU.
     Trained weights are float32."""

@@ -79,13 +79,16 @@ class ConfigStore(Settings):
                     changed.setdefault(name, {})[key] = value
         return changed
 
-    def check(self) -> None:
-        """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with."""
-        from llm_gym_agents.config.rules import CONTRADICTIONS
+    def check(self, *, light: bool = False) -> None:
+        """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with.
 
-        for find in CONTRADICTIONS:
-            for sentence in find(self):
-                raise ConfigError(sentence)
+        ``light`` checks only what can be checked without importing torch.
+        """
+        from llm_gym_agents.config.rules import first_problem
+
+        problem = first_problem(self, light=light)
+        if problem is not None:
+            raise ConfigError(problem)
 
     def save(self, path: str | Path) -> None:
         """Write every setting to a ``.json``, ``.yaml`` or ``.yml`` file."""

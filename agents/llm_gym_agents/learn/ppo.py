@@ -173,7 +173,7 @@ class PPO:
         policy["lr"] = policy["base_lr"] * rate * share * self.trust.rate
         for group in critic:
             group["lr"] = group["base_lr"] * rate
-        # Who wins nearly always need not explore.
+        # A policy that nearly always wins need not explore.
         self.objective.set_entropy_coef(self.config.entropy_coef * share)
         if self.model.critic == "shared":
             self.model.critic_gradient = critic_gradient(signal)

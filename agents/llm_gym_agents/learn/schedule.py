@@ -220,8 +220,8 @@ class EarlyStop:
             return f"held-out success fell {self.falls} times from its best"
         if target is not None and self.now is not None and self.now.low >= target:
             return (
-                f"held-out success is {self.now.success:.1%}, surely at least the {target:.0%} of "
-                "environment.stop_at_success"
+                f"held-out success is {self.now.success:.1%}, and its 95 % interval is above "
+                f"environment.stop_at_success ({target:.0%})"
             )
         return None
 

@@ -80,7 +80,9 @@ class Stabilizers:
         found = {} if self.value_scale is None else self.value_scale.metrics
         if self.config.mask_truncated_replies:
             kept_E = self.kept_E
-            found["train/left_out"] = 0.0 if kept_E is None else 1.0 - float(kept_E.float().mean())
+            found["train/masked_episodes"] = (
+                0.0 if kept_E is None else 1.0 - float(kept_E.float().mean())
+            )
         return found
 
     def state(self) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_resume_goes_on_and_compares_with_the_true_beginning(
     assert f"go on with: llm-gym resume {run}" in said(capsys)
     assert cli.main(["resume", str(run)]) == 0
     text = said(capsys)
-    assert "going on after iteration 1, of 2 iterations" in text
+    assert "continuing after iteration 1: 1 of 2 iterations done" in text
     assert "iteration 2/2" in text
     assert [row["iteration"] for row in read_metrics(run)] == [1, 2]
     assert (run / "episodes/before.jsonl").read_bytes() == before

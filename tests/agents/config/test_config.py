@@ -17,7 +17,13 @@ from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.legacy import DEFAULT_MAX_STEPS
 from llm_gym.core.splits import SPLITS
 from llm_gym_agents.algo import ADVANTAGES, AGGREGATIONS, POLICY_LOSSES
-from llm_gym_agents.config import ConfigStore, EnvConfig, TrainingConfig, UnknownSettingError
+from llm_gym_agents.config import (
+    ConfigStore,
+    EnvConfig,
+    TrainingConfig,
+    UnknownSettingError,
+    parse_args,
+)
 from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.value_types import ESTIMATORS, LOSSES, Aggregation, Split
@@ -125,6 +131,21 @@ def test_a_setting_that_does_not_exist_is_refused_with_the_one_that_was_meant(na
         assert meant in str(caught.value)
         assert repr(setting) in str(caught.value)
     assert not hasattr(own, setting)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("--epochs 3", "--training.num-epochs"),
+        ("--training.learning-rat 1", "--training.learning-rate"),
+        ("--gpus 2", "torchrun"),
+        ("--training.batch-size abc", "training.batch_size must be a whole number"),
+        ("--training.learning-rate abc", "training.learning_rate must be a number"),
+    ],
+)
+def test_a_wrong_word_on_the_command_line_names_the_setting(words, named):
+    with pytest.raises(ConfigError, match=named):
+        parse_args(words.split())
 
 
 def test_a_section_that_does_not_exist_is_refused_with_what_was_meant():

@@ -48,6 +48,8 @@ def given(words):
             "ray.use_ray=true ray.staleness=1 training.importance_cap=null",
             "training.importance_cap",
         ),
+        ("ray.num_actors=2", "ray.num_actors"),
+        ("ray.staleness=1", "ray.staleness"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(words, named):
@@ -126,8 +128,6 @@ NEVER = "environment.eval_interval=0"
             "training.normalise_values",
             "training.adv_estimator",
         ),
-        ("ray.num_actors=2", "ray.num_actors", "ray.use_ray"),
-        ("ray.staleness=1 training.importance_cap=null", "ray.staleness", "ray.use_ray"),
         (
             "warm_start.rate=0.1 warm_start.rounds=3",
             "warm_start.rounds warm_start.rate",

@@ -196,7 +196,8 @@ def test_it_says_why_even_after_other_weights_were_loaded():
     before = stop.state()
     assert stop.ended is None
     stop.update(won(99))
-    said = "held-out success is 99.0%, surely at least the 94% of environment.stop_at_success"
+    said = "held-out success is 99.0%, and its 95 % interval is above "
+    said += "environment.stop_at_success (94%)"
     assert stop.why == stop.ended == said
     stop.load_state(before)
     assert stop.why is None
