@@ -15,11 +15,9 @@ import gymnasium as gym
 
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
-from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.suite import ENVS, word_hint
 from llm_gym.registry.user_code import close_user_env, explain_failures
-from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import CHOSEN, Choice, apply_defaults, get_setting
 from llm_gym_agents.config.profile import (
@@ -366,6 +364,9 @@ def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
 
     The solver's moves count, too, because they may be longer.
     """
+    from llm_gym.episodes import Trajectory, play_episode
+    from llm_gym.wrappers import EpisodeLimits
+
     moves, played = set[str](), list[Trajectory]()
     if env.has_wrapper_attr("random_action"):
         with suppress(NotImplementedError, ConfigError):

@@ -215,11 +215,6 @@ def _switches(config: Settings) -> Iterator[Unused]:
         yield (("environment.mix_by",), "environment.mix={}")
     if not environment.eval_interval:
         yield (_EVALUATION_SETTINGS, "environment.eval_interval=0")
-    if not config.ray.use_ray:
-        yield (tuple(f"ray.{name}" for name in RayConfig.model_fields), "ray.use_ray=False")
-        every = ("eval_episodes", "eval_split", "stop_at_success")
-        evaluation = tuple(f"environment.{name}" for name in every)
-        yield ((*evaluation, "checkpoint.end_with_best"), "environment.eval_interval=0")
     warm_start = config.warm_start
     cause = f"warm_start.player={warm_start.player!r}"
     if warm_start.player == "none" or warm_start.is_file:
