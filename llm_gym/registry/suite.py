@@ -260,9 +260,12 @@ def word_hint(*parts: str) -> str:
     >>> word_hint("eazy")
     '; did you mean easy?'
     """
-    words = {word.lower() for row in ENVS for word in re.findall("[A-Z][a-z]+", row.id)}
-    meant = next(filter(None, (closest(part.lower(), words) for part in parts)), "")
-    return f"; did you mean {meant}?" if meant else ""
+    words = sorted({word.lower() for row in ENVS for word in re.findall("[A-Z][a-z]+", row.id)})
+    for part in parts:
+        alike = [word for word in words if abs(len(word) - len(part)) < 3]
+        if meant := closest(part.lower(), alike):
+            return f"; did you mean {meant}?"
+    return ""
 
 
 def install_line(package: str) -> str:
