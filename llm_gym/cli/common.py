@@ -68,7 +68,8 @@ def import_modules(options: argparse.Namespace) -> None:
 def check_model_path(path: str) -> None:
     """Raise if ``path`` is a folder that does not exist, or a hub name and no hub can be reached.
 
-    A folder with a pipe or a device is refused too, because reading it might never end.
+    A folder with a pipe or a device is refused too, because reading it might never end. If the hub
+    cannot be reached, a model in its cache is used.
     """
     looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
     beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a misspelt run
@@ -78,8 +79,21 @@ def check_model_path(path: str) -> None:
         if each.is_fifo() or each.is_char_device():
             raise ConfigError(f"a model folder must hold only regular files, got {each}; remove it")
     offline = {os.environ.get(name, "").upper() for name in _OFFLINE} & {"1", "ON", "YES", "TRUE"}
-    if "/" in path and not offline and not Path(path).is_dir():
+    if "/" not in path or offline or Path(path).is_dir():
+        return
+    try:
         _check_hub(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    except ConfigError:
+        if not hub_cache(path).is_dir():
+            raise
+        os.environ["HF_HUB_OFFLINE"] = "1"  # its package would try again for minutes
+
+
+def hub_cache(name: str) -> Path:
+    """Return the folder of a model in the cache of the Hugging Face hub."""
+    home = os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
+    return cache / f"models--{name.replace('/', '--')}"
 
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -88,7 +102,7 @@ _HUB_S = 10
 
 @functools.cache
 def _check_hub(url: str) -> None:
-    """Raise if the hub does not answer; its own package would try again for minutes."""
+    """Raise if the hub does not answer."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
@@ -99,8 +113,7 @@ def _check_hub(url: str) -> None:
     except (OSError, ValueError) as error:
         name = url.partition("://")[2] or url
         raise ConfigError(
-            f"cannot reach {name}; pass a model folder, or set HF_HUB_OFFLINE=1 if the model is in "
-            "the cache"
+            f"cannot reach {name}, and its cache has no such model; pass a model folder"
         ) from error
 
 

@@ -59,8 +59,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not ids:
         hint = word_hint(options.pattern)
-        if not (hint or options.all):
-            hint = f"; try llm-gym list --all {options.pattern}"
+        hint += "" if options.all else f"; try llm-gym list --all {options.pattern}"
         raise ConfigError(f"no environment matches {options.pattern!r}{hint}")
     if options.json:
         say(json.dumps(_rows(ids, options), indent=2))

@@ -6,13 +6,13 @@ until the next minor release.
 """
 
 import re
-from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from llm_gym.core.errors import install_command
+from llm_gym.core.text import closest
 
 
 class EnvRow(NamedTuple):
@@ -260,9 +260,12 @@ def word_hint(*parts: str) -> str:
     >>> word_hint("eazy")
     '; did you mean easy?'
     """
-    words = {word.lower() for row in ENVS for word in re.findall("[A-Z][a-z]+", row.id)}
-    meant = (get_close_matches(part.lower(), words, n=1, cutoff=0.75) for part in parts)
-    return next((f"; did you mean {found[0]}?" for found in meant if found), "")
+    words = sorted({word.lower() for row in ENVS for word in re.findall("[A-Z][a-z]+", row.id)})
+    for part in parts:
+        alike = [word for word in words if abs(len(word) - len(part)) < 3]
+        if meant := closest(part.lower(), alike):
+            return f"; did you mean {meant}?"
+    return ""
 
 
 def install_line(package: str) -> str:

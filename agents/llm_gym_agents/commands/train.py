@@ -6,14 +6,19 @@ Help texts and errors about flags, ids and folders come before torch is imported
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llm_gym.cli.common import add_imports, build, check_model_path, import_modules
+from llm_gym.cli.common import (
+    add_imports,
+    build,
+    check_model_path,
+    hub_cache,
+    import_modules,
+)
 from llm_gym.cli.parser import Parser
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError, require_package
@@ -191,10 +196,8 @@ def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) 
     if model.is_embedded:
         return
     check_model_path(name)
-    home = os.environ.get("HF_HOME") or Path.home() / ".cache/huggingface"
-    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     # The cache may have a model with an old name, such as gpt2.
-    is_there = Path(name).is_dir() or (cache / f"models--{name}").is_dir()
+    is_there = Path(name).is_dir() or hub_cache(name).is_dir()
     if "/" not in name and not is_there:
         raise ConfigError(f"there is no model folder {name!r}; a hub model is named OWNER/NAME")
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-import llm_gym_agents as agents  # its ``algo`` imports torch when it is first used
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config.schema import RayConfig, Settings
 
@@ -65,8 +64,10 @@ def _sizes(config: Settings) -> Iterator[str]:
 
 
 def _groups(config: Settings) -> Iterator[str]:
+    from llm_gym_agents.algo import get_advantage  # imports torch
+
     training = config.training
-    if agents.algo.get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
+    if get_advantage(training.adv_estimator).needs_groups and training.group_size < 2:
         yield (
             f"training.group_size must be at least 2 for the estimator {training.adv_estimator!r}, "
             f"which compares episodes of one start, got {training.group_size}; 8 is usual"
@@ -93,14 +94,16 @@ def _schedule(config: Settings) -> Iterator[str]:
 
 def _own_settings(config: Settings) -> Iterator[str]:
     """Check that estimator and loss have these settings, and that ``training`` has not."""
+    from llm_gym_agents.algo import get_advantage, get_policy_loss  # imports torch
+
     training = config.training
     given = training.estimator_settings
     for name, twin in ESTIMATOR_SETTINGS.items():
         if twin in given:
             yield f"training.{name} must be set in its own place, got it in estimator_settings"
     parts = (
-        (agents.algo.get_advantage(training.adv_estimator), "estimator_settings"),
-        (agents.algo.get_policy_loss(training.policy_loss), "loss_settings"),
+        (get_advantage(training.adv_estimator), "estimator_settings"),
+        (get_policy_loss(training.policy_loss), "loss_settings"),
     )
     for spec, name in parts:
         try:
@@ -110,6 +113,8 @@ def _own_settings(config: Settings) -> Iterator[str]:
 
 
 def _losses(config: Settings) -> Iterator[str]:
+    from llm_gym_agents.algo import get_policy_loss  # imports torch
+
     training = config.training
     if training.policy_loss == "gspo" and (training.clip_ratio or 0.0) > _WIDEST_GSPO_CLIP:
         yield (
@@ -117,7 +122,7 @@ def _losses(config: Settings) -> Iterator[str]:
             f"whose ratio is a mean over an episode, got {training.clip_ratio}; None takes its "
             "authors' 0.0003 and 0.0004"
         )
-    loss = agents.algo.get_policy_loss(training.policy_loss)
+    loss = get_policy_loss(training.policy_loss)
     if loss.needs_whole_episodes and training.max_learned_turns is not None:
         yield (
             f"training.max_learned_turns must be None for the policy loss {loss.name!r}, which "
@@ -186,8 +191,10 @@ def unused_settings(config: Settings, differ: Mapping[str, Mapping[str, Any]]) -
 
 
 def _algorithm(config: Settings) -> Iterator[Unused]:
+    from llm_gym_agents.algo import get_advantage, get_policy_loss  # imports torch
+
     training = config.training
-    estimator = agents.algo.get_advantage(training.adv_estimator)
+    estimator = get_advantage(training.adv_estimator)
     cause = f"training.adv_estimator={training.adv_estimator!r}"
     for name, argument in ESTIMATOR_SETTINGS.items():
         if argument not in estimator.settings:
@@ -197,7 +204,7 @@ def _algorithm(config: Settings) -> Iterator[Unused]:
         yield (("training.gamma",), f"{cause}, which compares whole episodes")
     if not estimator.needs_critic:
         yield ((*_CRITIC_SETTINGS, "inference.bootstrap_at_turn_limit"), cause)
-    if "clip_ratio" not in agents.algo.get_policy_loss(training.policy_loss).settings:
+    if "clip_ratio" not in get_policy_loss(training.policy_loss).settings:
         yield (("training.clip_ratio",), f"training.policy_loss={training.policy_loss!r}")
     if "clip_ratio" in training.loss_settings:
         yield (("training.clip_ratio",), "training.loss_settings")

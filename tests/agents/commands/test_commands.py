@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from llm_gym import cli
-from llm_gym.core.errors import install_command
+from llm_gym.cli import common
+from llm_gym.core.errors import ConfigError, install_command
 from llm_gym.episodes import read_episodes
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.commands.find_model import find_model
@@ -223,6 +224,18 @@ def test_a_misspelt_folder_is_not_asked_of_the_hub(here, capsys, monkeypatch, co
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     assert cli.main([command, "llm_gym/Echo-v0", "--model", "runs/Ech"]) == 2
     assert "runs/Ech" in capsys.readouterr().err
+
+
+def test_without_a_hub_a_model_is_taken_from_its_cache(here, capsys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
+    monkeypatch.setenv("HF_HUB_CACHE", str(here))
+    common._check_hub.cache_clear()
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:9"):
+        common.check_model_path("someone/model")
+    (here / "models--someone--model").mkdir()
+    common.check_model_path("someone/model")
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
 
 
 @pytest.mark.parametrize(

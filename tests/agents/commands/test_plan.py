@@ -97,8 +97,7 @@ def test_a_suite_is_a_mix_in_equal_shares(tmp_path, monkeypatch, capsys):
     assert cli.main(["train", *words]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "training.gamma 0.5 chosen by you" in text
-    shares = "2 games in equal shares: llm_gym/GuessTheNumberEasy-v0, llm_gym/Echo-v0"
-    assert shares in text
+    assert "2 games in equal shares: llm_gym/GuessTheNumberEasy-v0, llm_gym/Echo-v0" in text
     assert "runs/suite-echo-guessthenumbereasy" in text
     assert list(tmp_path.iterdir()) == []
 
