@@ -5,10 +5,12 @@ import itertools
 import pytest
 import torch
 
+from llm_gym_agents.config import ModelConfig
 from llm_gym_agents.model import policy_value as model_module
 from llm_gym_agents.model.lean_layers import recompute_contexts
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.shared_prefix import Prefixes, share_prefixes
+from llm_gym_agents.trainer.build import prepare_lm
 from tests.agents.tiny import tiny_model
 from tests.agents.work import TensorWork
 
@@ -121,7 +123,8 @@ def scores_and_gradients(model, inputs):
     scores = model(*inputs)
     total = scores.log_prob_T.sum() + scores.entropy_T.sum() + scores.value_T.square().sum()
     (total + scores.bootstrap_B.sum()).backward()
-    return scores, {name: p.grad.clone() for name, p in model.named_parameters()}
+    learned = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+    return scores, {name: gradient.clone() for name, gradient in learned.items()}
 
 
 def both_ways(model, monkeypatch):
@@ -161,6 +164,20 @@ def test_a_separate_critic_and_gradient_checkpointing_share_as_well(monkeypatch)
     model.lm.train()
     torch.nn.init.normal_(model.value_head.weight)
     once, every = both_ways(model, monkeypatch)
+    assert_same(once[1], every[1])
+
+
+def test_adapters_get_the_same_gradients(monkeypatch):
+    pytest.importorskip("peft")
+    torch.manual_seed(0)
+    model = PolicyValueModel(prepare_lm(ModelConfig(lora_rank=2), tiny_model()))
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:  # at 0, their other halves would have no gradient
+            torch.nn.init.normal_(parameter, std=0.02)
+    torch.nn.init.normal_(model.value_head.weight)
+    once, every = both_ways(model, monkeypatch)
+    torch.testing.assert_close(once[0].log_prob_T, every[0].log_prob_T, atol=1e-5, rtol=1e-5)
+    assert sum("lora_" in name for name in once[1]) > 4
     assert_same(once[1], every[1])
 
 

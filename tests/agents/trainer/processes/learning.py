@@ -9,6 +9,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
 from llm_gym_agents.learn.stabilizers import NonFiniteError
+from llm_gym_agents.model.shared_prefix import share_prefixes
 from llm_gym_agents.model.weights import full_tensor, served_weights
 from llm_gym_agents.trainer.build import prepare_lm
 from llm_gym_agents.trainer.process_group import ProcessGroup
@@ -42,13 +43,30 @@ CASES = {
     "frozen policy": {"critic_only": True},
     "values in units of returns": {"training": {"normalise_values": True}},
     "tied weights": {"lm": {"tie_word_embeddings": True}},
+    "shared prefixes": {"rules": 30},
+    "shared prefixes, adapters": {"rules": 30, "model": {"lora_rank": 2}},
 }
 
 
-def batch(seed=0, cuts=CUTS):
-    """Seven episodes of two turns; two of them are of one group, and so on."""
+def batch(seed=0, cuts=CUTS, rules=0):
+    """Seven episodes of two turns; two of them are of one group, and so on.
+
+    Each sequence begins with the same ids, as many as ``rules``.
+    """
     made = data(seed, cuts)
     made.group_E, made.episode_E = torch.arange(len(cuts)) // 2, torch.arange(len(cuts))
+    if rules:
+        lengths_Q, common = made.sequence_lengths_Q, torch.arange(rules)
+        first_Q = lengths_Q.cumsum(0) - lengths_Q
+
+        def moved(place):
+            return place + rules * torch.searchsorted(first_Q, place, right=True)
+
+        whole = [torch.cat([common, each]) for each in made.ids_S.split(lengths_Q.tolist())]
+        made.position_T, ahead_E = moved(made.position_T), moved(made.bootstrap_E)
+        made.bootstrap_E = torch.where(made.bootstrap_E < 0, made.bootstrap_E, ahead_E)
+        made.ids_S, made.sequence_lengths_Q = torch.cat(whole), lengths_Q + rules
+        assert share_prefixes(made.ids_S, made.sequence_lengths_Q, pads=True) is not None
     return made
 
 
@@ -84,7 +102,7 @@ def update(case, ranks=SINGLE_PROCESS, updates=2, seed=0):
     torch.manual_seed(seed)
     frozen = CASES[case].get("critic_only", False)
     for at in range(updates):
-        metrics = made.ppo.update(batch(at), critic_only=frozen)
+        metrics = made.ppo.update(batch(at, rules=CASES[case].get("rules", 0)), critic_only=frozen)
     return {
         "gradients": gradients,
         "weights": {n: full_tensor(p).detach().clone() for n, p in made.model.named_parameters()},
