@@ -1,7 +1,8 @@
 """Defaults by task: a table that maps a ``TaskProfile`` to settings that work for it.
 
 ``RULES`` is the table. A rule applies only to a setting that the user did not set. The first
-matching rule wins, and ``train`` prints it with its reason. ``docs/settings.md`` lists all rules.
+matching rule wins, and ``train --dry-run`` prints it with its reason. ``docs/settings.md`` lists
+all rules.
 """
 
 import copy
