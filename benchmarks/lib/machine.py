@@ -23,7 +23,7 @@ IMAGES = ROOT / "docs" / "images"
 STAMP = ROOT / ".stamp.json"
 """Commit of a tree without its history; ``python -m benchmarks.lib.machine`` writes it."""
 
-CODE = (".", ":!benchmarks/results", ":!docs", ":!*.md")
+CODE = (".", ":!benchmarks/results", ":!llm_gym/evaluate/scores.json", ":!docs", ":!*.md")
 """Files that a measurement may depend on; results and pages are written beside it."""
 GAME_PATHS = ("llm_gym/core", "llm_gym/reading", "llm_gym/envs")
 """What a step of a game depends on."""
