@@ -76,9 +76,7 @@ class PPOTrainer:
     ) -> None:
         self.config = config = _checked_copy(config)
         build.check_model(config.model, model, tokenizer)
-        if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
-            raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
-        self.reward_fn, self.callbacks = reward_fn, found
+        self.reward_fn, self.callbacks = reward_fn, _checked_callbacks(callbacks)
         if val_dataset is not None and config.environment.mix:
             raise ConfigError("environment.mix is evaluated on itself, got a val_dataset too")
         self.environment = build.training_env(config.environment, environment, dataset, collate_fn)
@@ -462,6 +460,12 @@ def build_players(
         sampler.close()
         raise
     return sampler, publisher
+
+
+def _checked_callbacks(callbacks: Iterable[Callback]) -> list[Callback]:
+    if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
+        raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
+    return found
 
 
 def _checked_copy(config: ConfigStore) -> ConfigStore:
