@@ -31,9 +31,7 @@ _RESULT = re.compile(r"<!-- results: ([\w/]+\.json)")
 class Age(NamedTuple):
     """One source of a result file, compared with the code of today."""
 
-    name: str
     commit: str
-    date: str
     commits: int
     """Commits since then."""
     changed: tuple[str, ...]
@@ -82,7 +80,7 @@ def problems(name: str, result: Any) -> list[str]:
     return wrong
 
 
-def ages(name: str, result: Any) -> list[Age]:
+def ages(result: Any) -> list[Age]:
     """Return the age of each commit of a result that names what it depends on."""
     paths = next((each["depends_on"] for each in sources(result) if "depends_on" in each), None)
     if paths is None or history() != "whole":
@@ -91,8 +89,8 @@ def ages(name: str, result: Any) -> list[Age]:
     for each in sources(result):
         commit = each["commit"][:7]
         dirty = bool(each.get("uncommitted_changes"))
-        known = (name, commit, each.get("date", ""), commits_since(commit))
-        found.setdefault(commit, Age(*known, changed_code(commit, tuple(paths)), dirty))
+        changed = changed_code(commit, tuple(paths))
+        found.setdefault(commit, Age(commit, commits_since(commit), changed, dirty))
     return list(found.values())
 
 
@@ -105,7 +103,7 @@ def stale_headlines(readme: str) -> list[str]:
     """Return a sentence for each headline of README that is not of today's code."""
     wrong = []
     for name, result in result_files():
-        for age in ages(name, result) if name in headlines(readme) else ():
+        for age in ages(result) if name in headlines(readme) else ():
             if age.dirty:
                 wrong.append(f"README shows {name}, which was measured with uncommitted changes")
             if age.changed:
@@ -123,7 +121,7 @@ def ages_table() -> str:
     columns = {"result": TEXT, "commits ago": TEXT, "files changed since": TEXT, "such as": TEXT}
     rows = []
     for name, result in result_files():
-        if found := ages(name, result):
+        if found := ages(result):
             last = min(found, key=lambda age: age.commits)
             commits = _range(age.commits for age in found)
             changed = _range(len(age.changed) for age in found)

@@ -51,7 +51,7 @@ def write(repository, name, content):
 
 def test_a_complete_result_of_this_commit_has_no_problem(repository):
     assert age.problems("a.json", result(repository)) == []
-    assert [each.changed for each in age.ages("a.json", result(repository))] == [()]
+    assert [each.changed for each in age.ages(result(repository))] == [()]
 
 
 @pytest.mark.parametrize("field", age.FIELDS)
@@ -97,7 +97,7 @@ def test_a_one_off_study_names_command_commit_and_machine_only(repository):
 def test_only_code_that_a_result_depends_on_ages_it(repository, name, content, changed):
     write(repository, name, content)
     subprocess.run(["git", "add", "--intent-to-add", "."], cwd=repository, check=True)
-    (found,) = age.ages("a.json", result(repository))
+    (found,) = age.ages(result(repository))
     assert found.changed == changed
 
 
