@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learn.tables import runs_by_id
 from benchmarks.lib.machine import GAME_PATHS, RESULTS, ROOT, provenance
 from benchmarks.lib.tables import TEXT
 from benchmarks.lib.tables import read as read_result
@@ -51,14 +52,15 @@ def read(path: Path = RESULT) -> dict[str, Any]:
 
 def specialists() -> dict[str, Any]:
     """Return SmolLM2 after ``llm-gym train ID``, one model for each family, as one player."""
+    runs = runs_by_id((read_result("train_model") or {"rows": {}})["rows"])
     rows = {
-        row["env_id"]: {
-            "success": row["success"]["trained"],
-            "invalid": row["unusable"]["trained"],
-            "episodes": EVALUATED,
+        id: {
+            "success": statistics.fmean(row["success"]["trained"] for row in own),
+            "invalid": statistics.fmean(row["unusable"]["trained"] for row in own),
+            "episodes": EVALUATED * len(own),
         }
-        for row in (read_result("train_model") or {"rows": {}})["rows"].values()
-        if row.get("success", {}).get("trained") is not None
+        for id, own in runs.items()
+        if id in IDS
     }
     note = "`llm-gym train ID`, five minutes each"
     return {"SmolLM2-135M, one model for each game": {"note": note, "rows": rows}} if rows else {}

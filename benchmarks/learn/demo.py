@@ -33,7 +33,10 @@ PATHS = (
     "llm_gym/envs/navigation/text_game",
     *(
         f"agents/llm_gym_agents/{room}"
-        for room in ("algo", "config", "engines/transformers", "learn", "model", "rollouts", "text")
+        for room in (
+            *("algo", "config", "engines/transformers", "learn", "model", "rollouts", "text"),
+            "trainer",
+        )
     ),
 )
 GOAL = 0.9

@@ -311,33 +311,66 @@ def gain(row: Mapping[str, Any]) -> float | None:
     return None if before is None or after is None else round(after - before, 4)
 
 
-@measured("train_model", "python -m benchmarks.learn.train_all --model FOLDER --lanes 5")
+@measured("train_model", "python -m benchmarks.learn.train_all --model FOLDER --seeds 0 1 2")
 def train_model(result: Any) -> str:
-    """A given model on every id, with nothing else set."""
-    rows = result["rows"]
-    kept = steadiness([row for row in rows.values() if "success" in row])
-    given = (row["success"]["random_weights"] for row in rows.values() if "success" in row)
+    """A given model on every id, with nothing else set: our games, then other environments."""
+    runs = runs_by_id(result["rows"])
+    own = {id: rows for id, rows in runs.items() if id.startswith("llm_gym/")}
+    foreign = {id: rows for id, rows in runs.items() if id not in own}
+    given = (score(row, "random_weights") for rows in own.values() for row in rows)
     starts = [share for share in given if share is not None]
-    others = {key: row for key, row in rows.items() if row.get("success", {}).get("trained") != 1}
-    all_won = [re.split("[/-]", key.split()[2])[-2] for key in rows if key not in others]
-    return (
+    others = {id: rows for id, rows in own.items() if min(map(_end, rows)) < 1}
+    all_won = [re.split("[/-]", id)[-2] for id in own if id not in others]
+    kept = steadiness([row for rows in own.values() for row in rows])
+    parts = [
         f"The model as given wins {min(starts):.0%} to {max(starts):.0%} of its episodes. "
-        f"{model_goals(rows)}. {kept} These end at 100 %: {', '.join(all_won)}."
-        f"\n\n{reached(others)}"
-    )
+        f"{model_goals(result['rows'])}. {kept} "
+        f"These end at 100 % with every seed: {', '.join(all_won)}.",
+        taught(others, PLAYERS),
+    ]
+    return "\n\n".join([*parts, *([taught(foreign, PLAYERS[-1:])] if foreign else [])])
 
 
-def model_goals(rows: Mapping[str, Any]) -> str:
-    ends = [row["success"]["trained"] or 0.0 for row in rows.values() if "success" in row]
-    return f"{sum(end >= GOOD for end in ends)} of {len(ends)} runs end at {GOOD:.0%} or more"
+def runs_by_id(rows: Mapping[str, Row]) -> dict[str, list[Row]]:
+    """Return the runs of each id, which differ in their seeds; failed ones are left out."""
+    found: dict[str, list[Row]] = {}
+    for row in rows.values():
+        if "success" in row:
+            found.setdefault(row["env_id"], []).append(row)
+    return found
+
+
+def _end(row: Row) -> float:
+    return score(row, "trained") or 0.0
+
+
+def model_goals(rows: Mapping[str, Row]) -> str:
+    own = {id: runs for id, runs in runs_by_id(rows).items() if id.startswith("llm_gym/")}
+    good = sum(fmean(map(_end, runs)) >= GOOD for runs in own.values())
+    return f"{good} of {len(own)} games end at {GOOD:.0%} or more, in the mean of their seeds"
+
+
+def taught(runs: Mapping[str, Sequence[Row]], players: Sequence[str]) -> str:
+    """Return a line for each id, the best first: means of its seeds."""
+    columns: dict[str, str] = {"id": TEXT} | dict.fromkeys((*players, "taught", "end"), "{}")
+    columns["seeds"] = "{}"
+    lines = [
+        (
+            f"`{id}`",
+            *(_by_player(rows[0], player) for player in players),
+            *(_at(rows, when) for when in ("warm_start", "trained")),
+            len(rows),
+        )
+        for id, rows in sorted(runs.items(), key=lambda item: -fmean(map(_end, item[1])))
+    ]
+    return table(columns, lines)
 
 
 @measured("suite_model", "python -m benchmarks.learn.train_suite --model FOLDER")
 def suite_model(result: Any) -> str:
     """One model on 24 games and in six other families, beside one model for each game."""
-    alone = {
-        row["env_id"]: row["success"]["trained"] for row in read("train_model")["rows"].values()
-    }
+    one = runs_by_id(read("train_model")["rows"])
+    alone = {id: fmean(map(_end, runs)) for id, runs in one.items()}
     before, after = (_suite(result["rows"], when) for when in ("before", "after"))
     trained = {id: success for id, success in after.items() if id not in before}
     short = [id for id in trained if trained[id] < NEARLY * alone[id]]
@@ -364,20 +397,6 @@ def suite_means(rows: Mapping[str, Any]) -> str:
         f"{fmean(own):.0%} success in the mean of {len(own)} games; in {len(other)} other families "
         f"{fmean(other):.0%}, as given {fmean(before.values()):.0%}"
     )
-
-
-def reached(rows: Mapping[str, Any]) -> str:
-    columns = {"id": TEXT} | dict.fromkeys((*PLAYERS, "taught", "end"), "{:.0%}")
-    found: list[tuple[Any, ...]] = []
-    for command, row in rows.items():
-        name = command.split()[2]
-        if "success" not in row:
-            found.append((name, row["error"][-60:]))
-            continue
-        players = (published()[name][player].success for player in PLAYERS)
-        won = (row["success"][key] for key in ("warm_start", "trained"))
-        found.append((f"`{name}`", *players, *won))
-    return table(columns, found)
 
 
 @measured("credit", "python -m benchmarks.learn.credit --lanes 16")

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learn.tables import GAIN, SEED, gain, reached
+from benchmarks.learn.tables import GAIN, PLAYERS, SEED, gain, runs_by_id, taught
 from benchmarks.learn.train_one import CPU_SECONDS
 from benchmarks.lib.lanes import Job, Results, work
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--model", help="a model folder, on a GPU; the embedded one by default")
     parser.add_argument("--with", dest="more", default="", help="further flags, with --model")
     parser.add_argument("--seconds", type=float, default=300.0, help="of a run with --model")
-    parser.add_argument("--seeds", type=int, nargs="*", help="train the families with these")
+    parser.add_argument("--seeds", type=int, nargs="*", help="train with these; 0 by default")
     parser.add_argument("--lanes", type=int, default=1, help="commands that run side by side")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--results", type=Path, help="where rows are kept")
@@ -148,7 +148,9 @@ def main() -> None:
     if options.model:
         own = asked(known, options.ids) if options.ids else by_default()
         flags = " ".join(["--model", options.model, *filter(None, [options.more])])
-        todo, again, on_gpu = [f"{command} {flags}" for command in own], [], options.seconds
+        numbered = [f"{flags} {SEED} {seed}" if seed else flags for seed in options.seeds or [0]]
+        todo = [f"{command} {each}" for each in numbered for command in own]
+        again, on_gpu = [], options.seconds
     else:
         known = with_seeds(options.seeds) if options.seeds else known
         todo = asked(known, options.ids) if options.ids else missing(known, load(place)["rows"])
@@ -166,7 +168,8 @@ def main() -> None:
         least=(on_gpu or 2.0) / 2,  # half of its time says something
     )
     if options.model:
-        print(reached({each: results.rows[each] for each in todo if each in results.rows}))
+        done = {each: results.rows[each] for each in todo if each in results.rows}
+        print(taught(runs_by_id(done), PLAYERS[-1:]))
 
 
 def asked(known: Iterable[str], ids: Sequence[str]) -> list[str]:
