@@ -266,7 +266,7 @@ def _by_player(row: Row, player: str) -> str | None:
         return f"{100 * known[player].success:.0f}"
     if player not in row:
         return None
-    paid = f" ({round(row[player]['return'])})" if row["env_id"] in PAID else ""
+    paid = f" ({row[player]['return']:.2g})" if row["env_id"] in PAID else ""
     return f"{100 * row[player]['success']:.0f}{paid}"
 
 
@@ -279,7 +279,7 @@ def _at(runs: Sequence[Row], when: str) -> str | None:
     if when == "trained" and len(found) > 1:
         text += f" ({100 * min(found):.0f}-{100 * max(found):.0f})"
     if runs[0]["env_id"] in PAID:
-        text += f" ({round(fmean(run['return'][when] for run in runs))})"
+        text += f" ({fmean(run['return'][when] for run in runs):.2g})"
     return text
 
 

@@ -131,8 +131,7 @@ def _limit() -> None:
 def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any]:
     first, evaluated = rows[0], [row for row in rows if "eval/success" in row]
     begun = reported(run, "before") or {}
-    # Before the first evaluation the best weights are those of the warm start.
-    last = reported(run, "after") or (evaluated[-1] if evaluated else begun)
+    last = reported(run, "after") or kept(begun, first, evaluated)
     config = ConfigStore.load(run / "config.json")
     measured = {
         name: {
@@ -165,6 +164,18 @@ def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any
         "fresh": True,
         "advice": advice(said),
     }
+
+
+def kept(
+    begun: dict[str, float], first: dict[str, float], evaluated: list[dict[str, float]]
+) -> dict[str, float]:
+    """Return the evaluation of the best weights, with which a run ends that was cut.
+
+    Like the run, it compares the lower ends of the intervals, also with that of the warm start.
+    """
+    best = max(evaluated, key=lambda row: row["eval/success_low"], default=begun)
+    start = first.get("warm_start/success_low", 0.0)
+    return best if best.get("eval/success_low", 0.0) >= start else begun
 
 
 def reported(run: Path, when: str) -> dict[str, float] | None:

@@ -63,3 +63,12 @@ def test_what_is_done_again_keeps_its_row_until_it_is_known_better(monkeypatch, 
     assert kept.keys() == {"llm-gym train a", "llm-gym train b", "llm-gym train c"}
     assert kept["llm-gym train a"]["success"] == kept["llm-gym train c"]["success"]
     assert kept["llm-gym train b"] == row()
+
+
+@pytest.mark.parametrize(
+    ("lows", "end"), [([], 0.7), ([0.4, 0.5], 0.7), ([0.4, 0.8, 0.75], 0.9), ([0.6], 0.7)]
+)
+def test_a_run_that_was_cut_shows_the_weights_that_it_keeps(lows, end):
+    evaluated = [{"eval/success": low + 0.1, "eval/success_low": low} for low in lows]
+    found = one.kept({"eval/success": 0.7}, {"warm_start/success_low": 0.6}, evaluated)
+    assert found["eval/success"] == pytest.approx(end)

@@ -111,18 +111,21 @@ def signal_share(
     most half of the episodes are won, and small if few are lost. Adam is invariant to the scale of
     gradients, so without it a batch of little signal would make full steps of noise. The rewards
     decide, not the critic, which may be untrained; the cost of a lost episode does not count. If
-    nothing is won, turns can still differ by shaped rewards. If only unusable replies cost
-    something, the signal is their share: a model that wins nothing must not settle on its safest
-    reply.
+    all episodes pay for their moves, as in Acrobot, returns count from the worst one. If nothing is
+    won, turns can still differ by shaped rewards. If only unusable replies cost something, the
+    signal is their share: a model that wins nothing must not settle on its safest reply.
     """
     if _is_flat(advantages_T):
         return 0.0
     reward_T = data.reward_T.double()
     score_E = segment_sum(reward_T, data.lengths_E)[data.lengths_E > 0]
-    won_E, least = score_E.clamp(min=0.0), _ROUNDING * float(reward_T.abs().max())
+    least = _ROUNDING * float(reward_T.abs().max())
+    moves_T = reward_T if unusable_T is None else reward_T.masked_fill(unusable_T, 0.0)
+    pays = bool((segment_sum(moves_T, data.lengths_E)[data.lengths_E > 0] < -least).all())
+    won_E = (score_E - (score_E.min() if pays else 0.0)).clamp(min=0.0)
     mean = float(won_E.mean())
     if float(score_E.max() - score_E.min()) <= least:
-        if mean > least or _is_flat(reward_T[data.turn_ends_T]):
+        if mean > least or pays or _is_flat(reward_T[data.turn_ends_T]):
             return 0.0
     elif mean > least:
         return min(1.0, float(won_E.std(correction=0)) / mean)

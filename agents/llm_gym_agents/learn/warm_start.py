@@ -81,8 +81,9 @@ ROUNDS_APART = 1_000_003
 """Seed offset between rounds, so that they play different episodes."""
 STARTED = ("warm_start/success", "warm_start/success_low", "warm_start/success_high")
 """Metrics of held-out success after the warm start, in the order of ``HeldOutSuccess``."""
-MEASURED = 64
-"""Maximum episodes on which success before and after is measured."""
+MEASURED = 256
+"""Maximum episodes on which success before and after is measured: by default those of every
+evaluation, so that the success that RL must keep is of the same episodes."""
 
 
 def warm_start_success(found: Mapping[str, float] | None) -> HeldOutSuccess | None:

@@ -106,6 +106,9 @@ def lm_state(ppo):
         ((0.3, 0.3, 0.3, 0.3), 0.7, 0.0),  # rewards that add up to it but for rounding
         ((0.0, 0.0, 0.0, 0.0), 0.0, 0.0),
         ((0.0, 0.0, 0.0, 0.0), 0.1, 1.0),  # turns differ where no episode wins
+        ((-2.0, -2.0, -2.0, -8.0), 0.0, math.sqrt(1 / 3)),  # every move costs: from the worst
+        ((-8.0, -8.0, -8.0, -2.0), 0.0, 1.0),
+        ((-8.0, -8.0, -8.0, -8.0), 0.0, 0.0),
     ],
 )
 def test_the_share_of_signal(scores, shaped, share):
