@@ -6,7 +6,6 @@ methods of ``Game``. Private names begin with ``_base_``, so they never clash wi
 """
 
 import pickle
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
@@ -24,12 +23,21 @@ from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import shown
 from llm_gym.reading.answer import has_one_reading, is_settled, readings
 from llm_gym.reading.formats import drop_thinking
-from llm_gym.reading.markup import visible
+from llm_gym.reading.markup import END_OF_THOUGHT, visible
 
 MAX_ACTION_CHARS = 1_000_000
 # Looking a member up in its enum costs more than a whole move.
 _PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST
-_WORDS = re.compile(r"(?!analysis)\w+(?: \w+)*")  # a move as most players write it
+_BEGINNING: Info = {
+    "move": None,
+    "reader": "format",
+    "valid_action": True,
+    "success": False,
+    "stop_reason": _PLAYING,
+    "reward_terms": {},
+    "turn": 0,
+    "invalid_actions": 0,
+}
 
 
 class CommonArgs(TypedDict, total=False):
@@ -142,7 +150,8 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         if seed is not None:
             super().reset(seed=seed)
             self._base_player_seed, self._base_player_rng = seed, None
-        if options not in (None, {}) or self._base_active is not self._base_own:
+        is_own = self._base_active is self._base_own
+        if not is_own or (options is not None and options != {}):
             level = check_options(options).get("difficulty")
             self._base_active = self._base_own if level is None else settings_at(self, level)
             self._base_set(self._base_active)
@@ -158,7 +167,7 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         rules, state = self._base_rules(), self.describe()
         self._base_observations: list[str] = [f"{rules}\n\n{state}"]
         self._base_moves: list[str] = []
-        info = self._base_info(True, None, {})
+        info: Info = {**_BEGINNING, "reward_terms": {}}
         if self.rules == "system":
             info["system_prompt"] = rules  # players in another process cannot read the attribute
         else:
@@ -171,11 +180,11 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         """Play the move in ``action``, which may be any text."""
         if self._base_stop is not _PLAYING or not isinstance(action, str):
             raise refuse_step(type(self).__name__, action, self._base_stop)
-        said = str(action)
-        move: str | None = said
-        # Looking for more than words, or blanks around them, costs more than asking for one word.
-        is_word = action.isalnum() and action[:8] != "analysis"
-        if not (self._base_bare and (is_word or _WORDS.fullmatch(action))):
+        move: str | None
+        move = said = action.strip()
+        # Words alone need no reading. Most are a single one, which is faster to find out.
+        is_words = action.isalnum() or action.replace(" ", "").isalnum()
+        if not (is_words and self._base_bare) or END_OF_THOUGHT in action:
             said = drop_thinking(action) if self.strict else visible(action)
             move = self._base_first_reading(action, said)
         if move is None or len(move) > self.max_move_chars:
@@ -183,14 +192,14 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         else:
             text, valid, stop, reward = self.apply(move)
         reader = "format"
-        if not valid and not self.strict:
+        if not valid and not (self.strict or self._base_is_settled(said, move)):
             move, reader, (text, valid, stop, reward) = self._base_read_on(said, move, text)
         terms = {"success": reward}
         if valid:
             self._base_turn += 1
         else:
-            stop = self._base_charge_invalid(terms)
-            reward = sum(terms.values())
+            stop, paid = self._base_charge_invalid(terms)
+            reward += paid
         if stop is _PLAYING:
             if self._base_turn == self.max_turns:
                 stop = _LOST
@@ -205,7 +214,16 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         self._base_moves.append(move or "")
         if self.render_mode is not None:
             self._base_draw_screen(action, text)
-        info = self._base_info(valid, move, terms, reader)
+        info = {
+            "move": move,
+            "reader": reader,
+            "valid_action": valid,
+            "success": stop is _WON,
+            "stop_reason": stop,
+            "reward_terms": terms,
+            "turn": self._base_turn,
+            "invalid_actions": self._base_invalid_actions,
+        }
         return text, reward, stop is not _PLAYING, False, info
 
     def render(self) -> str | None:
@@ -310,15 +328,18 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         settled = is_settled(action, said, move, self._base_format, self.free_text)
         return move if settled else None
 
+    def _base_is_settled(self, said: str, move: str | None) -> bool:
+        """Return whether a reply can mean no other move than ``move``, which was refused."""
+        if move is None:
+            return False
+        find = self.finder() if said == move and not self.free_text else None
+        return self.is_understood(move) or (find is not None and has_one_reading(move, find))
+
     def _base_read_on(
         self, said: str, move: str | None, text: str
     ) -> tuple[str | None, str, Outcome]:
         """Search a reply for another move if the first one cannot be played."""
         refused: tuple[str | None, str, Outcome] = move, "format", (text, False, _PLAYING, 0.0)
-        if move is not None:
-            find = self.finder() if said == move and not self.free_text else None
-            if self.is_understood(move) or (find and has_one_reading(move, find)):
-                return refused
         told = (self._base_rules_cache or "", self._base_observations[-1])
         for found in readings(said, self, told):
             if found.move == move and move:
@@ -362,20 +383,6 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
     def _base_how(self) -> str:
         return self._base_format.tell(self.example_moves()[0], self.move_name)
 
-    def _base_info(
-        self, valid: bool, move: str | None, terms: dict[str, float], reader: str = "format"
-    ) -> dict[str, Any]:
-        return {
-            "move": move,
-            "reader": reader,
-            "valid_action": valid,
-            "success": self._base_stop is _WON,
-            "stop_reason": self._base_stop,
-            "reward_terms": terms,
-            "turn": self._base_turn,
-            "invalid_actions": self._base_invalid_actions,
-        }
-
     def _base_draw_screen(self, action: str, text: str) -> None:
         self._base_screen = f"> {action}\n{text}" if action else text
         if self.render_mode == "human":
@@ -383,20 +390,24 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
 
     # --- what a turn costs and earns -----------------------------------------------------------
 
-    def _base_charge_invalid(self, terms: dict[str, float]) -> StopReason:
+    def _base_charge_invalid(self, terms: dict[str, float]) -> tuple[StopReason, float]:
+        """Charge an unusable reply; return whether it ends the game, and what it pays."""
         self._base_invalid_actions += 1
+        paid = 0.0
         if self.penalty:
-            terms["invalid"] = -self.penalty
-        turn, misses = self._base_missed
-        misses = misses + 1 if turn == self._base_turn else 1
-        if misses <= self.retries:
-            self._base_missed = self._base_turn, misses
-            return _PLAYING
+            paid = terms["invalid"] = -self.penalty
+        if self.retries:
+            turn, misses = self._base_missed
+            misses = misses + 1 if turn == self._base_turn else 1
+            if misses <= self.retries:
+                self._base_missed = self._base_turn, misses
+                return _PLAYING, paid
         self._base_turn += 1
         ends = self.invalid == "terminate"
         if self.worst_reward:
             terms["given_up"] = self.worst_reward + (self.quitting_cost() if ends else 0.0)
-        return StopReason.INVALID if ends else _PLAYING
+            paid += terms["given_up"]
+        return StopReason.INVALID if ends else _PLAYING, paid
 
     def quitting_cost(self) -> float:
         """Return the lowest total reward of the turns that are left: at most 0."""

@@ -23,7 +23,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -86,8 +87,9 @@ class BaseEnvironment(ABC):
 
     def __init__(self, config: object | Mapping[str, Any] | None = None) -> None:
         self.config = config
-        self.max_steps = _whole("max_steps", setting(config, "max_steps", DEFAULT_MAX_STEPS), 1)
-        seed = setting(config, "seed", None)
+        read = config.get if isinstance(config, Mapping) else partial(getattr, config)
+        self.max_steps = _whole("max_steps", read("max_steps", DEFAULT_MAX_STEPS), 1)
+        seed = read("seed", None)
         self.np_random = np.random.default_rng(None if seed is None else _whole("seed", seed, 0))
         self.state = None
         self.done = False
@@ -123,17 +125,6 @@ class BaseEnvironment(ABC):
         # Noted, because a step may return this: ``as_gym`` has to tell a cut from an end.
         self._limit_reached = not self.done and self.step_count >= self.max_steps
         return bool(self.done) or self._limit_reached
-
-
-def setting(config: object | Mapping[str, Any] | None, name: str, default: Any) -> Any:
-    """Return ``name`` from a config that is an object or a dictionary.
-
-    >>> setting({"max_steps": 5}, "max_steps", 10), setting(None, "max_steps", 10)
-    (5, 10)
-    """
-    if isinstance(config, Mapping):
-        return config.get(name, default)
-    return getattr(config, name, default)
 
 
 def _whole(name: str, value: Any, least: int) -> int:
@@ -338,36 +329,26 @@ def _text(observation: object, old: BaseEnvironment, method: str) -> str:
 SIZE = 3
 ITEM = "sword"
 _STEPS = {"north": (0, 1), "south": (0, -1), "east": (1, 0), "west": (-1, 0)}
-_MOVE = re.compile(r"(?:move|go|walk) (?:to the )?(north|south|east|west)")
-_PICK_UP = re.compile(r"(?:pick up|take|get) (?:the )?(\S+)")
-_COMPLETE = re.compile(r"(?:complete|finish) (?:the )?quest")
+_COMMANDS = {
+    "move": re.compile(r"(?:move|go|walk) (?:to the )?(north|south|east|west)"),
+    "pick up": re.compile(r"(?:pick up|take|get) (?:the )?(\S+)"),
+    "complete": re.compile(r"(?:complete|finish) (?:the )?(quest)"),
+}
 _MAX_COMMAND = 200
 
 
-class ParsedCommand(NamedTuple):
-    """What the player asked for."""
+def parse_command(text: str) -> tuple[str, str] | None:
+    r"""Return the verb and the object of the command in the last line of ``text``, or None.
 
-    verb: str
-    object: str = ""
-
-
-def parse_command(text: str) -> ParsedCommand | None:
-    r"""Return the command in the last line of ``text``, or None if there is none.
-
-    >>> parse_command("I need the sword.\nPick up the sword!")
-    ParsedCommand(verb='pick up', object='sword')
-    >>> parse_command("go north").object, parse_command("fly")
-    ('north', None)
+    >>> parse_command("I need the sword.\nPick up the sword!"), parse_command("fly")
+    (('pick up', 'sword'), None)
     """
     line = parse_plain(drop_thinking(text)) or ""
     if len(line) > _MAX_COMMAND:
         return None
     words = " ".join(line.lower().split()).rstrip(".!")
-    if found := _MOVE.fullmatch(words):
-        return ParsedCommand("move", found[1])
-    if found := _PICK_UP.fullmatch(words):
-        return ParsedCommand("pick up", found[1])
-    return ParsedCommand("complete quest") if _COMPLETE.fullmatch(words) else None
+    found = ((verb, pattern.fullmatch(words)) for verb, pattern in _COMMANDS.items())
+    return next(((verb, one[1]) for verb, one in found if one), None)
 
 
 class SimpleGameEnvironment(BaseEnvironment):
@@ -405,7 +386,7 @@ class SimpleGameEnvironment(BaseEnvironment):
     def step(self, action: str) -> tuple[str, float, bool, dict[str, Any]]:
         self.step_count += 1
         command = parse_command(action)
-        refusal = "I do not know that command." if command is None else self._play(command)
+        refusal = "I do not know that command." if command is None else self._play(*command)
         info: dict[str, Any] = {"invalid_action": True} if refusal else {}
         success = self.done
         if success or self.step_count >= self.max_steps:
@@ -433,16 +414,16 @@ class SimpleGameEnvironment(BaseEnvironment):
             f"pick up {ITEM}, complete quest. Answer with one command; it must be the last line."
         )
 
-    def _play(self, command: ParsedCommand) -> str:
-        """Carry out ``command``; return why it cannot be done, or nothing."""
-        if command.verb == "move":
-            (x, y), (dx, dy) = self.position, _STEPS[command.object]
+    def _play(self, verb: str, target: str) -> str:
+        """Carry out a command; return why it cannot be done, or nothing."""
+        if verb == "move":
+            (x, y), (dx, dy) = self.position, _STEPS[target]
             if not (0 <= x + dx < SIZE and 0 <= y + dy < SIZE):
                 return "The board ends here."
             self.position = (x + dx, y + dy)
             return ""
-        if command.verb == "pick up":
-            if command.object != ITEM or self.item_at != self.position:
+        if verb == "pick up":
+            if target != ITEM or self.item_at != self.position:
                 return "There is no such thing here."
             self.item_at = None
             return ""

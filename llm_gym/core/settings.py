@@ -144,9 +144,14 @@ def check_types(cls: type, given: Mapping[str, Any]) -> None:
     """
     kinds = _kinds(cls)
     for name, value in given.items():
-        kind = kinds.get(name)
-        if kind is not None and not _is(value, kind):
-            raise ConfigError(f"{name} must be {_said(kind)}, got {value!r:.200}")
+        if name in kinds:
+            check_type(name, value, kinds[name])
+
+
+def check_type(name: str, value: Any, kind: Any) -> None:
+    """Raise ``ConfigError`` for a ``value`` that does not fit the type hint ``kind``."""
+    if not _is(value, kind):
+        raise ConfigError(f"{name} must be {_said(kind)}, got {value!r:.200}")
 
 
 @lru_cache(maxsize=256)

@@ -19,9 +19,11 @@ _THINKING = "(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning|scratchpad|reflectio
 _OPENS = re.compile(
     rf"(?i)[<◁]{_THINKING}|(?-i:\[THINK\])|<\|(?:begin_of_thought|START_THINKING|channel)\|>"
 )
+END_OF_THOUGHT = "assistantfinal"
+"""The only end of reasoning that consists of letters: what is left of tokens that were dropped."""
 _CLOSES = re.compile(
     rf"(?i)[<◁]/{_THINKING}|(?-i:\[/THINK\])|<\|(?:end_of_thought|END_THINKING)\|>"
-    r"|<\|channel\|>final[^<]*<\|message\|>|(?-i:assistantfinal)"
+    rf"|<\|channel\|>final[^<]*<\|message\|>|(?-i:{END_OF_THOUGHT})"
 )
 # Reasoning that is never closed hides the rest, up to an action tag.
 _THOUGHT = re.compile(r"(?s)<think>.*?(?:</think>|(?=<(?:action|answer|move|guess)>)|\Z)")
@@ -61,7 +63,7 @@ def own_turn(text: str) -> str:
     >>> own_turn("<|channel|>analysis<|message|>up?<|end|><|channel|>final<|message|>down")
     'down'
     """
-    if not ("<" in text or "[" in text or "◁" in text or "assistantfinal" in text):
+    if not ("<" in text or "[" in text or "◁" in text or END_OF_THOUGHT in text):
         return text  # most replies
     hides = '"' in text and not any(sign in text for sign in _HIDDEN)
     if hides:

@@ -14,9 +14,10 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_type
 from llm_gym.registry.sources import EnvSource, build_env, env_source
 from llm_gym.vector.rows import TextualEnv
-from llm_gym.vector.text_vector_env import TextVectorEnv, check_size
+from llm_gym.vector.text_vector_env import TextVectorEnv
 
 Wrap = Callable[[TextualEnv], TextualEnv]
 
@@ -52,7 +53,7 @@ def make_vec(
     >>> infos["valid_action"]
     array([ True, False])
     """
-    check_size(n, workers)
+    check_type("n", n, int | None)
     listed = isinstance(id, Sequence) and not isinstance(id, str)
     given: Any = id if listed else [id]
     for one in given:

@@ -18,25 +18,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from llm_gym.core.errors import ActionTypeError, ConfigError
+from llm_gym.core.settings import check_type
 from llm_gym.core.spaces import AnyText
 from llm_gym.episodes.play import Beginning
 from llm_gym.vector import rows as row_jobs
 
 if TYPE_CHECKING:
     from llm_gym.vector.worker_pool import WorkerPool
-
-
-def parse_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    """Return ``mode`` as an ``AutoresetMode``.
-
-    >>> parse_autoreset_mode("SameStep")
-    <AutoresetMode.SAME_STEP: 'SameStep'>
-    """
-    try:
-        return AutoresetMode(mode)
-    except ValueError:
-        names = ", ".join(known.value for known in AutoresetMode)
-        raise ConfigError(f"autoreset_mode must be one of {names}, got {mode!r}") from None
 
 
 def spread_seeds(n: int, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
@@ -56,14 +44,6 @@ def spread_seeds(n: int, seed: int | Sequence[int | None] | None) -> Sequence[in
     if len(seed) != n:
         raise ConfigError(f"a list of seeds must have one for each of {n} rows, got {len(seed)}")
     return seed
-
-
-def check_size(n: object, workers: object) -> None:
-    """Raise unless ``n`` is an integer or None, and ``workers`` an integer."""
-    if n is not None and (isinstance(n, bool) or not isinstance(n, SupportsIndex)):
-        raise ConfigError(f"n must be a whole number, got {n!r:.100}")
-    if isinstance(workers, bool) or not isinstance(workers, int):
-        raise ConfigError(f"workers must be a whole number, got {workers!r:.100}")
 
 
 def masked_rows(n: int, mask: Any) -> list[int]:
@@ -153,7 +133,14 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         workers: int = 0,
         timeout: float | None = None,
     ) -> None:
-        self.autoreset_mode = parse_autoreset_mode(autoreset_mode)
+        try:
+            self.autoreset_mode = AutoresetMode(autoreset_mode)
+        except ValueError:
+            names = ", ".join(known.value for known in AutoresetMode)
+            raise ConfigError(
+                f"autoreset_mode must be one of {names}, got {autoreset_mode!r}"
+            ) from None
+        check_type("workers", workers, int)
         self.num_envs = len(factories)
         if not 0 <= workers <= self.num_envs:
             raise ConfigError(

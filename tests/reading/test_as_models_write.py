@@ -32,6 +32,7 @@ THOUGHTS = [
     "<|begin_of_thought|>up<|end_of_thought|>{}",
     "<|channel|>analysis<|message|>up?<|end|><|start|>assistant<|channel|>final<|message|>{}",
     "analysisLet me go up.assistantfinal{}",
+    "commentary Let me go up assistantfinal{}",
     "{}<|im_end|>",
     "{}</s>",
     "<|im_start|>{}<|im_end|>\n<|endoftext|>",

@@ -165,7 +165,8 @@ class DatasetEnv(TextEnv):
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin a new episode; ``options`` may hold ``split``, for this episode."""
         self._seed, self._drawn_from = seed, self.split
-        return super().reset(seed=seed, options=options)
+        state, info = super().reset(seed=seed, options=options)
+        return state, info | self._row_info()
 
     def _base_draw(self, split: object) -> None:
         self._drawn_from = splits.check_split(split)
@@ -216,12 +217,12 @@ class DatasetEnv(TextEnv):
     def reveal(self) -> str:
         return f"The answer was {self._right}." if self._graded else ""
 
-    def _base_info(
-        self, valid: bool, move: str | None, terms: dict[str, float], reader: str = "format"
-    ) -> dict[str, Any]:
-        info = super()._base_info(valid, move, terms, reader)
-        info["row"], info["answer"] = self._number, self._right if self._graded else None
-        return info
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        text, reward, terminated, truncated, info = super().step(action)
+        return text, reward, terminated, truncated, info | self._row_info()
+
+    def _row_info(self) -> Info:
+        return {"row": self._number, "answer": self._right if self._graded else None}
 
     # --- the reply ---------------------------------------------------------------------------
 
