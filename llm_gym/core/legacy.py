@@ -18,7 +18,6 @@ and a string from ``reset``. New environments should use ``llm_gym.TextEnv``.
 
 import inspect
 import math
-import operator
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ import numpy as np
 from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.infos import Info, Options, flag, reward_terms
 from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step, stop_reason
+from llm_gym.core.settings import check_range, check_type, plain
 from llm_gym.core.spaces import AnyText
 from llm_gym.reading.formats import drop_thinking, parse_plain
 
@@ -55,11 +55,6 @@ class EnvironmentConfig:
     """Steps after which an episode is over."""
     seed: int | None = None
     """Seed of ``np_random``; None draws one from the operating system."""
-
-    def __post_init__(self) -> None:
-        _whole("max_steps", self.max_steps, 1)
-        if self.seed is not None:
-            _whole("seed", self.seed, 0)
 
 
 class BaseEnvironment(ABC):
@@ -88,9 +83,12 @@ class BaseEnvironment(ABC):
     def __init__(self, config: object | Mapping[str, Any] | None = None) -> None:
         self.config = config
         read = config.get if isinstance(config, Mapping) else partial(getattr, config)
-        self.max_steps = _whole("max_steps", read("max_steps", DEFAULT_MAX_STEPS), 1)
-        seed = read("seed", None)
-        self.np_random = np.random.default_rng(None if seed is None else _whole("seed", seed, 0))
+        self.max_steps, seed = plain(read("max_steps", DEFAULT_MAX_STEPS)), read("seed", None)
+        check_type("max_steps", self.max_steps, int)
+        check_range("max_steps", self.max_steps, 1)
+        check_type("seed", seed, int | None)
+        check_range("seed", seed, 0)
+        self.np_random = np.random.default_rng(seed)
         self.state = None
         self.done = False
         self.step_count = 0
@@ -125,15 +123,6 @@ class BaseEnvironment(ABC):
         # Noted, because a step may return this: ``as_gym`` has to tell a cut from an end.
         self._limit_reached = not self.done and self.step_count >= self.max_steps
         return bool(self.done) or self._limit_reached
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    try:
-        if not isinstance(value, bool) and operator.index(value) >= least:
-            return operator.index(value)
-    except TypeError:
-        pass
-    raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
 MAX_CHARS = 1_000_000

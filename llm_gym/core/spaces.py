@@ -92,7 +92,7 @@ class _SharedTexts(Sequence[str]):
     would stay the first ones for ever. A copy of this object holds the current texts.
     """
 
-    def __init__(self, space: AnyText, memory: Any, count: int) -> None:
+    def __init__(self, memory: Any, count: int) -> None:
         cells = np.frombuffer(memory.get_obj(), np.uint8).reshape(count, -1)
         self._sizes, self._texts = cells[:, :4].view(np.int32), cells[:, 4:]
 
@@ -117,10 +117,10 @@ def _share(space: AnyText, n: int = 1, ctx: Any = multiprocessing) -> Any:
 
 @utils.read_from_shared_memory.register(AnyText)
 def _read_shared(space: AnyText, shared_memory: Any, n: int = 1) -> Any:
-    return _SharedTexts(space, shared_memory, n)
+    return _SharedTexts(shared_memory, n)
 
 
 @utils.write_to_shared_memory.register(AnyText)
 def _write_shared(space: AnyText, index: int, value: str, shared_memory: Any) -> None:
     count = len(shared_memory) // (4 + 4 * space.max_length)
-    _SharedTexts(space, shared_memory, count).write(index, value)
+    _SharedTexts(shared_memory, count).write(index, value)

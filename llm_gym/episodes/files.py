@@ -213,7 +213,7 @@ def _scan_plain(file: BinaryIO) -> tuple[int, bytes, bytes]:
 def _scan_gzip(file: BinaryIO) -> tuple[int, bytes, bytes]:
     file.seek(0)
     whole = position = 0
-    head = tail = b""
+    head = last = tail = b""
     member = zlib.decompressobj(wbits=31)
     try:
         while block := file.read(_BLOCK):
@@ -221,11 +221,11 @@ def _scan_gzip(file: BinaryIO) -> tuple[int, bytes, bytes]:
             while block:
                 data = member.decompress(block)
                 head = (head + data[: len(_MARK)])[: len(_MARK)]
-                tail = data[-1:] or tail
+                last = data[-1:] or last
                 if not member.eof:
                     break
                 block = member.unused_data
-                whole = position - len(block)
+                whole, tail = position - len(block), last
                 member = zlib.decompressobj(wbits=31)
     except zlib.error as error:
         raise RecordError(f"{file.name} is damaged or is not gzip: {error}") from error

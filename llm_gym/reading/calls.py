@@ -332,9 +332,9 @@ class ActionParser(ABC):
         text = self.write(tuple(calls), thought)
         return self._read_back(text, Parsed(tuple(calls), None, thought))
 
-    def render_answer(self, answer: str, thought: str = "") -> str:
+    def render_answer(self, answer: str) -> str:
         """Return a reply without a call, which ``parse`` reads back exactly."""
-        return self._read_back(self.write_answer(answer, thought), Parsed((), answer, thought))
+        return self._read_back(self.write_answer(answer), Parsed(answer=answer))
 
     def _read_back(self, text: str, meant: Parsed) -> str:
         if self.parse(text) != meant:
@@ -367,9 +367,9 @@ class ActionParser(ABC):
     def write(self, calls: tuple[ToolCall, ...], thought: str) -> str:
         """Return a reply with ``calls``."""
 
-    def write_answer(self, answer: str, thought: str) -> str:
+    def write_answer(self, answer: str) -> str:
         """Return a reply without a call."""
-        return f"{thought}\n{answer}" if thought else answer
+        return answer
 
     @abstractmethod
     def tell(self, call: ToolCall) -> str:

@@ -150,26 +150,22 @@ def _all_calls(values: list[Any]) -> tuple[ToolCall, ...]:
     return calls
 
 
-def write_hermes(calls: tuple[ToolCall, ...], thought: str) -> str:
-    """Write JSON objects in ``<tool_call>`` tags."""
+def _write_hermes(calls: tuple[ToolCall, ...], thought: str) -> str:
     texts = [f"{_OPEN}\n{write_call(call)}\n{_CLOSE}" for call in calls]
     return "\n".join(filter(None, (thought, *texts)))
 
 
-def write_llama(calls: tuple[ToolCall, ...], thought: str) -> str:
-    """Write objects with ``parameters``."""
+def _write_llama(calls: tuple[ToolCall, ...], thought: str) -> str:
     text = "; ".join(write_call(call, arguments="parameters") for call in calls)
     return f"{thought}\n{_TAG}{text}" if thought else text
 
 
-def write_mistral(calls: tuple[ToolCall, ...], thought: str) -> str:
-    """Write a list after ``[TOOL_CALLS]``."""
+def _write_mistral(calls: tuple[ToolCall, ...], thought: str) -> str:
     listed = f"{_LIST} [{', '.join(write_call(call) for call in calls)}]"
     return f"{thought}\n{listed}" if thought else listed
 
 
-def write_openai(calls: tuple[ToolCall, ...], thought: str) -> str:
-    """Write a message of the chat API as JSON."""
+def _write_openai(calls: tuple[ToolCall, ...], thought: str) -> str:
     listed = [
         {
             "id": f"call_{at}",
@@ -191,24 +187,24 @@ class Style(NamedTuple):
 
 
 _HERMES = Style(
-    write_hermes,
+    _write_hermes,
     f'Write it as {_OPEN}{{"name": "...", "arguments": {{...}}}}{_CLOSE}.',
     "<tool_response>\n{}\n</tool_response>",
 )
 STYLES = {
     "auto": _HERMES,
     "openai": Style(
-        write_openai,
+        _write_openai,
         'Write it as {"tool_calls": [{"type": "function", "function": {"name": "...", "arguments": '
         '"{...}"}}]}.',
     ),
     "hermes": _HERMES,
     "qwen": _HERMES,
     "llama3": Style(
-        write_llama, 'Write it as {"name": "...", "parameters": {...}} and nothing else.'
+        _write_llama, 'Write it as {"name": "...", "parameters": {...}} and nothing else.'
     ),
     "mistral": Style(
-        write_mistral, f'Write it as {_LIST}[{{"name": "...", "arguments": {{...}}}}].'
+        _write_mistral, f'Write it as {_LIST}[{{"name": "...", "arguments": {{...}}}}].'
     ),
 }
 
@@ -241,11 +237,6 @@ class FunctionCallingParser(ActionParser):
 
     def write(self, calls: tuple[ToolCall, ...], thought: str) -> str:
         return STYLES[self.style].write(calls, thought)
-
-    def write_answer(self, answer: str, thought: str) -> str:
-        if thought:
-            raise ConfigError(f"an answer in the {self.name} format has no thought beside it")
-        return answer
 
     def render_result(self, call: ToolCall, result: str) -> str:
         return STYLES[self.style].result.replace("{}", result)

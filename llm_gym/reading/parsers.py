@@ -59,8 +59,8 @@ class JSONActionParser(ActionParser):
         texts = [write_call(call, "tool", "args") for call in calls]
         return "\n".join(filter(None, (thought, *texts)))
 
-    def write_answer(self, answer: str, thought: str) -> str:
-        return "\n".join(filter(None, (thought, dump({"answer": answer}))))
+    def write_answer(self, answer: str) -> str:
+        return dump({"answer": answer})
 
     def tell(self, call: ToolCall) -> str:
         return (
@@ -139,10 +139,11 @@ class ReActActionParser(ActionParser):
             raise ConfigError(f"a ReAct reply has exactly one action, got {len(calls)}")
         call = calls[0]
         given = dump(call.arguments) if call.text is None else call.text
-        return _thought(thought, f"Action: {call.name}\nAction Input: {given}")
+        action = f"Action: {call.name}\nAction Input: {given}"
+        return f"Thought: {thought}\n{action}" if thought else action
 
-    def write_answer(self, answer: str, thought: str) -> str:
-        return _thought(thought, f"Final Answer: {answer}")
+    def write_answer(self, answer: str) -> str:
+        return f"Final Answer: {answer}"
 
     def render_result(self, call: ToolCall, result: str) -> str:
         return f"Observation: {result}"
@@ -151,12 +152,8 @@ class ReActActionParser(ActionParser):
         return (
             f"in this form:\n{self.write((call,), 'why this helps')}\n"
             "The result follows as an observation. To answer, reply in this form:\n"
-            f"{self.write_answer('your answer', 'why you are done')}"
+            "Thought: why you are done\nFinal Answer: your answer"
         )
-
-
-def _thought(thought: str, text: str) -> str:
-    return f"Thought: {thought}\n{text}" if thought else text
 
 
 def _action(action: str, given: str | None, thought: str) -> Parsed:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llm_gym.core.errors import ConfigError, WorkerError, error_words
+from llm_gym.core.infos import Info
 from llm_gym.episodes.play import begin
 
 TextualEnv = gym.Env[str, str]
@@ -172,7 +173,6 @@ def _name(rows: list[int]) -> str:
     return f"row {named}" if len(rows) == 1 else f"rows {named}{more}"
 
 
-Info = dict[str, Any]
 Mask = npt.NDArray[np.bool_]
 _SCALARS = {bool, int, float}
 

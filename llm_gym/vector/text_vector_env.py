@@ -18,6 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from llm_gym.core.errors import ActionTypeError, ConfigError
+from llm_gym.core.infos import Info, Options
 from llm_gym.core.settings import check_type
 from llm_gym.core.spaces import AnyText
 from llm_gym.episodes.play import Beginning
@@ -102,9 +103,9 @@ def batch_text(each: Sequence[Space[Any]]) -> tuple[Space[Any], Space[Any]]:
     return AnyText(max(lengths)), spaces.Tuple(each)
 
 
-Start = tuple[int | None, dict[str, Any] | None]
+Start = tuple[int | None, Options]
 """Seed and options of ``reset``."""
-StepResult = tuple[str, SupportsFloat, bool, bool, row_jobs.Info]
+StepResult = tuple[str, SupportsFloat, bool, bool, Info]
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 # Why a row cannot be stepped, in words that follow its name. Empty while its episode goes on.
@@ -182,8 +183,8 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         self,
         *,
         seed: int | Sequence[int | None] | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[list[str], row_jobs.Info]:
+        options: Options = None,
+    ) -> tuple[list[str], Info]:
         """Begin a new episode in every row, or where ``options["reset_mask"]`` says so.
 
         Args:
@@ -200,7 +201,7 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         infos = [info for _, info in begun.values()]
         return list(self._observations), row_jobs.stack_infos(self.num_envs, rows, infos)
 
-    def step(self, actions: Sequence[str]) -> tuple[list[str], Array, Array, Array, row_jobs.Info]:
+    def step(self, actions: Sequence[str]) -> tuple[list[str], Array, Array, Array, Info]:
         """Play one action in every row, and reset rows as ``autoreset_mode`` says."""
         check_actions(self.num_envs, actions)
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
@@ -251,8 +252,8 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
         return results
 
     def reset_rows(
-        self, seeds: Mapping[int, int | None], options: dict[str, Any] | None = None
-    ) -> dict[int, tuple[str, row_jobs.Info]]:
+        self, seeds: Mapping[int, int | None], options: Options = None
+    ) -> dict[int, tuple[str, Info]]:
         """Begin a new episode in each row of ``seeds``; the other rows do not move.
 
         This also repairs rows that raised, and restarts a worker that hung or died.

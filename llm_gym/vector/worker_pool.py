@@ -33,7 +33,7 @@ from llm_gym.vector.rows import (
     run_jobs,
 )
 
-_F_SETSIG = 10  # Python 3.11 has no name for it
+_F_SETSIG = 10  # Linux's; Python 3.11 has no name for it
 CLOSE_SECONDS = 5.0
 """Time that environments get to close before their process is ended."""
 
@@ -117,15 +117,12 @@ def end_with(lifeline: Connection) -> None:
     kernel sends the signal, so it also ends C code that holds the interpreter lock.
     ``PR_SET_PDEATHSIG`` would also fire when only the thread that started this process ends.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
     if sys.platform != "linux":
         return
-    f_setsig = getattr(fcntl, "F_SETSIG", _F_SETSIG)
+    import fcntl  # Windows has none
+
     fcntl.fcntl(lifeline.fileno(), fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(lifeline.fileno(), f_setsig, signal.SIGKILL)
+    fcntl.fcntl(lifeline.fileno(), _F_SETSIG, signal.SIGKILL)
     flags = fcntl.fcntl(lifeline.fileno(), fcntl.F_GETFL)
     fcntl.fcntl(lifeline.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
     if lifeline.poll():  # it was gone before we listened

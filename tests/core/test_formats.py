@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.settings import get_format
 from llm_gym.reading.formats import FORMATS, drop_thinking
+from llm_gym.reading.markup import visible
 
 CASES = [
     ("plain", "go north", "go north"),
@@ -76,7 +77,7 @@ def test_deeply_nested_text_is_read_in_bounded_work():
     assert get_format("json").parse('{"a":' * 100_000 + '{"action": "x"}') == "x"
 
 
-@given(st.text(min_size=1).filter(str.isalnum))
-def test_one_word_is_a_plain_move_as_it_stands(word):
+@given(st.text(st.characters(categories=["L", "Nd"], include_characters=" "), min_size=1))
+def test_words_are_a_plain_move_as_they_stand(words):
     # ``TextEnv.step`` relies on it and does not ask the parser.
-    assert FORMATS["plain"].parse(drop_thinking(word)) == word
+    assert FORMATS["plain"].parse(visible(words)) == (words.strip() or None)

@@ -131,6 +131,7 @@ def test_a_file_cut_anywhere_is_detected_skippable_and_mended(
         with EpisodeWriter(path) as writer:
             assert f"ends in half a record ({cut - whole} bytes)" in caplog.text
             assert [entry.levelno for entry in caplog.records] == [logging.WARNING]
+            assert path.stat().st_size == whole
             writer.write(episode(2))
         assert ids(path) == [0, 2]
 

@@ -200,13 +200,19 @@ def test_what_a_pattern_of_moves_generates_is_read_as_it_stands(name, data):
 
 
 class Game:
+    """A game with one move."""
+
     free_text = mention_is_answer = False
+
+    def __init__(self, move):
+        self.move = move
 
     def finder(self):
         return None
 
     def named_moves(self, text):
-        return iter([(0, 1, "x")] if text.startswith("x") else [])
+        at = text.lower().find(self.move)
+        return iter([(at, at + len(self.move), self.move)] if at >= 0 else [])
 
     def marked_move(self, label, text):
         return text
@@ -214,9 +220,14 @@ class Game:
 
 @given(st.text())
 def test_no_text_upsets_the_reader(text):
-    found = list(readings(text, Game(), (text[::-1],)))
+    found = list(readings(text, Game("x"), (text[::-1],)))
     assert all(one.move is None or isinstance(one.move, str) for one in found)
     assert isinstance(undress(text), str)
+
+
+def test_a_game_whose_move_is_to_wait_is_played():
+    found = list(readings("The guard is near. Wait.", Game("wait"), ()))
+    assert found[-1].move == "wait"
 
 
 @pytest.mark.parametrize(

@@ -99,26 +99,6 @@ def test_a_move_in_its_own_tags_can_be_taken_back():
     assert "takes back" in text
 
 
-def test_a_game_whose_move_is_to_wait_is_played():
-    class Waiting:
-        free_text = mention_is_answer = False
-
-        def finder(self):
-            return None
-
-        def named_moves(self, text):
-            at = text.lower().find("wait")
-            return iter([(at, at + 4, "wait")] if at >= 0 else [])
-
-        def marked_move(self, label, text):
-            return text
-
-    from llm_gym.reading.answer import readings
-
-    found = list(readings("The guard is near. Wait.", Waiting(), ()))
-    assert found[-1].move == "wait"
-
-
 @pytest.mark.parametrize(
     ("sentence", "words"),
     [

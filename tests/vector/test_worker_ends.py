@@ -64,9 +64,9 @@ if __name__ == "__main__":
 """
 
 
-def run_script(folder, ending):
+def run_script(folder, text):
     path = folder / "script.py"
-    path.write_text(SCRIPT.format(ending=ending))
+    path.write_text(text)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, str(path)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -82,7 +82,7 @@ def run_script(folder, ending):
     ],
 )
 def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
-    script = run_script(tmp_path, ending)
+    script = run_script(tmp_path, SCRIPT.format(ending=ending))
     output, errors = script.communicate(timeout=300)
     assert script.returncode == code, errors.decode()
     assert not any(map(runs, output.split()[0:2]))
@@ -91,7 +91,7 @@ def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
 
 @pytest.mark.parametrize("hold", [pytest.param("sleep 60", marks=pytest.mark.slow), "backtrack"])
 def test_a_killed_program_takes_its_workers_along_even_one_that_hangs_in_c(tmp_path, hold):
-    with run_script(tmp_path, f'envs.step(["a", "{hold}"])') as script:
+    with run_script(tmp_path, SCRIPT.format(ending=f'envs.step(["a", "{hold}"])')) as script:
         pids = [int(pid) for pid in script.stdout.readline().split()]
         assert len(pids) == 2
         pause(0.5)
@@ -109,11 +109,8 @@ def test_workers_that_a_thread_started_outlive_the_thread(start):
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path):
-    path = tmp_path / "script.py"
-    path.write_text(f"from llm_gym.vector import make_vec\nmake_vec({GUESS!r}, 2, workers=1)\n")
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, str(path)], env=env, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 1
-    assert "a script must start workers under: if __name__ == '__main__'" in done.stderr
+    text = f"from llm_gym.vector import make_vec\nmake_vec({GUESS!r}, 2, workers=1)\n"
+    script = run_script(tmp_path, text)
+    _, errors = script.communicate(timeout=300)
+    assert script.returncode == 1
+    assert b"a script must start workers under: if __name__ == '__main__'" in errors

@@ -36,18 +36,17 @@ def test_the_base_has_three_methods_to_be_written_and_no_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    "config",
-    [EnvironmentConfig(max_steps=3), {"max_steps": 3}, SimpleNamespace(max_steps=np.int64(3))],
+    ("config", "steps"),
+    [
+        (None, 10),
+        *((made(), 10) for made in (dict, EnvironmentConfig, SimpleNamespace)),
+        *((made(max_steps=np.int64(3)), 3) for made in (dict, EnvironmentConfig, SimpleNamespace)),
+    ],
 )
-def test_a_config_is_an_object_or_a_dictionary(config: Any) -> None:
+def test_a_config_is_an_object_or_a_dictionary(config: Any, steps: int) -> None:
     game = TextGame(config)
-    assert game.max_steps == 3
+    assert (game.max_steps, type(game.max_steps)) == (steps, int)
     assert game.config is config
-
-
-@pytest.mark.parametrize("config", [None, {}, EnvironmentConfig(), SimpleNamespace()])
-def test_ten_steps_are_the_default(config: Any) -> None:
-    assert TextGame(config).max_steps == 10
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ def test_a_limit_or_seed_that_is_none_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=name):
         TextGame({name: value})
     with pytest.raises(ConfigError, match=name):
-        EnvironmentConfig(**{name: value})
+        TextGame(EnvironmentConfig(**{name: value}))
 
 
 def test_the_seed_of_the_config_fixes_the_randomness() -> None:
