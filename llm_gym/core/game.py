@@ -139,8 +139,8 @@ class Game(ABC):
         """
         if type(self).named_moves is not Game.named_moves:
             return None
-        if self.find_moves is not None:
-            return self.find_moves
+        if (find := self.find_moves) is not None:
+            return find
         if (moves := self.legal_moves()) is not None:
             return find_with(find_phrases, moves=tuple(moves))
         pattern = None if self.free_text else self.move_pattern()

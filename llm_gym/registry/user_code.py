@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from types import CodeType, ModuleType
+from typing import Any
 
 from llm_gym.core.errors import ConfigError, LLMGymError, error_words
 from llm_gym.core.text import closest
@@ -110,30 +110,20 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"SyntaxError: {error.msg} ({_short(error.filename)}, line {error.lineno})"
     what = error_words(error).partition(CREATOR)[0]
-    at = _place(error)
-    return what if at is None else f"{what} ({_short(at.file)}, line {at.line}, in {at.function})"
+    if (at := _place(error)) is None:
+        return what
+    code, line = at
+    return f"{what} ({_short(code.co_filename)}, line {line}, in {code.co_name})"
 
 
-class _Frame(NamedTuple):
-    package: str
-    file: str
-    line: int
-    function: str
-
-
-def _place(error: BaseException) -> _Frame | None:
+def _place(error: BaseException) -> tuple[CodeType, int] | None:
     """Return the last line in the author's own code, not in a library that it called."""
-    frames = [
-        _Frame(
-            str(frame.f_globals.get("__name__", "")).partition(".")[0],
-            frame.f_code.co_filename,
-            line,
-            frame.f_code.co_name,
-        )
+    others = [
+        (frame.f_code, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _AROUND
     ]
-    others = [each for each in frames if each.package not in _AROUND]
-    own = [each for each in others if not each.file.startswith(("<", *_LIBRARIES))]
+    own = [each for each in others if not each[0].co_filename.startswith(("<", *_LIBRARIES))]
     return next(reversed(own or others), None)
 
 

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
 from llm_gym.core.settings import setting
 
@@ -154,7 +154,7 @@ class MemoryEnv(TextEnv):
 
     has_splits = False
 
-    def __init__(self, *, words: int = 4, delay: int = 2, **common: Unpack[CommonArgs]) -> None:
+    def __init__(self, *, words: int = 4, delay: int = 2, **common: Any) -> None:
         self.words, self.delay, self.max_turns = words, delay, delay + 1
         super().__init__(**common)
 

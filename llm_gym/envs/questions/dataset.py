@@ -3,13 +3,13 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from llm_gym.core import splits
-from llm_gym.core.env import MAX_ACTION_CHARS, CommonArgs, TextEnv
+from llm_gym.core.env import MAX_ACTION_CHARS, TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
@@ -110,7 +110,7 @@ class DatasetEnv(TextEnv):
         limit: int | None = None,
         max_turns: int = 1,
         instruction: str | None = None,
-        **common: Unpack[CommonArgs],
+        **common: Any,
     ) -> None:
         if limit is not None and limit < 1:
             raise ConfigError(f"limit must be at least 1, got {limit}")

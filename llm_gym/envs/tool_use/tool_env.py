@@ -10,9 +10,9 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import Unpack
+from typing import Any
 
-from llm_gym.core.env import CommonArgs, TextEnv
+from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import Outcome, go_on, reject
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.markup import undress, without_pictures
@@ -108,7 +108,7 @@ class ToolEnv(TextEnv):
     free_text = True
     _base_not_state = TextEnv._base_not_state | {"_call", "_another"}
 
-    def __init__(self, **common: Unpack[CommonArgs]) -> None:
+    def __init__(self, **common: Any) -> None:
         self._registry: ToolRegistry | None = None
         self._inputs = {
             tool.name: next(iter(tool.definition.properties)) for tool in self.sample_tools()
