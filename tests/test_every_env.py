@@ -187,8 +187,18 @@ def test_every_player_speaks_every_format_and_the_rules_show_it(env_id, action_f
         action = getattr(game, player)()
         assert re.fullmatch(game.action_pattern(), action), player
         assert env.step(action)[4]["valid_action"], player
+    env.reset(seed=3)
+    saved, pattern = game.snapshot(), game.action_pattern()
+    for action in (game.legal_actions() or [game.random_action()])[:8]:
+        game.restore(saved)
+        info = env.step(action)[4]
+        assert (info["valid_action"], info["reader"]) == (True, "format"), action
+        assert re.fullmatch(pattern, action), action
     shown = game._base_format.render(game.example_moves()[0])
-    assert action_format == "raw" or shown in game.system_prompt
+    is_raw = action_format == "raw"
+    assert is_raw or shown in game.system_prompt
+    assert game.system_prompt.count("Example of the form:") == (not is_raw)
+    assert ("on the last line" in game.system_prompt) == (action_format == "plain")
     assert game._base_format.parse(shown) == game.example_moves()[0]
 
 

@@ -15,7 +15,6 @@ from llm_gym.reading.answer import readings
 from llm_gym.reading.formats import FORMATS
 from llm_gym.reading.markup import undress
 from llm_gym.reading.moves import judge
-from llm_gym.registry.suite import ENVS
 
 
 def step(name, reply, seed=0, **settings):
@@ -109,16 +108,6 @@ def test_a_reply_that_names_an_illegal_move_is_told_why():
     assert text.startswith("Square 1 is taken.")
 
 
-def test_the_rules_say_the_format_once_and_mark_the_example():
-    for row in ENVS:
-        for form in FORMATS.values():
-            env = gym.make(row.id, action_format=form.name, rules="system")
-            rules = env.unwrapped.system_prompt
-            assert rules.count("Example of the form:") == (form.name != "raw"), row.id
-            assert "on the last line" not in rules or form.name == "plain", row.id
-            env.close()
-
-
 def test_tools_can_be_called_in_fences_blocks_and_sentences():
     for reply in (
         "```py\nprint(6 * 7)\n```\nThis prints it.",
@@ -167,22 +156,6 @@ def test_recorded_replies_of_a_small_model_are_read_as_published():
 
 
 # --- patterns ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_what_a_pattern_of_actions_matches_is_accepted(form):
-    for name in replies.families():
-        env = gym.make(name, action_format=form)
-        env.reset(seed=3)
-        game = env.unwrapped
-        legal, pattern, saved = game.legal_actions(), game.action_pattern(), game.snapshot()
-        for action in (legal or [game.random_action()])[:8]:
-            assert re.fullmatch(pattern, action), (name, action)
-            game.restore(saved)
-            info = env.step(action)[4]
-            assert info["valid_action"], (name, action)
-            assert info["reader"] == "format", (name, action)
-        env.close()
 
 
 @pytest.mark.parametrize("name", ["GuessTheNumber", "Mastermind", "Wordle", "Hangman", "ChainSum"])
