@@ -132,8 +132,7 @@ class LegacyEnv(gym.Env[str, str]):
     """A ``BaseEnvironment`` behind Gymnasium's interface; ``as_gym`` makes it.
 
     ``reset(seed=...)`` reseeds ``environment.np_random`` and is passed on to a ``reset`` that
-    takes a seed, or else to a method called ``seed``. Options are passed on to a ``reset`` that
-    takes them and refused otherwise.
+    takes a seed. Options are passed on to a ``reset`` that takes them and refused otherwise.
 
     Every ``info`` has ``valid_action``, ``success``, ``stop_reason``, ``reward_terms``, ``turn``
     and ``invalid_actions`` in addition to the keys of the class. The ``info`` of ``reset`` has
@@ -198,26 +197,24 @@ class LegacyEnv(gym.Env[str, str]):
     def __str__(self) -> str:
         return f"<LegacyEnv<{type(self.environment).__name__}>>"
 
-    def _arguments(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Any]:
+    def _arguments(self, seed: int | None, options: Options) -> dict[str, Any]:
         old = self.environment
         taken = inspect.signature(old.reset).parameters
         takes_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken.values())
-        arguments: dict[str, Any] = {}
-        if options:
-            if not ("options" in taken or takes_all):
-                raise ConfigError(
-                    f"{type(old).__name__}.reset takes no options, got {sorted(options)}; give "
-                    "reset an argument called options, or leave them out"
-                )
-            arguments["options"] = options
+        given = {"options": options or None, "seed": seed}
+        arguments = {
+            name: value
+            for name, value in given.items()
+            if value is not None and (takes_all or name in taken)
+        }
+        if options and "options" not in arguments:
+            raise ConfigError(
+                f"{type(old).__name__}.reset takes no options, got {sorted(options)}; give "
+                "reset an argument called options, or leave them out"
+            )
         random = getattr(old, "np_random", None)  # missing where __init__ never called ours
         if random is None or (seed is not None and isinstance(random, np.random.Generator)):
             old.np_random = self.np_random
-        if seed is not None:
-            if "seed" in taken or takes_all:
-                arguments["seed"] = seed
-            elif callable(reseed := getattr(old, "seed", None)):
-                reseed(seed)
         return arguments
 
     def _info(self, info: Mapping[str, Any], stop: StopReason, terms: Any) -> dict[str, Any]:

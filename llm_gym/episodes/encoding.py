@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from llm_gym.core.errors import RecordError
-from llm_gym.core.text import closest
+from llm_gym.core.text import did_you_mean
 
 MAX_REPR = 1000
 _MAX_DEPTH = 50
@@ -274,8 +274,9 @@ MESSAGES = ListField(
 
 # --- records -------------------------------------------------------------------------------
 
-Fields = Mapping[str, tuple[SingleField | ListField, bool]]
-"""The type of each field, and whether it may be None, which is written as ``null``."""
+Field = tuple[SingleField | ListField, bool]
+"""The type of a field, and whether it may be None, which is written as ``null``."""
+Fields = Mapping[str, Field]
 
 
 def column(kind: ListField) -> Any:
@@ -295,23 +296,23 @@ def fields_of(record: type) -> Fields:
 
 def write_fields(record: object, fields: Fields, prefix: str = "") -> dict[str, Any]:
     """Return the fields of ``record`` as JSON values."""
-    written = {}
-    for name, (kind, may_be_none) in fields.items():
-        value = getattr(record, name)
-        is_null = value is None and may_be_none
-        written[name] = None if is_null else kind.convert("to_json", prefix + name, value)
-    return written
+    return {
+        name: _convert("to_json", one, prefix + name, getattr(record, name))
+        for name, one in fields.items()
+    }
 
 
 def read_fields(data: Mapping[str, Any], fields: Fields, prefix: str = "") -> dict[str, Any]:
     """Return the constructor arguments of a record from ``data``."""
     for name in data.keys() - fields.keys():
-        meant = closest(name, fields)
-        hint = f"; did you mean {prefix}{meant}?" if meant else ""
+        hint = did_you_mean(name, fields)
         raise RecordError(f"{prefix}{name} is not a field of a record{hint}")
-    found = {}
-    for name, value in data.items():
-        kind, may_be_none = fields[name]
-        is_null = value is None and may_be_none
-        found[name] = None if is_null else kind.convert("from_json", prefix + name, value)
-    return found
+    return {
+        name: _convert("from_json", fields[name], prefix + name, value)
+        for name, value in data.items()
+    }
+
+
+def _convert(way: Way, one: Field, name: str, value: Any) -> Any:
+    kind, may_be_none = one
+    return None if value is None and may_be_none else kind.convert(way, name, value)

@@ -124,8 +124,6 @@ class EpisodeWriter:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.count = 0
-        """Episodes written by this writer."""
         self._compress = self.path.suffix == ".gz"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # Unbuffered: one record is one write, and nothing is left to lose when we are killed.
@@ -147,7 +145,6 @@ class EpisodeWriter:
             with suppress(OSError):
                 self._file.truncate(end)
             raise
-        self.count += 1
 
     def close(self) -> None:
         self._file.close()

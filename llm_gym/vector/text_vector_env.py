@@ -17,8 +17,9 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from llm_gym.core.errors import ActionTypeError, ConfigError
+from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import Info, Options
+from llm_gym.core.outcome import refuse_step
 from llm_gym.core.settings import check_type
 from llm_gym.core.spaces import AnyText
 from llm_gym.episodes.play import Beginning
@@ -76,10 +77,7 @@ def check_actions(n: int, actions: Sequence[str]) -> None:
 def check_action(row: int, action: object) -> None:
     """Raise unless ``action`` is a string."""
     if not isinstance(action, str):
-        raise ActionTypeError(
-            f"row {row} takes a str action, got {type(action).__name__}; decode token ids before "
-            "calling step"
-        )
+        raise refuse_step(f"row {row}", action, None)
 
 
 def batch_text(each: Sequence[Space[Any]]) -> tuple[Space[Any], Space[Any]]:

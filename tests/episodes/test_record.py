@@ -193,22 +193,12 @@ objects: st.SearchStrategy[Any] = st.dictionaries(keys, values, max_size=3)
 @st.composite
 def tokens(draw: st.DrawFn, turns: int) -> Tokens:
     n = draw(st.integers(0, 4))
-    floats = st.none() | st.lists(numbers, min_size=n, max_size=n)
-    wholes = st.lists(st.integers(0, 2**63), min_size=n, max_size=n)
-    index = st.lists(st.integers(0, turns), min_size=n, max_size=n).map(sorted)
-    return Tokens(
-        ids=draw(wholes),
-        log_probs=draw(floats),
-        values=draw(floats),
-        advantages=draw(floats),
-        true_advantages=draw(floats),
-        ratios=draw(floats),
-        entropies=draw(floats),
-        trained_on=draw(st.none() | st.lists(st.booleans(), min_size=n, max_size=n)),
-        weights_versions=draw(st.none() | wholes),
-        turns=draw(st.none() | index),
-        texts=draw(st.none() | st.lists(st.text(max_size=3), min_size=n, max_size=n)),
-    )
+    wholes = st.integers(0, 2**63)
+    items = dict.fromkeys(TOKEN_FIELDS, numbers) | {"ids": wholes, "weights_versions": wholes}
+    items |= {"trained_on": st.booleans(), "texts": st.text(max_size=3)}
+    lists = {name: st.lists(item, min_size=n, max_size=n) for name, item in items.items()}
+    lists["turns"] = st.lists(st.integers(0, turns), min_size=n, max_size=n).map(sorted)
+    return Tokens(draw(lists.pop("ids")), **{k: draw(st.none() | one) for k, one in lists.items()})
 
 
 @st.composite

@@ -13,7 +13,8 @@ from gymnasium.error import ClosedEnvironmentError
 
 from llm_gym.core.errors import WorkerError
 from llm_gym.vector import make_vec, worker_pool
-from tests.vector.odd import GUESS, Odd, pause, runs, wait_until_gone
+from tests.processes import is_running, still_running
+from tests.vector.odd import GUESS, Odd, pause
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +26,7 @@ def test_close_ends_every_process_also_after_a_failure(start):
     with pytest.raises(WorkerError):
         envs.step(["raise x", "sleep 60", "exit 1"])
     envs.close()
-    assert not any(map(runs, pids))
+    assert not any(map(is_running, pids))
     with pytest.raises(ClosedEnvironmentError):
         envs.step(["a"] * 3)
     envs.close()
@@ -41,7 +42,7 @@ def test_close_waits_for_environments_to_close_but_not_for_ever(tmp_path, monkey
     pids = envs.get_attr("pid")
     envs.close()
     assert (tmp_path / "closed").exists()
-    assert not any(map(runs, pids))
+    assert not any(map(is_running, pids))
 
 
 def test_forgetting_the_vector_env_ends_its_processes():
@@ -49,7 +50,7 @@ def test_forgetting_the_vector_env_ends_its_processes():
     pids = envs.get_attr("pid")
     del envs
     gc.collect()
-    assert not any(map(runs, pids))
+    assert not any(map(is_running, pids))
 
 
 SCRIPT = """
@@ -85,7 +86,9 @@ def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
     script = run_script(tmp_path, SCRIPT.format(ending=ending))
     output, errors = script.communicate(timeout=300)
     assert script.returncode == code, errors.decode()
-    assert not any(map(runs, output.split()[0:2]))
+    pids = [int(pid) for pid in output.split()]
+    assert len(pids) == 2
+    assert not still_running(pids)
     assert errors == b"" or code == 1
 
 
@@ -96,7 +99,7 @@ def test_a_killed_program_takes_its_workers_along_even_one_that_hangs_in_c(tmp_p
         assert len(pids) == 2
         pause(0.5)
         script.kill()
-        wait_until_gone(pids, seconds=120)
+        assert not still_running(pids)
 
 
 def test_workers_that_a_thread_started_outlive_the_thread(start):

@@ -14,7 +14,8 @@ from gymnasium.vector import AutoresetMode
 
 from llm_gym.core.errors import WorkerError
 from llm_gym.vector import RowsError, make_vec, worker_pool
-from tests.vector.odd import GUESS, MODES, Odd, assert_same, pause, runs
+from tests.processes import is_running
+from tests.vector.odd import GUESS, MODES, Odd, assert_same, pause
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
     with pytest.raises(WorkerError, match=sentence) as caught:
         envs.step(["a", "b", "c", "sleep 60"])
     assert sorted(caught.value.results) == [0, 2]
-    assert not runs(pids[1])
+    assert not is_running(pids[1])
     assert envs.step_rows({0: "fine", 2: "fine"})[2][0] == "fine"
     with pytest.raises(ResetNeeded, match="row 1"):
         envs.step_rows({1: "a"})
@@ -214,7 +215,7 @@ def test_a_death_hidden_by_a_child_that_holds_the_pipe_is_noticed(start):
     child = int(envs.step(["fork"])[4]["child"][0])
     with pytest.raises(WorkerError, match="exit code 5"):
         envs.step(["exit 5"])
-    assert runs(child)
+    assert is_running(child)
     os.kill(child, signal.SIGKILL)
 
 

@@ -107,20 +107,6 @@ def test_a_reset_is_given_seed_and_options_where_it_takes_them() -> None:
     assert as_gym(Open).reset(seed=3, options={"a": 1})[0] == "{'options': {'a': 1}, 'seed': 3}"
 
 
-def test_a_seed_method_is_called_and_a_seed_attribute_is_not() -> None:
-    class OldSeed(TextGame):
-        def seed(self, seed: int) -> None:
-            self.seeded = seed
-
-    class Attribute(TextGame):
-        seed = 42
-
-    game = OldSeed()
-    as_gym(game).reset(seed=3)
-    assert game.seeded == 3
-    as_gym(Attribute).reset(seed=3)
-
-
 def test_another_random_source_is_left_alone_and_unread_options_are_refused() -> None:
     game = TextGame()
     own = game.np_random = np.random.RandomState(0)  # type: ignore[assignment]
