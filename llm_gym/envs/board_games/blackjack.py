@@ -6,10 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
-from llm_gym.core.settings import setting
-from llm_gym.envs.shared.memo import Memo
+from llm_gym import Outcome, StopReason, TextEnv, end, go_on, lose, reject, setting, win
 from llm_gym.reading.moves import Named
 
 CHANCES = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
@@ -98,7 +95,6 @@ def parse_call(move: str) -> bool | None:
     return _WORDS.get(move.strip("[].! ").lower())
 
 
-_READ = Memo(parse_call)
 _CALLED = re.compile(
     r"(?i)\b(?:(hit(?:s|ting)?|(?:another|one more|draw a|take a) card)"
     r"|(?:stand|stick|stay)(?:s|ing)?)\b"
@@ -207,7 +203,7 @@ class BlackjackEnv(TextEnv):
         )
 
     def apply(self, move: str) -> Outcome:
-        hit = _READ[move]
+        hit = parse_call(move)
         if hit is None:
             return reject("Your move must be hit or stand.")
         if not hit:
@@ -280,8 +276,7 @@ class BlackjackEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Play the optimal strategy for an infinite deck; one hand leaves no cards to count."""
-        found = _HANDS.search(observations[-1])
-        assert found is not None, "every observation shows both hands"
-        hard, ace = count([RANKS.index(card) for card in found[1].split(", ")])
-        shown = VALUES[RANKS.index(found[2])]
+        mine, theirs = _HANDS.findall(observations[-1])[0]
+        hard, ace = count([RANKS.index(card) for card in mine.split(", ")])
+        shown = VALUES[RANKS.index(theirs)]
         return "hit" if should_hit(hard, ace, shown, _SOFT in observations[0]) else "stand"

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.settings import setting
+from llm_gym import setting
 from llm_gym.envs.board_games.two_player import TwoPlayerEnv, read_position
-from llm_gym.envs.shared.memo import Memo
 
 ROWS, COLUMNS = 6, 7
 HEIGHT = ROWS + 1
@@ -143,10 +142,6 @@ def _judge(own: int, foe: int, mine: int, theirs: int) -> int:
 OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
 _ROW = re.compile(r"^(?:[.XO] ){6}[.XO]$", re.MULTILINE)
 _TOP = BOTTOM << ROWS - 1
-# Maps the taken squares of the top row to the columns that have room.
-_FREE = Memo[int, tuple[int, ...]](
-    lambda top: tuple([place for place, column in enumerate(COLUMN) if not top & column])
-)
 _OFFSETS = {
     1 << HEIGHT * column + row: 2 * COLUMNS * (ROWS - 1 - row) + 2 * column
     for column in range(COLUMNS)
@@ -215,7 +210,8 @@ class ConnectFourEnv(TwoPlayerEnv):
         return (self._own | self._foe) + BOTTOM & COLUMN[place]
 
     def free(self) -> Sequence[int]:
-        return _FREE[(self._own | self._foe) & _TOP]
+        full = (self._own | self._foe) & _TOP
+        return [place for place, column in enumerate(COLUMN) if not full & column]
 
     def offset(self, bit: int) -> int:
         return _OFFSETS[bit]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from llm_gym.core.settings import setting
+from llm_gym import setting
 from llm_gym.envs.board_games.two_player import TwoPlayerEnv, read_position
 
 LINES = (0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100)

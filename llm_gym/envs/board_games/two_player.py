@@ -8,14 +8,12 @@ subclass says where a move lands, what a line is and which moves are good.
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
-from llm_gym.core.settings import setting
-from llm_gym.envs.shared.memo import Memo
+from llm_gym import Outcome, StopReason, TextEnv, end, go_on, lose, reject, setting, win
 from llm_gym.reading.moves import find_numbers
 
 Beginner = Literal["player", "opponent", "random"]
@@ -28,6 +26,7 @@ _STRENGTH = re.compile(r"With probability ([0-9.e-]+) I play")
 _MARK = re.compile(r"You are ([XO])\. Turns left: (\d+)\.")
 
 
+@lru_cache(maxsize=4096)  # the same moves come again and again
 def parse_number(move: str) -> int | None:
     """Return the number of the square or column in ``move``, or None if it is anything else.
 
@@ -38,9 +37,6 @@ def parse_number(move: str) -> int | None:
     """
     found = _NUMBER.fullmatch(move)
     return int(found[1]) if found else None
-
-
-_READ = Memo(parse_number)
 
 
 def read_position(observations: Sequence[str]) -> tuple[str, str, int, float]:
@@ -120,10 +116,10 @@ class TwoPlayerEnv(TextEnv):
         return [str(middle), "1", str(self.places)]
 
     def describe(self) -> str:
-        return f"{self._board.decode()}\n{self._label}{self.max_turns - self._base_turn}."
+        return f"{self._board.decode()}\n{self._label}{self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
-        number = _READ[move]
+        number = parse_number(move)
         if number is None or not 1 <= number <= self.places:
             return reject(f"Your move must be the number of a {self.place}, 1 to {self.places}.")
         bit = self.landing(number - 1)

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, lose, reject, setting, win
 from llm_gym.envs.shared.word_list import LENGTHS, find_words, parse_word, words_of
 from llm_gym.reading.moves import Find, find_with
 
@@ -155,10 +153,9 @@ class HangmanEnv(TextEnv):
         It never guesses a whole word. A known word costs no life letter by letter, and a model that
         imitates these moves does not know the word list.
         """
-        shown, wrong = _WORD.search(observations[-1]), _WRONG.search(observations[-1])
-        assert shown is not None, "every observation shows the word"
-        known = shown[1].replace(" ", "")
-        words = fitting_words(known, wrong[1].split(", ") if wrong else [])
+        known = _WORD.findall(observations[-1])[0].replace(" ", "")
+        wrong = _WRONG.findall(observations[-1])
+        words = fitting_words(known, wrong[0].split(", ") if wrong else [])
         had = Counter(letter for word in words for letter in set(word) - set(known))
         return max(sorted(had), key=had.__getitem__)
 

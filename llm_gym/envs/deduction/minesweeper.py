@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, lose, reject, setting, win
 from llm_gym.envs.deduction.minesweeper_solver import (
     MINE,
     best_cell,
@@ -18,7 +16,6 @@ from llm_gym.envs.deduction.minesweeper_solver import (
     neighbours,
     number_cells,
 )
-from llm_gym.envs.shared.memo import Memo
 from llm_gym.reading.moves import Named
 
 HIDDEN, FLAG, ZERO = ord("."), ord("F"), ord("0")
@@ -51,6 +48,7 @@ def find_digs(text: str) -> Iterator[Named]:
         yield one.start(), one.end(), f"{verb} {one[2] or one[4]} {one[3] or one[5]}"
 
 
+@lru_cache(maxsize=4096)  # the same moves come again and again
 def parse_dig(move: str) -> tuple[bool, int, int] | None:
     """Return whether ``move`` sets a flag, and its row and column, or None.
 
@@ -64,9 +62,6 @@ def parse_dig(move: str) -> tuple[bool, int, int] | None:
         return None
     verb, row, col = found.groups()
     return verb is not None and verb.lower() == "flag", int(row), int(col)
-
-
-_READ = Memo(parse_dig)
 
 
 class MinesweeperEnv(TextEnv):
@@ -176,10 +171,10 @@ class MinesweeperEnv(TextEnv):
         return ["reveal 1 2", "flag 0 3", "reveal 0 0"]
 
     def describe(self) -> str:
-        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._base_turn}."
+        return f"{self._text.decode()}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
-        dig = _READ[move]
+        dig = parse_dig(move)
         if dig is None:
             return reject("Your move must be reveal or flag with a row and a column.")
         flag, row, col = dig
@@ -295,11 +290,10 @@ class MinesweeperEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Reveal what is proved to be safe, else what is least likely to be a mine."""
-        found = _MINES.search(observations[0])
-        assert found is not None, "the first observation holds the rules"
+        mines = int(_MINES.findall(observations[0])[0])
         rows = [row.split() for row in _ROW.findall(observations[-1])]
         shown = "".join(mark for row in rows for mark in row)
-        cell = best_cell(len(rows), len(rows[0]), int(found[1]), shown)
+        cell = best_cell(len(rows), len(rows[0]), mines, shown)
         verb = "flag" if shown[cell] == "F" else "reveal"
         return f"{verb} {cell // len(rows[0])} {cell % len(rows[0])}"
 

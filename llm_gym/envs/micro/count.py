@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, lose, reject, setting, win
 from llm_gym.reading.moves import find_numbers
 
 _NUMBER = re.compile(r"(?:say )?([0-9]{1,9})\.?", re.IGNORECASE)

@@ -6,9 +6,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, lose, reject, setting, win
+from llm_gym.core.env import CommonArgs
 
 WORDS = (
     *("red", "blue", "green", "gold", "cat", "dog", "bird", "fish"),

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.outcome import Outcome, lose
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, lose, setting
 from llm_gym.envs.navigation.cooking_world_kitchen import (
     COOKS,
     CUTS,

@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, lose, progress, reject, setting, win
 from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 DIRECTIONS = ("up", "right", "down", "left")

@@ -8,11 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, progress, reject, setting, win
 from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 WIDTHS = (30, 100, 300, 1000, 3000)  # beam widths; a wider beam finds shorter plans

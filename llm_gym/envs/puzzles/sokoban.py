@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, progress, reject, setting, win
 from llm_gym.envs.puzzles.sokoban_levels import (
     Level,
     Room,

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, reject, setting, win
 from llm_gym.envs.puzzles.sudoku_puzzles import LEAST_CLUES, draw_puzzle, layout, solution
 from llm_gym.reading.moves import Named, apart
 

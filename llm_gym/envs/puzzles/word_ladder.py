@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, progress, reject, setting, win
 from llm_gym.envs.shared.word_list import find_words, parse_word, words_of
 from llm_gym.reading.moves import Find, Named, find_with
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, lose, reject, setting, win
 from llm_gym.datasets.numbers import is_bare, parse_number
 from llm_gym.envs.shared.word_list import all_words
 from llm_gym.reading.moves import find_numbers

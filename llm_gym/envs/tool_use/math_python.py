@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, go_on, lose, reject, setting, win
 from llm_gym.datasets.numbers import is_bare, parse_number
 from llm_gym.envs.tool_use.tool_env import ToolEnv, parse_call
 from llm_gym.reading.moves import find_numbers, judge

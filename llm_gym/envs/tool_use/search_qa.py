@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.outcome import Outcome, lose, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, lose, setting, win
 from llm_gym.envs.tool_use import fact_world
 from llm_gym.envs.tool_use.tool_env import ToolEnv, parse_call
 from llm_gym.tools.builtin.search import SearchTool, words

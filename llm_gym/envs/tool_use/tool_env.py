@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Unpack
 
-from llm_gym.core.env import CommonArgs, TextEnv
-from llm_gym.core.outcome import Outcome, go_on, reject
+from llm_gym import Outcome, TextEnv, go_on, reject
+from llm_gym.core.env import CommonArgs
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.markup import undress, without_pictures
 from llm_gym.reading.moves import Named

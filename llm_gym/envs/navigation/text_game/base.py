@@ -9,10 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, progress, reject, win
 from llm_gym.core.splits import DRAWS
 from llm_gym.envs.navigation.text_game.commands import VERBS, WAY, find_commands, read, settle
 from llm_gym.envs.navigation.text_game.view import View, look, prose, terse

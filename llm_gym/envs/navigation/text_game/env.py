@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.settings import setting
+from llm_gym import setting
 from llm_gym.envs.navigation.text_game import solver, words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_gym.core.outcome import Outcome, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, lose, reject, setting, win
 from llm_gym.envs.tool_use.text_to_sql import world
 from llm_gym.envs.tool_use.tool_env import ToolEnv
 from llm_gym.tools.builtin.sql import Database, SqlTool
