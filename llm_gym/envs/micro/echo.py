@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
 from llm_gym import Outcome, TextEnv, go_on, lose, reject, setting, win
-from llm_gym.core.env import CommonArgs
 
 WORDS = (
     *("red", "blue", "green", "gold", "cat", "dog", "bird", "fish"),
@@ -153,18 +152,15 @@ class MemoryEnv(TextEnv):
 
     has_splits = False
 
-    def __init__(self, *, words: int = 4, delay: int = 2, **common: Unpack[CommonArgs]) -> None:
-        self.words, self.delay, self.max_turns = words, delay, delay + 1
-        super().__init__(**common)
+    words: int = setting(4, 2, len(WORDS))
+    delay: int = setting(2, 1, MOST_TURNS)
 
     def check_settings(self) -> None:
-        self.check_range("words", 2, len(WORDS))
-        self.check_range("delay", 1, MOST_TURNS)
+        self.max_turns = self.delay + 1
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        delay = round(1 + 9 * difficulty)
-        return {"words": round(2 + 14 * difficulty), "delay": delay, "max_turns": delay + 1}
+        return {"words": round(2 + 14 * difficulty), "delay": round(1 + 9 * difficulty)}
 
     def new_game(self, rng: np.random.Generator) -> None:
         word, *others = (WORDS[at] for at in rng.permutation(self.words))

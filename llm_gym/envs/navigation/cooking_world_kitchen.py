@@ -75,13 +75,6 @@ class Kitchen(World):
     spoilt: str = ""
     """An ingredient that was cut or cooked differently from the recipe."""
 
-    def clone(self) -> Kitchen:
-        """Return a copy for play; the parts that never change are shared."""
-        return Kitchen(
-            self.exits, self.here, dict(self.place), self.containers, dict(self.closed),
-            came_from=self.came_from, recipe=self.recipe, known=self.known, spoilt=self.spoilt,
-        )  # fmt: skip
-
     def is_ready(self) -> bool:
         return all(self.place.get(name) == CARRIED for name in self.recipe)
 

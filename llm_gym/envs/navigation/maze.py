@@ -9,7 +9,7 @@ import numpy as np
 
 from llm_gym import Outcome, TextEnv, go_on, progress, reject, setting, win
 from llm_gym.envs.navigation.frozen_lake import parse_direction
-from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps, waves
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps, waves
 from llm_gym.envs.shared.directions import find_directions
 
 Cell = tuple[int, int]
@@ -61,13 +61,8 @@ def carve(size: int, loops: float, rng: np.random.Generator) -> int:
 @lru_cache(maxsize=16)
 def distances(floor: int, to: int, size: int) -> dict[int, int]:
     """Return the fewest moves over ``floor`` to the cell ``to``, from every floor cell."""
-    away = {}
-    for moves, wave in enumerate(waves(to, floor, size)):
-        while wave:
-            low = wave & -wave
-            away[low.bit_length() - 1] = moves
-            wave ^= low
-    return away
+    layers = waves(to, floor, size)
+    return {cell: moves for moves, wave in enumerate(layers) for cell in each(wave)}
 
 
 def next_step(known: Mapping[Cell, str], at: Cell) -> int:
@@ -100,7 +95,6 @@ _WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]
 _ROW = re.compile(r"^(?:[#.EP] )+[#.EP]$", re.MULTILINE)
 _VIEW = "You see the cells up to"
 _BITS = str.maketrans("#.EP", "0111")
-_STEP = {"up": (-1, 0), "right": (0, 1), "down": (1, 0), "left": (0, -1)}
 
 
 def towards(to: int, at: int, floor: int, side: int) -> str:
@@ -120,7 +114,7 @@ def recall(observations: Sequence[str]) -> tuple[dict[Cell, str], Cell]:
     row = col = 0
     for text in observations:
         if text.startswith("You move "):
-            down, right = _STEP[text[9 : text.index(".")]]
+            down, right = _MOVES[DIRECTIONS.index(text[9 : text.index(".")])]
             row, col = row + down, col + right
         lines = _ROW.findall(text)
         view = len(lines) // 2

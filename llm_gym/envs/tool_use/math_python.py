@@ -298,6 +298,8 @@ class MathPythonEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
+    usage = "Your move must be 'python: code' or 'answer: number'."
+
     steps: int = setting(4, 1, 12)
     digits: int = setting(3, 1, 6)
     kinds: Sequence[str] = setting(tuple(KINDS))
@@ -322,9 +324,6 @@ class MathPythonEnv(ToolEnv):
     def tools(self) -> list[Tool]:
         return [PythonTool(stateful=self.stateful, timeout=self.timeout)]
 
-    def sample_tools(self) -> list[Tool]:
-        return self.tools()
-
     def rules_text(self) -> str:
         kept = "Variables are kept from turn to turn. " if self.stateful else ""
         return (
@@ -332,10 +331,6 @@ class MathPythonEnv(ToolEnv):
             f"Python code for up to {self.timeout:g} seconds and shows what it prints, or "
             f"'answer: number', which ends the game. {kept}"
         ).rstrip(" ")
-
-    @property
-    def usage(self) -> str:
-        return "Your move must be 'python: code' or 'answer: number'."
 
     def example_moves(self) -> Sequence[str]:
         return ["python: print(6 * 7)", "answer: 42", "42"]

@@ -54,6 +54,8 @@ class SearchQAEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
+    usage = "Your move must be 'search: words' or 'answer: text'."
+
     hops: int = setting(2, 1, 6)
     documents: int = setting(40, 20, 400)
     results: int = setting(3, 1, 10)
@@ -92,10 +94,6 @@ class SearchQAEnv(ToolEnv):
             f"{self.results} documents of a collection that fit the words best, or 'answer: text', "
             "which ends the game."
         )
-
-    @property
-    def usage(self) -> str:
-        return "Your move must be 'search: words' or 'answer: text'."
 
     def example_moves(self) -> Sequence[str]:
         return ["search: Mila Farrow", "answer: Norvik"]

@@ -188,6 +188,8 @@ class TextToSQLEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
+    usage = "Your move must be 'sql: SELECT ...' or 'answer: SELECT ...'."
+
     tables: int = setting(2, 1, 3)
     rows: int = setting(20, 4, 200)
     max_turns: int = setting(5, 1)
@@ -218,10 +220,6 @@ class TextToSQLEnv(ToolEnv):
             "game. The rows of the answer count, in any order, and they must be right for other "
             "data in the same tables too."
         )
-
-    @property
-    def usage(self) -> str:
-        return "Your move must be 'sql: SELECT ...' or 'answer: SELECT ...'."
 
     def example_moves(self) -> Sequence[str]:
         return ["sql: SELECT * FROM books LIMIT 3", "answer: SELECT count(*) FROM books"]
