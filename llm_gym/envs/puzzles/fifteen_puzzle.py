@@ -23,6 +23,8 @@ class Slides(NamedTuple):
     """By gap: the directions that a tile can move in."""
     away: tuple[tuple[int, ...], ...]
     """By tile and cell: the distance from the cell to the tile's place."""
+    texts: tuple[str, ...]
+    """By tile: how it is written; the gap is tile 0."""
     solved: bytes
 
 
@@ -40,6 +42,7 @@ def slides(size: int) -> Slides:
         tuple(at + 1 if at % size < last else -1 for at in cells),
         tuple(at - 1 if at % size else -1 for at in cells),
     )
+    width = 1 if size < 4 else 2
     homes = [divmod(tile - 1, size) for tile in cells]
     return Slides(
         sources,
@@ -48,6 +51,7 @@ def slides(size: int) -> Slides:
             tuple(abs(at // size - row) + abs(at % size - col) if tile else 0 for at in cells)
             for tile, (row, col) in enumerate(homes)
         ),
+        ("_" * width, *(f"{tile:{width}}" for tile in cells[1:])),
         bytes([*range(1, size * size), 0]),
     )
 
@@ -98,7 +102,7 @@ def plan(board: bytes, size: int, turns: int) -> dict[bytes, int]:
 
 def _search(board: bytes, size: int, width: int, depth: int) -> dict[bytes, int]:
     """Return a solution by beam search: each depth keeps only the ``width`` best boards."""
-    sources, ways, away, _ = slides(size)
+    sources, ways, away, *_ = slides(size)
     layer = [(distance(board, size), board, board.index(0))]
     came: dict[bytes, tuple[bytes, int]] = {board: (b"", -1)}
     for _ in range(depth):
@@ -145,10 +149,10 @@ def write_board(board: Sequence[int], size: int) -> str:
     >>> write_board(bytes([3, 0, 2, 1]), 2)
     '3 _\n2 1'
     """
-    width = 1 if size < 4 else 2
-    cells = " ".join([f"{tile:{width}}" if tile else "_" * width for tile in board])
-    row = size * (width + 1)
-    return "\n".join([cells[at : at + row - 1] for at in range(0, len(cells), row)])
+    texts = slides(size).texts
+    cells = " ".join([texts[tile] for tile in board])
+    row = (len(cells) + 1) // size
+    return "\n".join([cells[at : at + row - 1] for at in range(0, size * row, row)])
 
 
 @lru_cache(maxsize=1024)  # a solver reads the same episode again at every turn
@@ -248,7 +252,7 @@ class FifteenPuzzleEnv(TextEnv):
     def rules_text(self) -> str:
         return (
             f"This is a sliding puzzle with the tiles 1 to {self.size**2 - 1} and a gap, written "
-            f"{'_' * (1 if self.size < 4 else 2)}. Your move is up, down, left or right: it slides "
+            f"{slides(self.size).texts[0]}. Your move is up, down, left or right: it slides "
             "a tile into the gap. Up moves the tile below the gap up, down the one above it, left "
             "the one to its right and right the one to its left. Bring the tiles into ascending "
             "order, row by row, with the gap in the bottom right corner."
@@ -285,7 +289,7 @@ class FifteenPuzzleEnv(TextEnv):
 
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Slide a tile nearer to its place, if possible."""
-        sources, ways, away, _ = slides(self.size)
+        sources, ways, away, *_ = slides(self.size)
         gap, nearer = self._board.index(0), []
         for way in ways[gap]:
             tile = self._board[source := sources[way][gap]]
