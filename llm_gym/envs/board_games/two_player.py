@@ -41,10 +41,11 @@ def parse_number(move: str) -> int | None:
 
 def read_position(observations: Sequence[str]) -> tuple[str, str, int, float]:
     """Return the last text, the player's mark, the turns left and the opponent's strength."""
-    strength, mark = _STRENGTH.search(observations[0]), _MARK.search(observations[-1])
-    assert strength is not None, "the rules name the strength"
-    assert mark is not None, "every observation names the player's mark"
-    return observations[-1], mark[1], int(mark[2]), float(strength[1])
+    strength, (mark, left) = (
+        _STRENGTH.findall(observations[0])[0],
+        _MARK.findall(observations[-1])[0],
+    )
+    return observations[-1], mark, int(left), float(strength)
 
 
 class TwoPlayerEnv(TextEnv):

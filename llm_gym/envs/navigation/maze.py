@@ -201,7 +201,6 @@ class MazeEnv(TextEnv):
         frame, edge = ["#" * (side + 2 * view)] * view, "#" * view
         lines = [edge + "".join(cells[at : at + side]) + edge for at in range(0, side**2, side)]
         self._lines = [" ".join(line) for line in [*frame, *lines, *frame]]
-        self._map = "\n".join(self._lines)
 
     def rules_text(self) -> str:
         shown = (
@@ -221,20 +220,18 @@ class MazeEnv(TextEnv):
         return ["right", "down", "left", "up"]
 
     def describe(self) -> str:
-        if self.view is None:
-            # A cell and the space or newline after it are two characters.
-            ahead, behind = self._map[: 2 * self._at], self._map[2 * self._at + 1 :]
-            return f"{ahead}P{behind}\nTurns left: {self.turns_left}."
         return f"{self._picture(self._at)}\nTurns left: {self.turns_left}."
 
     def _picture(self, at: int) -> str:
-        view = self.view or 0
+        """Return what a player in the cell ``at`` sees."""
         row, col = divmod(at, self._side)
-        lines = [
-            line[2 * col : 2 * col + 4 * view + 1] for line in self._lines[row : row + 2 * view + 1]
-        ]
-        middle = lines[view]
-        lines[view] = f"{middle[: 2 * view]}P{middle[2 * view + 1 :]}"
+        lines, view = self._lines.copy(), self.view or 0
+        line, place = lines[row + view], 2 * (col + view)  # a cell and the space after it
+        lines[row + view] = f"{line[:place]}P{line[place + 1 :]}"
+        if view:
+            lines = [
+                line[2 * col : place + 2 * view + 1] for line in lines[row : row + 2 * view + 1]
+            ]
         return "\n".join(lines)
 
     def apply(self, move: str) -> Outcome:

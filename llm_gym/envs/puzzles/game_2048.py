@@ -11,7 +11,7 @@ does not.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import nlargest
 from itertools import pairwise
 from typing import Any
@@ -126,14 +126,7 @@ def shift(board: int, way: int) -> int:
 
 def shifts(board: int) -> list[Step]:
     """Return the directions that change ``board``, each with the board it leads to."""
-    columns = transpose(board)
-    ways = (
-        (0, transpose(each_row(_LEFT, columns))),
-        (1, transpose(each_row(_RIGHT, columns))),
-        (2, each_row(_LEFT, board)),
-        (3, each_row(_RIGHT, board)),
-    )
-    return [(way, after) for way, after in ways if after != board]
+    return [(way, after) for way in range(4) if (after := shift(board, way)) != board]
 
 
 def largest(board: int) -> int:
@@ -208,7 +201,7 @@ def plan(board: int, seed: int, used: int, count: int, target: int) -> dict[int,
     is empty if no plan is found. This is a beam search over the known future. The beam has width 1
     at first; at a dead end the search goes back some turns and doubles the width.
     """
-    draws = draw_tiles(seed, count)[used:]
+    draws, promise = draw_tiles(seed, count)[used:], partial(value, judge=_KNOWING)
     came: list[dict[int, Step]] = []
     layer, width = [board], 1
     while width <= _WIDEST:
@@ -226,12 +219,8 @@ def plan(board: int, seed: int, used: int, count: int, target: int) -> dict[int,
         else:
             width *= 2
             del came[-_BACK * width :]
-        layer = nlargest(width, came[-1], key=_promise) if came else [board]
+        layer = nlargest(width, came[-1], key=promise) if came else [board]
     return {}
-
-
-def _promise(board: int) -> int:
-    return value(board, _KNOWING)
 
 
 def _retrace(came: list[dict[int, Step]], last: int, way: int) -> dict[int, int]:

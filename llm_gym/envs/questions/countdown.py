@@ -139,11 +139,6 @@ class CountdownEnv(TextEnv):
             )
         self._given, self._target, self._way = tuple(given), target, tree
         self._table = given
-        self._write_table()
-
-    def _write_table(self) -> None:
-        listed = ", ".join([str(number) for number in self._table])
-        self._told = f"Numbers: {listed}. Target: {self._target}. Turns left: "
 
     def rules_text(self) -> str:
         how = _ALL if self.use_all else "Use each number at most once"
@@ -164,7 +159,8 @@ class CountdownEnv(TextEnv):
         return ["12 + 34", "56 / 7"] if self.stepwise else ["(12 + 34) * 56 - 7", "12 * 3 / 4"]
 
     def describe(self) -> str:
-        return f"{self._told}{self.max_turns - self._base_turn}."
+        listed = ", ".join([str(number) for number in self._table])
+        return f"Numbers: {listed}. Target: {self._target}. Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         postfix = parse_expression(move)
@@ -195,7 +191,6 @@ class CountdownEnv(TextEnv):
         if not isinstance(value, int) or value < 1:
             return reject(f"That makes {value}; it must be a positive whole number.")
         self._table = [*left, value]
-        self._write_table()
         text = f"{postfix[0]} {postfix[2]} {postfix[1]} makes {value}."
         if value == self._target and not (left and self.use_all):
             return win(text)
@@ -252,10 +247,9 @@ class CountdownEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Search all expressions; write the first that makes the target, or its next step."""
-        rules, found = observations[0], _STATE.search(observations[-1])
-        assert found is not None, "every observation shows the numbers and the target"
-        numbers = tuple([int(number) for number in found[1].split(", ")])
-        return _best_move(numbers, int(found[2]), _ALL in rules, _STEPS in rules)
+        rules, (listed, target) = observations[0], _STATE.findall(observations[-1])[0]
+        numbers = tuple([int(number) for number in listed.split(", ")])
+        return _best_move(numbers, int(target), _ALL in rules, _STEPS in rules)
 
 
 def _best_move(numbers: tuple[int, ...], target: int, use_all: bool, stepwise: bool) -> str:
