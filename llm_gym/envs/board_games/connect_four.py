@@ -1,9 +1,8 @@
 """Connect four against an opponent that plays some moves well and the others at random."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -192,10 +191,6 @@ class ConnectFourEnv(TwoPlayerEnv):
     full_answer = "Column {} is full."
 
     max_turns: int = setting(30)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {"opponent": difficulty}
 
     def rules_text(self) -> str:
         return (

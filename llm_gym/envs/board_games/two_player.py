@@ -70,7 +70,7 @@ class TwoPlayerEnv(TextEnv):
     full_answer: ClassVar[str]
     """Answer to a move to a full place."""
 
-    opponent: float = setting(0.5, 0, 1)
+    opponent: float = setting(0.5, 0, 1, levels=(0, 1))
     begins: Beginner = setting("random")
     max_turns: int
 
@@ -107,7 +107,6 @@ class TwoPlayerEnv(TextEnv):
         self._first = self.begins == "player" or (self.begins == "random" and rng.random() < 0.5)
         # X moves first, as people play it.
         self._mark, self._foe_mark = (88, 79) if self._first else (79, 88)
-        self._label = f"You are {chr(self._mark)}. Turns left: "
         if not self._first:
             self._answer(rng)
         self._opening = self._foe
@@ -117,7 +116,8 @@ class TwoPlayerEnv(TextEnv):
         return [str(middle), "1", str(self.places)]
 
     def describe(self) -> str:
-        return f"{self._board.decode()}\n{self._label}{self.turns_left}."
+        board = self._board.decode()
+        return f"{board}\nYou are {chr(self._mark)}. Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         number = parse_number(move)

@@ -37,22 +37,21 @@ def fitting_codes(
     """Yield the codes that would have got these ``answers``.
 
     A depth-first search, place by place: it drops a prefix as soon as one answer is impossible.
-    So the first codes come quickly, even if millions of codes fit.
+    So the first codes come quickly, even if millions of codes fit. Every place begins with another
+    number, since a first guess of different numbers tells more than one of equal numbers.
 
     >>> sorted(fitting_codes([1, 2, 3], 2, False, [((1, 2), 0, 1)]))
     [(2, 3), (3, 1)]
     """
     counts = [{n: guess.count(n) for n in numbers} for guess, _, _ in answers]
-    # What each answer still needs: numbers in their place, and numbers in any place.
-    needs = [(black, black + white) for _, black, white in answers]
-    stack: list[tuple[Code, list[tuple[int, int]]]] = [((), needs)]
-    while stack:
-        start, needs = stack.pop()
+
+    def extend(start: Code, needs: list[tuple[int, int]]) -> Iterator[Code]:
         at = len(start)
         if at == length:
             yield start
-            continue
-        for number in _order(numbers, at):
+            return
+        turn = 3 * at % len(numbers)
+        for number in (*numbers[turn:], *numbers[:turn]):
             used = start.count(number)
             if used and not repeats:
                 continue
@@ -64,17 +63,10 @@ def fitting_codes(
                     break
                 after.append((black, shared))
             else:
-                stack.append(((*start, number), after))
+                yield from extend((*start, number), after)
 
-
-def _order(numbers: Sequence[int], place: int) -> Sequence[int]:
-    """Return the numbers in an order that differs by place; the last number is tried first.
-
-    A first guess of different numbers tells more than one of equal numbers: for codes of length six
-    it saves a third of the guesses, and most of the search.
-    """
-    turn = (3 * place) % len(numbers)
-    return [*reversed(numbers[:turn]), *reversed(numbers[turn:])]
+    # What each answer still needs: numbers in their place, and numbers in any place.
+    return extend((), [(black, black + white) for _, black, white in answers])
 
 
 _RANGE = re.compile(r"code of (\d+) numbers, each from 1 to (\d+)(, no two alike)?")

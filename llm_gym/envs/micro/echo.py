@@ -1,8 +1,7 @@
 """Echo and Memory: the smallest games that test credit assignment and memory."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -60,12 +59,8 @@ class EchoEnv(TextEnv):
     observation_says_all = True
     has_splits = False
 
-    words: int = setting(4, 2, len(WORDS))
-    max_turns: int = setting(4, 1, MOST_TURNS)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {"words": round(2 + 14 * difficulty), "max_turns": round(1 + 7 * difficulty)}
+    words: int = setting(4, 2, len(WORDS), levels=(2, 16))
+    max_turns: int = setting(4, 1, MOST_TURNS, levels=(1, 8))
 
     def new_game(self, rng: np.random.Generator) -> None:
         self._asked: list[int] = rng.integers(self.words, size=self.max_turns).tolist()
@@ -152,15 +147,11 @@ class MemoryEnv(TextEnv):
 
     has_splits = False
 
-    words: int = setting(4, 2, len(WORDS))
-    delay: int = setting(2, 1, MOST_TURNS)
+    words: int = setting(4, 2, len(WORDS), levels=(2, 16))
+    delay: int = setting(2, 1, MOST_TURNS, levels=(1, 10))
 
     def check_settings(self) -> None:
         self.max_turns = self.delay + 1
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {"words": round(2 + 14 * difficulty), "delay": round(1 + 9 * difficulty)}
 
     def new_game(self, rng: np.random.Generator) -> None:
         word, *others = (WORDS[at] for at in rng.permutation(self.words))

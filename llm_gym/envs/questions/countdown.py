@@ -1,10 +1,9 @@
 """Make a target number from given ones with plain arithmetic."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from operator import mul
-from typing import Any
 
 import numpy as np
 
@@ -98,11 +97,11 @@ class CountdownEnv(TextEnv):
     observation_says_all = True
     max_move_chars = 200
 
-    numbers: int = setting(4, 2, 6)
-    max_number: int = setting(99, 1, 1000)
+    numbers: int = setting(4, 2, 6, levels=(3, 6))
+    max_number: int = setting(99, 1, 1000, levels=(10, 100))
     large: int = setting(0)
-    min_target: int = setting(10)
-    max_target: int = setting(99)
+    min_target: int = setting(10, levels=(10, 100))
+    max_target: int = setting(99, levels=(30, 1000))
     use_all: bool = setting(True)
     stepwise: bool = setting(False)
     max_turns: int = setting(3)
@@ -111,15 +110,6 @@ class CountdownEnv(TextEnv):
         self.check_range("large", 0, min(self.numbers, len(LARGE)))
         self.check_range("min_target", 1, self.max_target)
         self.check_range("max_turns", self.numbers - 1 if self.stepwise else 1)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {
-            "numbers": round(3 + 3 * difficulty),
-            "max_number": round(10 + 90 * difficulty),
-            "min_target": round(10 + 90 * difficulty),
-            "max_target": round(30 + 970 * difficulty),
-        }
 
     def new_game(self, rng: np.random.Generator) -> None:
         for _ in range(_DRAWS):

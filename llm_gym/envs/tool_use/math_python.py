@@ -7,10 +7,10 @@ the numbers back from the question, for the solver that sees only text.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -289,8 +289,8 @@ class MathPythonEnv(ToolEnv):
 
     usage = "Your move must be 'python: code' or 'answer: number'."
 
-    steps: int = setting(4, 1, 12)
-    digits: int = setting(3, 1, 6)
+    steps: int = setting(4, 1, 12, levels=(2, 12))
+    digits: int = setting(3, 1, 6, levels=(2, 6))
     kinds: Sequence[str] = setting(tuple(KINDS))
     stateful: bool = setting(False)
     timeout: float = setting(5.0)
@@ -299,10 +299,6 @@ class MathPythonEnv(ToolEnv):
     def check_settings(self) -> None:
         if not self.kinds or set(self.kinds) - KINDS.keys():
             raise ConfigError(f"kinds must be some of {', '.join(KINDS)}, got {self.kinds}")
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {"steps": round(2 + 10 * difficulty), "digits": round(2 + 4 * difficulty)}
 
     def new_game(self, rng: np.random.Generator) -> None:
         self.forget()
