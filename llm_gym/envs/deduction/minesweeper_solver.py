@@ -49,9 +49,13 @@ def number_cells(rows: int, cols: int, mines: Sequence[int]) -> list[int]:
     >>> number_cells(2, 3, [0, 3])
     [-1, 2, 0, -1, 2, 0]
     """
-    mask = sum(1 << mine for mine in mines)
-    counts = [(ring & mask).bit_count() for ring in rings(rows, cols)]
-    return [MINE if mask >> cell & 1 else count for cell, count in enumerate(counts)]
+    around, numbers = neighbours(rows, cols), [0] * (rows * cols)
+    for mine in mines:
+        for cell in around[mine]:
+            numbers[cell] += 1
+    for mine in mines:
+        numbers[mine] = MINE
+    return numbers
 
 
 class Chart(NamedTuple):
