@@ -13,6 +13,19 @@ def game(name, **kwargs):
     return load_env_creator(ENTRY_POINTS[name])(**kwargs)
 
 
+def begun(name, seed=0, **given):
+    """Return the game on its first turn; what begins with ``_`` is state, the rest settings."""
+    env = game(name, **{name: value for name, value in given.items() if name[0] != "_"})
+    env.reset(seed=seed)
+    vars(env).update({name: value for name, value in given.items() if name[0] == "_"})
+    return env
+
+
+def shown(observation):
+    """Return the lines of an observation without the rules."""
+    return observation.split("\n\n")[-1].splitlines()
+
+
 def finish(env, player):
     """Let a built-in player end the episode; return the last reward and info."""
     done = False

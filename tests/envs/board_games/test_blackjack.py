@@ -30,45 +30,9 @@ def on(player, dealer, next_cards="", **kwargs):
     return env
 
 
-@pytest.mark.parametrize(
-    ("player", "dealer", "more", "reward", "stop"),
-    [
-        ("K 9", "9 9", "", 1.0, "won"),
-        ("K 8", "9 9", "", 0.5, "drawn"),
-        ("K 7", "9 9", "", 0.0, "lost"),
-        ("2 2", "K 6", "K", 1.0, "won"),  # the dealer goes over
-        ("A K", "7 7 ", "7", 0.5, "drawn"),  # a natural is a plain 21
-        ("K 7", "A 6", "", 0.5, "drawn"),  # the dealer stands on a 17 with an ace as 11
-        ("K 8", "A 5", "K 3", 0.0, "lost"),  # 16 with an ace as 11, then a hard 16, then 19
-    ],
-)
-def test_standing_compares_the_hands(player, dealer, more, reward, stop):
-    _, got, terminated, truncated, info = on(player, dealer, more).step("stand")
-    assert (got, terminated, truncated, info["stop_reason"]) == (reward, True, False, stop)
-    assert info["success"] == (stop == "won")
-
-
-def test_a_hit_adds_a_card_and_over_21_loses_at_once():
-    env = on("K 5", "9 9", "A 10")
-    obs, reward, terminated, *_ = env.step("hit")
-    assert obs == "You draw A.\nYou have K, 5, A: 16. The dealer shows 9. Turns left: 11."
-    assert (reward, terminated) == (0.0, False)
-    obs, reward, terminated, _, info = env.step("hit")
-    assert obs == "You draw 10. That makes 26, which is over 21: you lose."
-    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
-
-
 def test_an_ace_counts_11_until_that_is_too_much():
-    env = on("A 6", "9 9", "9 A")
-    assert "You have A, 6: 17 with an ace as 11." in env.describe()
-    assert "You have A, 6, 9: 16. " in env.step("hit")[0]
-    assert "You have A, 6, 9, A: 17. " in env.step("hit")[0]
+    assert "You have A, 6: 17 with an ace as 11." in on("A 6", "9 9").describe()
     assert "21 with an ace as 11" in on("A K", "9 9").describe()
-
-
-def test_the_dealer_may_be_told_to_hit_soft_17():
-    assert on("K 7", "A 6", "A", hits_soft_17=True).step("stand")[4]["stop_reason"] == "lost"
-    assert on("K 7", "K 7", "A", hits_soft_17=True).step("stand")[4]["stop_reason"] == "drawn"
 
 
 def test_one_deck_has_four_of_each_and_an_endless_one_more():

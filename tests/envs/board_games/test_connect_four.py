@@ -39,20 +39,6 @@ def on(picture, **kwargs):
     return env
 
 
-@pytest.mark.parametrize(
-    ("picture", "move"),
-    [
-        ("X XO XO", "1"), ("OOO XXX", "4"), ("OO.O XX.X", "3"), ("..XO .XOX XOOX", "4"),
-        ("...OX.. ...XOX. ...XOOX", "4"),
-    ],
-    ids=["column", "row", "middle of a row", "rising diagonal", "falling diagonal"],
-)  # fmt: skip
-def test_four_in_any_direction_win(picture, move):
-    _, reward, terminated, truncated, info = on(picture).step(move)
-    assert (reward, terminated, truncated) == (1.0, True, False)
-    assert info["stop_reason"] == "won"
-
-
 def test_a_line_does_not_wrap_from_one_column_into_the_next():
     # The two top squares of a column and the two bottom ones of its neighbour are no line.
     top = COLUMN[0] & ~0b1111
@@ -102,10 +88,7 @@ def test_bits_find_the_fours_and_the_completing_squares_that_a_plain_search_find
     assert fours > 3
 
 
-def test_the_opponent_completes_its_four_and_a_forced_win_is_promised():
-    text, reward, terminated, _, info = on("......O X.....O XX....O").step("4")
-    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
-    assert text.startswith("You play 4. I play 7 and have four in a line: you lose.\n")
+def test_a_forced_win_is_promised():
     assert on("...OO ...XX").oracle_value() == 1.0
     assert on("").oracle_value() < 1.0
 
@@ -120,16 +103,6 @@ def test_a_full_board_is_a_draw_and_no_win():
     assert (info["stop_reason"], info["success"]) == ("drawn", False)
     assert (env._own | env._foe) == BOARD
     assert "The board is full: a draw." in env._base_observations[-1]
-
-
-def test_a_full_column_is_answered_and_changes_nothing():
-    env = on("O X O X O X")
-    assert "1" not in env.legal_moves()
-    before = (env._own, env._foe, bytes(env._board))
-    text, _, _, _, info = env.step("1")
-    assert text.startswith("Column 1 is full.")
-    assert not info["valid_action"]
-    assert (env._own, env._foe, bytes(env._board)) == before
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])

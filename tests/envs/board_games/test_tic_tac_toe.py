@@ -30,46 +30,13 @@ def on(own, foe, **kwargs):
     return env
 
 
-def board(text):
-    return [line for line in text.splitlines() if len(line) == 5 and line[1] == line[3] == " "]
-
-
 LINES = ["123", "456", "789", "147", "258", "369", "159", "357"]
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_every_line_wins(line):
-    others = [square for square in "123456789" if square not in line]
-    env = on(line[:2], others[:2])
-    _, reward, terminated, truncated, info = env.step(line[2])
-    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
 
 
 def test_nothing_but_the_eight_lines_wins():
     lines = [bits(line) for line in LINES]
     for squares in range(FULL + 1):
         assert WON[squares] == any(squares & line == line for line in lines)
-
-
-def test_a_completed_line_loses_and_a_full_board_is_a_draw():
-    text, reward, terminated, _, info = on("57", "12").step("9")
-    assert (reward, terminated, info["stop_reason"], info["success"]) == (0.0, True, "lost", False)
-    assert text == "You play 9. I play 3 and have three in a row: you lose.\nO O O\n4 X 6\nX 8 X"
-    env = on("1267", "3459")
-    text, reward, terminated, truncated, info = env.step("8")
-    assert (reward, terminated, truncated) == (0.0, True, False)
-    assert (info["stop_reason"], info["success"]) == ("drawn", False)
-    assert text.startswith("You play 8. The board is full: a draw.")
-
-
-def test_a_taken_square_is_answered_and_changes_nothing():
-    env = on("1", "5")
-    for square in "15":
-        before = env.describe().splitlines()[:3]
-        text, _, _, _, info = env.step(square)
-        assert text.startswith(f"Square {square} is taken.")
-        assert not info["valid_action"]
-        assert env.describe().splitlines()[:3] == before
 
 
 def test_the_strength_is_how_often_a_best_move_is_played():
@@ -145,10 +112,7 @@ def test_the_potential_is_the_chance_to_win():
     assert env.potential() == 1.0
 
 
-BOTH = pytest.mark.parametrize("name", ["ConnectFour", "TicTacToe"])
-
-
-@BOTH
+@pytest.mark.parametrize("name", ["ConnectFour", "TicTacToe"])
 @pytest.mark.parametrize(
     ("begins", "marks"), [("player", {"X"}), ("opponent", {"O"}), ("random", {"X", "O"})]
 )
@@ -160,15 +124,3 @@ def test_who_begins_is_a_setting_and_x_moves_first(name, begins, marks):
         seen.add(mark[0])
         assert (board.count("X"), board.count("O")) == ((0, 0) if mark[0] == "X" else (1, 0))
     assert seen == marks
-
-
-@BOTH
-@pytest.mark.parametrize("move", ["0", "10", "-1", "4 4", "4,5", "4" * 300, "[", "column", "b2"])
-def test_anything_else_is_answered_and_changes_nothing(name, move):
-    env = game(name)
-    env.reset(seed=0)
-    before = env._own, env._foe, bytes(env._board)
-    text, *_, info = env.step(move)
-    assert text.startswith("Your move must be the number of a ")
-    assert not info["valid_action"]
-    assert (env._own, env._foe, bytes(env._board)) == before

@@ -43,29 +43,6 @@ def test_the_word_is_shown_once():
         assert all(env._word not in env.step("ok")[0] for _ in range(5))
 
 
-def test_replies_before_the_question_are_not_judged_and_do_not_put_it_off():
-    env = make(delay=2)
-    _, reward, terminated, _, info = env.step("an elephant, perhaps?")
-    assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
-    env = make(delay=2)
-    env.step("")
-    obs, *_ = env.step("ok")
-    assert obs == "Which word was it?"
-    assert env.step(env.oracle_action())[4]["success"]
-
-
-def test_the_right_word_wins_and_another_loses():
-    env, _ = at_the_question()
-    saved = env.snapshot()
-    _, reward, terminated, _, info = env.step(env.oracle_action())
-    assert (reward, terminated, info["stop_reason"]) == (1.0, True, "won")
-    env.restore(saved)
-    other = next(word for word in env.legal_actions() if word != env.oracle_action())
-    obs, reward, terminated, _, info = env.step(other)
-    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
-    assert env._word in obs
-
-
 def test_at_the_question_moves_are_listed_and_an_unknown_word_loses():
     env, _ = at_the_question()
     _, _, terminated, truncated, info = env.step("elephant")

@@ -13,7 +13,6 @@ from llm_gym.envs.navigation.cooking_world_kitchen import (
     KNIFE,
     Cook,
     Kitchen,
-    KitchenSize,
     draw_kitchen,
     food_in,
 )
@@ -162,7 +161,7 @@ def test_a_meal_that_was_left_somewhere_can_still_be_eaten():
 
 def sizes():
     return st.builds(
-        KitchenSize,
+        dict,
         rooms=st.integers(1, 24), ingredients=st.integers(1, 5), distractors=st.integers(0, 10),
         containers=st.integers(0, 6), cut=st.booleans(), cook=st.booleans(),
     )  # fmt: skip
@@ -170,15 +169,15 @@ def sizes():
 
 @given(size=sizes(), seed=st.integers(0, 10**6))
 def test_every_kitchen_is_as_asked_for(size, seed):
-    world = draw_kitchen(size, np.random.default_rng(seed))
-    assert len(world.exits) == size.rooms
+    world = draw_kitchen(np.random.default_rng(seed), **size)
+    assert len(world.exits) == size["rooms"]
     assert KITCHEN in world.exits
-    assert len(world.recipe) == len({food_in(name) for name in world.recipe}) == size.ingredients
-    assert len(world.place) == size.ingredients + size.distractors + 1
-    assert len(world.containers) == size.containers
+    assert len(world.recipe) == len({food_in(name) for name in world.recipe}) == size["ingredients"]
+    assert len(world.place) == size["ingredients"] + size["distractors"] + 1
+    assert len(world.containers) == size["containers"]
     done = {word for name in world.recipe for word in name.split()[:-1]}
-    assert bool(done & set(CUTS.values())) == size.cut
-    assert bool(done & set(COOKS.values())) == size.cook
+    assert bool(done & set(CUTS.values())) == size["cut"]
+    assert bool(done & set(COOKS.values())) == size["cook"]
     for name in world.recipe:
         assert food_in(name) in world.place, "every ingredient is there, and raw"
 
@@ -186,7 +185,7 @@ def test_every_kitchen_is_as_asked_for(size, seed):
 @given(size=sizes(), seed=st.integers(0, 10**6), turns=st.integers(0, 40))
 def test_no_move_but_a_wrong_preparation_spoils_the_meal(size, seed, turns):
     rng = np.random.default_rng(seed)
-    world = draw_kitchen(size, rng)
+    world = draw_kitchen(rng, **size)
     for _ in range(turns):
         commands = world.usable()
         before = world.clone()

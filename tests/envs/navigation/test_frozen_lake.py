@@ -25,20 +25,6 @@ def on(lake, **kwargs):
     return env
 
 
-def shown(observation):
-    return observation.split("\n\n")[-1].splitlines()
-
-
-def test_a_hole_loses_and_the_edge_costs_a_turn():
-    obs, reward, terminated, _, info = on(".H .G").step("right")
-    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
-    assert obs == "You move right and fall into a hole."
-    env = on(".. .G", max_turns=5)
-    obs, _, terminated, _, info = env.step("up")
-    assert shown(obs) == ["You move up, but the edge stops you.", "P .", ". G", "Turns left: 4."]
-    assert (terminated, info["valid_action"]) == (False, True)
-
-
 @pytest.mark.parametrize(
     ("move", "at"),
     [("up", 1), ("right", 5), ("down", 7), ("left", 3), ("go North", 1), ("EAST", 5)],
@@ -80,13 +66,6 @@ def test_there_are_as_many_holes_as_was_asked_for():
     for seed in range(30):
         env.reset(seed=seed)
         assert env._lake.count("H") == 3
-
-
-def test_without_slip_nothing_is_left_to_chance():
-    env = on("... ... ..G")
-    before = env.np_random.bit_generator.state
-    env.step("right")
-    assert env.np_random.bit_generator.state == before
 
 
 def test_with_slip_a_move_ends_to_either_side_as_often_as_stated():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.navigation.maze import MazeEnv, carve, distances, doors, next_step, recall
-from llm_gym.envs.shared.bit_grid import DIRECTIONS, distance, each, reach, waves
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, reach, waves
 from tests.envs.playing import final_info
 
 
@@ -72,7 +72,7 @@ def test_the_exit_is_as_far_as_the_turns_allow_and_the_oracle_gets_there(setting
     env = MazeEnv(**settings)
     for seed in range(30):
         env.reset(seed=seed)
-        far = distance(env._start, env._exit, env._floor, env._side)
+        far = distances(env._floor, env._exit, env._side)[env._start]
         longest = len(waves(env._start, env._floor, env._side)) - 1
         assert far == min(longest, env.max_turns)
         info = final_info(env, "oracle")
