@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from llm_gym.envs.navigation.frozen_lake import distances as moves_over_ice
 from llm_gym.envs.puzzles.game_2048 import turns_needed
 from tests.envs.board_games import test_connect_four as connect_four
 from tests.envs.board_games import test_tic_tac_toe as tic_tac_toe
@@ -131,8 +132,14 @@ def test_the_oracle_wins_as_often_as_it_promises_from_any_turn(name, kwargs, see
         ("CoinCollector", {"level": 12, "dead_ends": 2, "max_turns": 12}, 20),  # its shortest way
         ("CookingWorld", {"max_turns": 17}, 15),  # less than many houses of these settings take
         *(("Countdown", kwargs, 20) for kwargs in countdown.PUZZLES),
+        *(("FrozenLake", kwargs, 50)
+          for kwargs in ({}, {"hole_probability": 0.9}, {"size": 8, "holes": 49, "max_turns": 14},
+                         {"size": 8, "hole_probability": 0.6, "max_turns": 14},
+                         {"size": 2, "hole_probability": 0.5, "max_turns": 2})),
         *(("Game2048", {"target": target, "max_turns": turns_needed(target)}, 10)
           for target in (8, 16, 32, 64, 128, 256)),
+        # The oracle once promised success and lost seed 91.
+        ("TextGame", {"rooms": 24, "quest_length": 2, "locks": 0, "max_turns": 5}, 92),
     ],
 )  # fmt: skip
 def test_the_oracle_wins_within_the_turns_required(name, kwargs, seeds):
@@ -140,6 +147,49 @@ def test_the_oracle_wins_within_the_turns_required(name, kwargs, seeds):
     for seed in range(seeds):
         env.reset(seed=seed)
         assert final_info(env, "oracle")["success"], seed
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "player", "replies"),
+    [
+        ("FifteenPuzzle", {"size": 5, "scramble": 30, "max_turns": 60}, "oracle", 10),
+        ("FifteenPuzzle", {}, "solver", 3),
+        ("FifteenPuzzle", {"scramble": None, "max_turns": 200}, "solver", 5),
+        ("Game2048", {"target": 64, "max_turns": 60}, "oracle", 3),
+        *(("Sudoku", {"clues": 31, "max_turns": 120}, player, 20)
+          for player in ("oracle", "solver")),
+    ],
+)  # fmt: skip
+def test_players_repair_what_others_have_spoiled(name, kwargs, player, replies):
+    env = game(name, **kwargs)
+    for seed in range(10):
+        env.reset(seed=seed)
+        getattr(env, f"{player}_action")()
+        for _ in range(replies):
+            env.step(env.random_action())
+        assert final_info(env, player)["success"], seed
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "player", "fewest"),
+    [
+        ("FrozenLake", {"size": 8, "max_turns": 60}, "oracle",
+         lambda env: moves_over_ice(env._lake)[0]),
+        *(("Maze", kwargs, "solver",
+           lambda env: maze.distances(env._floor, env._exit, env._side)[env._start])
+          for kwargs in ({}, {"loops": 0.5}, {"size": 3, "action_format": "json"})),
+        *(("TowerOfHanoi", kwargs, "solver",
+           lambda env: tower_of_hanoi.distances(env.disks, env.pegs)[env._start])
+          for kwargs in ({}, {"pegs": 4, "disks": 5}, {"pegs": 5, "scattered": True})),
+    ],
+)  # fmt: skip
+def test_players_take_a_shortest_way(name, kwargs, player, fewest):
+    env = game(name, **kwargs)
+    for seed in range(20):
+        env.reset(seed=seed)
+        env.step("???")
+        if (turns := fewest(env) + 1) <= env.max_turns:
+            assert final_info(env, player)["turn"] == turns
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from llm_gym.envs.board_games.tic_tac_toe import (
     score,
     win_chance,
 )
+from tests.envs.board_games import test_connect_four as connect_four
 from tests.envs.playing import final_info, game
 
 
@@ -37,22 +38,6 @@ def test_nothing_but_the_eight_lines_wins():
     lines = [bits(line) for line in LINES]
     for squares in range(FULL + 1):
         assert WON[squares] == any(squares & line == line for line in lines)
-
-
-def test_the_strength_is_how_often_a_best_move_is_played():
-    shares = {}
-    for strength in (0.0, 0.3, 1.0):
-        env, blocks = TicTacToeEnv(opponent=strength, begins="player"), 0
-        env.reset(seed=0)
-        for _ in range(500):
-            env._own, env._foe, env._base_turn = bits("1"), bits("5"), 0
-            env.step("2")  # one best answer of six: 3
-            blocks += bool(env._foe & bits("3"))
-            env._board[:] = b"1 2 3\n4 5 6\n7 8 9"
-        shares[strength] = blocks / 500
-    assert shares[1.0] == 1.0
-    assert shares[0.0] == pytest.approx(1 / 6, abs=0.07)
-    assert shares[0.3] == pytest.approx(0.3 + 0.7 / 6, abs=0.09)
 
 
 def test_the_perfect_opponent_never_loses():
@@ -124,3 +109,22 @@ def test_who_begins_is_a_setting_and_x_moves_first(name, begins, marks):
         seen.add(mark[0])
         assert (board.count("X"), board.count("O")) == ((0, 0) if mark[0] == "X" else (1, 0))
     assert seen == marks
+
+
+@pytest.mark.parametrize(
+    ("make", "move", "answer", "others"),
+    [
+        (lambda strength: on("1", "5", opponent=strength), "2", 3, 6),
+        (lambda strength: connect_four.on("X XO.O", opponent=strength), "1", 1, 7),
+    ],
+)
+def test_the_strength_is_how_often_a_best_move_is_played(make, move, answer, others):
+    for strength in (0.0, 0.4, 1.0):
+        env, found = make(strength), 0
+        saved, rng = env.snapshot(), env.np_random
+        for _ in range(500):
+            env.restore(saved)
+            env.np_random = rng
+            found += f"I play {answer}" in env.step(move)[0]
+        share = strength + (1 - strength) / others
+        assert found / 500 == pytest.approx(share, abs=0.08 * (strength < 1))

@@ -89,17 +89,6 @@ def test_view_shows_the_cells_around_the_player_and_walls_outside():
     assert "You see the cells up to 2 steps away" in env.reset(seed=1)[0]
 
 
-@pytest.mark.parametrize("settings", [{}, {"loops": 0.5}, {"size": 3, "action_format": "json"}])
-def test_the_solver_takes_a_shortest_way_on_a_map(settings):
-    env = MazeEnv(**settings)
-    for seed in range(20):
-        env.reset(seed=seed)
-        env.step("???")
-        far = distances(env._floor, env._exit, env._side)[env._start]
-        if far < env.max_turns:
-            assert final_info(env, "solver")["turn"] == far + 1
-
-
 def test_the_memory_of_a_walk_is_the_map():
     env = MazeEnv(view=1, loops=1.0)
     env.reset(seed=3)
