@@ -6,9 +6,12 @@ from tests.envs.board_games import test_blackjack as blackjack
 from tests.envs.board_games import test_connect_four as connect_four
 from tests.envs.board_games import test_tic_tac_toe as tic_tac_toe
 from tests.envs.deduction import test_minesweeper as minesweeper
+from tests.envs.navigation import test_cooking_world as cooking_world
 from tests.envs.navigation import test_frozen_lake as frozen_lake
+from tests.envs.navigation import test_text_game as text_game
 from tests.envs.playing import begun
 from tests.envs.puzzles import test_fifteen_puzzle as fifteen_puzzle
+from tests.envs.puzzles import test_sokoban as sokoban
 from tests.envs.puzzles import test_sudoku as sudoku
 from tests.envs.puzzles import test_tower_of_hanoi as tower_of_hanoi
 from tests.envs.questions import test_countdown as countdown
@@ -29,6 +32,10 @@ def on(module, *where, **settings):
     return lambda: module.on(*where, **settings)
 
 
+def play(world, *moves, **settings):
+    return lambda: world.play(*moves, **settings)[0]
+
+
 def at(name, **given):
     return lambda: begun(name, **given)
 
@@ -37,6 +44,7 @@ BANDIT = at("Bandit", max_turns=6, _best=1)
 CARROLL = ["heal", "teal", "tell", "tall", "tail"]
 ECHO = at("Echo", words=2, max_turns=3, _asked=[0, 1, 0])
 HANGMAN = at("Hangman", _secret="level")
+JAMMED = "You cannot push the box right: there is no room behind it."
 MEMORY = at("Memory", _word="red")
 
 # The game, the moves, what they pay in all, why the game stops or "playing", and what is said last.
@@ -89,6 +97,12 @@ OUTCOMES = [
         ("...OX.. ...XOX. ...XOOX", "4"))),
     (on(connect_four, "......O X.....O XX....O"), ["4"], 0, "lost",
      "You play 4. I play 7 and have four in a line: you lose.\n"),
+
+    *((play(cooking_world, *moves), [move], 0, "lost",
+       f"{name} is not what the recipe says: you lose.")
+      for move, name in (("dice carrot", "Diced carrot"), ("roast carrot", "Roasted carrot"),
+                         ("fry onion", "Fried onion"), ("chop onion", "Chopped onion"))
+      for moves in (cooking_world.WALKTHROUGH[:6], cooking_world.READY[:5])),
 
     (at("Count", _last=5), ["1"], 1 / 3, "playing", "Yes."),
     (at("Count", numbers=9, _last=3), ["5"], 0, "lost", "No, 4 comes next."),
@@ -162,6 +176,13 @@ OUTCOMES = [
      "You reveal a mine at 2 3. The mines were at 2 3, 3 2."),
     (on(minesweeper, minesweeper.CORNER), ["flag 2 3", "flag 3 2"], 0, "playing", ""),
 
+    *((on(sokoban, "######", row, "#OO..#", *["######"] * 3), [move], 0, "playing",
+       f"{said}\n# # # # # #\n{' '.join(after)}\n") for row, move, said, after in (
+        ("#PX###", "right", JAMMED, "#PX###"), ("#PXX.#", "right", JAMMED, "#PXX.#"),
+        ("#PX*.#", "right", JAMMED, "#PX*.#"),
+        ("#.P.X#", "up", "You cannot move up: there is a wall.", "#.P.X#"),
+        ("#.XP.#", "right", "You move right.", "#.X.P#"))),  # nothing is pulled
+
     (lambda: sudoku.on(max_turns=9), ["1 3 3", "1 3 0"] * 4 + ["1 3 3"], 0, "lost",
      "The rows of the solution are 1234, 3412, 2143, 4321."),
 
@@ -170,6 +191,11 @@ OUTCOMES = [
     (on(tic_tac_toe, "57", "12"), ["9"], 0, "lost",
      "You play 9. I play 3 and have three in a row: you lose.\nO O O\n4 X 6\nX 8 X"),
     (on(tic_tac_toe, "1267", "3459"), ["8"], 0, "drawn", "You play 8. The board is full: a draw."),
+
+    *((play(text_game, *moves, target=target), [last], won, "won" if won else "playing", "")
+      for target, last, won in (("chest", "put crown in chest", 1), ("chest", "drop crown", 0),
+                                ("kitchen", "drop crown", 1))
+      for moves in [text_game.WALKTHROUGH[:-1]]),
 
     (lambda: tower_of_hanoi.started("A: 1", "B: 3 2", "C:"), ["A B"], 0, "playing", "B: 3 2 1\n"),
 

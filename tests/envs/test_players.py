@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.navigation.frozen_lake import distances as moves_over_ice
+from llm_gym.envs.navigation.text_game.world import distance
 from llm_gym.envs.puzzles.game_2048 import turns_needed
 from tests.envs.board_games import test_connect_four as connect_four
 from tests.envs.board_games import test_tic_tac_toe as tic_tac_toe
@@ -12,6 +13,7 @@ from tests.envs.navigation import test_coin_collector as coin_collector
 from tests.envs.navigation import test_cooking_world as cooking_world
 from tests.envs.navigation import test_frozen_lake as frozen_lake
 from tests.envs.navigation import test_maze as maze
+from tests.envs.navigation import test_text_game as text_game
 from tests.envs.playing import (
     begun,
     expected_by_random_play,
@@ -109,6 +111,7 @@ def test_the_solver_plays_the_oracles_game_from_the_text_alone(name, kwargs):
     [
         ("ConnectFour", {"opponent": 0.75, "begins": "opponent"}, 60),
         ("ConnectFour", {"opponent": 1.0}, 60),
+        ("Blackjack", {}, 100),
         ("FrozenLake", {"slip": 0.3}, 300),
         ("TicTacToe", {"opponent": 0.6}, 300),
     ],
@@ -385,3 +388,35 @@ def test_the_potential_is_the_progress_so_far(name):
         assert env.step(move)[4]["valid_action"]
         seen.append(env.potential())
     assert seen == pytest.approx(potentials)
+
+
+# --- generated worlds: of each a house drawn by hand ----------------------------------------------
+
+WORLDS = {"CookingWorld": cooking_world, "TextGame": text_game}
+
+
+def of_worlds(rows):
+    return [(world, *row) for world in WORLDS.values() for row in getattr(world, rows)]
+
+
+@pytest.mark.parametrize(("world", "moves", "message"), of_worlds("CANNOT"))
+def test_what_cannot_be_done_is_answered_with_the_reason(world, moves, message):
+    env, _ = world.play(*moves[:-1])
+    before = repr(env._world)
+    obs, *_, info = env.step(moves[-1])
+    assert (obs.split("\n")[0], info["valid_action"]) == (message, False)
+    assert repr(env._world) == before
+
+
+@pytest.mark.parametrize(("world", "text", "same_as"), of_worlds("SAME"))
+def test_people_may_say_it_their_way(world, text, same_as):
+    assert world.play(*world.READY, text)[1][:4] == world.play(*world.READY, same_as)[1][:4]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_planner_finds_a_way_as_short_as_the_walkthrough(name):
+    env, _ = WORLDS[name].play()
+    turns = len(WORLDS[name].WALKTHROUGH)
+    assert distance(env._world, env._quest) == turns
+    info = final_info(env, "oracle")
+    assert (info["success"], info["turn"]) == (True, turns)

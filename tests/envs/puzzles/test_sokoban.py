@@ -56,26 +56,6 @@ def fewest_moves(room, boxes, player):
     return None
 
 
-@pytest.mark.parametrize(
-    ("row", "move", "said"),
-    [
-        ("#PX###", "right", "You cannot push the box right: there is no room behind it."),
-        ("#PXX.#", "right", "You cannot push the box right: there is no room behind it."),
-        ("#PX*.#", "right", "You cannot push the box right: there is no room behind it."),
-        ("#.P.X#", "up", "You cannot move up: there is a wall."),
-        ("#.XP.#", "right", "You move right."),
-    ],
-)
-def test_walls_and_second_boxes_block_and_nothing_is_pulled(row, move, said):
-    env = on("######", row, "#OO..#", "######", "######", "######")
-    obs, _, _, _, info = env.step(move)
-    assert obs.startswith(said)
-    assert info["valid_action"]
-    assert info["turn"] == 1
-    expected = row if "cannot" in said else "#.X.P#"
-    assert shown(obs)[1] == expected
-
-
 def test_goals_show_under_players_and_boxes_pushed_off_count_as_off():
     env = on("######", "#PO.X#", "######", "######", "######", "######")
     assert shown(env.step("right")[0])[1] == "#.S.X#"
