@@ -116,10 +116,11 @@ class GuessTheNumberEnv(TextEnv):
         return str(rng.integers(self._from, self._to, endpoint=True))
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        others = [n for n in range(self._from, self._to + 1) if n != self._target]
-        if others:
-            self._target = others[int(rng.integers(len(others)))]
-        return bool(others)
+        if self._from == self._to:
+            return False
+        other = int(rng.integers(self._from, self._to))  # one number fewer: the target is left out
+        self._target = other + (other >= self._target)
+        return True
 
     def legal_moves(self) -> Sequence[str] | None:
         if self.high - self.low >= 1000:

@@ -77,6 +77,7 @@ CANNOT = [
      "You need the axe to defeat the troll."),
     ([*WALKTHROUGH[:7], "attack troll with key"], "The troll does not fear that."),
     (["dance"], "I do not know that command."),
+    (["1e5"], "I do not know that command."),
     (["take"], "You see nothing like that here."),
     (["word " * 50], "I do not know that command."),
 ]  # fmt: skip
