@@ -21,9 +21,12 @@ def begun(name, seed=0, **given):
     return env
 
 
-def shown(observation):
-    """Return the lines of an observation without the rules."""
-    return observation.split("\n\n")[-1].splitlines()
+def episodes(name, count, **settings):
+    """Yield the game at the beginning of each of ``count`` episodes."""
+    env = game(name, **settings)
+    for seed in range(count):
+        env.reset(seed=seed)
+        yield env
 
 
 def finish(env, player):

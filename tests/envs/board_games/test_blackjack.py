@@ -17,7 +17,7 @@ from llm_gym.envs.board_games.blackjack import (
     worth_of_hitting,
     worth_of_standing,
 )
-from tests.envs.playing import final_info, finish
+from tests.envs.playing import episodes, final_info, finish
 
 
 def on(player, dealer, next_cards="", **kwargs):
@@ -49,18 +49,16 @@ def test_one_deck_has_four_of_each_and_an_endless_one_more():
 
 
 def test_every_rank_is_drawn_equally_often():
-    env, cards = BlackjackEnv(), []
-    for seed in range(400):
-        env.reset(seed=seed)
+    cards = []
+    for env in episodes("Blackjack", 400):
         cards += env._cards
     shares = np.bincount(cards, minlength=13) / len(cards)
     assert shares == pytest.approx(np.full(13, 1 / 13), abs=0.01)
 
 
 def test_hands_end_as_they_do_in_gymnasium(monkeypatch):
-    env, other, ends = BlackjackEnv(), theirs.BlackjackEnv(), set()
-    for seed in range(300):
-        env.reset(seed=seed)
+    other, ends = theirs.BlackjackEnv(), set()
+    for env in episodes("Blackjack", 300):
         cards = iter([VALUES[rank] for rank in env._cards[4:]])
         monkeypatch.setattr(theirs, "draw_card", lambda rng, cards=cards: next(cards))
         other.player = [VALUES[rank] for rank in env._cards[:2]]

@@ -14,7 +14,7 @@ from llm_gym.envs.board_games.connect_four import (
     landings,
     look_ahead,
 )
-from tests.envs.playing import final_info
+from tests.envs.playing import episodes, final_info
 
 
 def sides(picture):
@@ -94,9 +94,8 @@ def test_a_forced_win_is_promised():
 
 
 def test_a_full_board_is_a_draw_and_no_win():
-    env, rng = ConnectFourEnv(opponent=1.0), np.random.default_rng(0)
-    for seed in range(2000):
-        env.reset(seed=seed)
+    rng = np.random.default_rng(0)
+    for env in episodes("ConnectFour", 2000, opponent=1.0):
         info = final_info(env, "oracle" if rng.random() < 0.5 else "solver")
         if info["stop_reason"] == "drawn":
             break

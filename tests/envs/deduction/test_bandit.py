@@ -2,8 +2,7 @@
 
 import pytest
 
-from llm_gym.envs.deduction.bandit import BanditEnv
-from tests.envs.playing import begun
+from tests.envs.playing import begun, episodes
 
 
 def test_a_button_pays_as_often_as_its_chance():
@@ -20,9 +19,7 @@ def test_a_button_pays_as_often_as_its_chance():
 @pytest.mark.parametrize(("arms", "gap"), [(2, 0.8), (5, 0.1), (10, 0.05)])
 def test_exactly_one_button_is_best_by_the_gap(arms, gap):
     bests = set()
-    env = BanditEnv(arms=arms, gap=gap, max_turns=20)
-    for seed in range(100):
-        env.reset(seed=seed)
+    for env in episodes("Bandit", 100, arms=arms, gap=gap, max_turns=20):
         first, second = sorted(env._chances, reverse=True)[:2]
         assert env._chances.index(first) == env._best
         assert first == pytest.approx(0.5 + gap / 2)

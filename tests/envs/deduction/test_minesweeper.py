@@ -19,7 +19,7 @@ from llm_gym.envs.deduction.minesweeper_solver import (
     spread,
 )
 from llm_gym.envs.shared.bit_grid import each
-from tests.envs.playing import final_info
+from tests.envs.playing import episodes, final_info
 
 #    0 1 2 3
 # 0  . . . .
@@ -81,9 +81,8 @@ def test_the_first_cell_and_those_around_it_are_never_mines(first):
 
 
 def test_every_cell_outside_the_first_opening_is_a_mine_equally_often():
-    env, hits = MinesweeperEnv(rows=5, cols=5, mines=4, max_turns=25), np.zeros(25)
-    for seed in range(1500):
-        env.reset(seed=seed)
+    hits = np.zeros(25)
+    for env in episodes("Minesweeper", 1500, rows=5, cols=5, mines=4, max_turns=25):
         env.step("reveal 2 2")
         hits += np.array(env._numbers) == MINE
     outside = hits[[cell for cell in range(25) if cell // 5 in (0, 4) or cell % 5 in (0, 4)]]

@@ -3,6 +3,7 @@
 import pytest
 
 from llm_gym.envs.micro.echo import MemoryEnv
+from tests.envs.playing import episodes
 
 
 def make(seed=0, **kwargs):
@@ -60,8 +61,7 @@ def test_every_word_is_asked_for_and_what_was_shown_last_never_wins():
             obs, *_ = env.step("ok")
         env.step("ok")
         assert env.step(obs.removeprefix("Ignore ").rstrip("."))[4]["stop_reason"] == "lost"
-    env, drawn = MemoryEnv(words=5), set()
-    for seed in range(100):
-        env.reset(seed=seed)
+    drawn = set()
+    for env in episodes("Memory", 100, words=5):
         drawn.add(env._word)
     assert drawn == set(env.example_moves())

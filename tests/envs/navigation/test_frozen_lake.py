@@ -11,6 +11,7 @@ from llm_gym.envs.navigation.frozen_lake import (
     neighbours,
     win_chances,
 )
+from tests.envs.playing import episodes
 
 
 def on(lake, **kwargs):
@@ -41,9 +42,7 @@ def test_there_are_as_many_holes_as_was_asked_for():
         env.reset(seed=seed)
         holes.append(env._lake.count("H"))
     assert np.mean(holes) == pytest.approx(0.1 * 398, rel=0.1)
-    env = FrozenLakeEnv(size=4, holes=3)
-    for seed in range(30):
-        env.reset(seed=seed)
+    for env in episodes("FrozenLake", 30, size=4, holes=3):
         assert env._lake.count("H") == 3
 
 
@@ -78,9 +77,7 @@ def expectimax(lake, slip, at, left):
 
 @pytest.mark.parametrize("slip", [0.0, 0.2, 2 / 3, 1.0])
 def test_the_oracle_value_is_the_exact_chance_of_best_play(slip):
-    env = FrozenLakeEnv(size=3, hole_probability=0.3, slip=slip, max_turns=9)
-    for seed in range(10):
-        env.reset(seed=seed)
+    for env in episodes("FrozenLake", 10, size=3, hole_probability=0.3, slip=slip, max_turns=9):
         for left in (1, 4, 9):
             for at, cell in enumerate(env._lake):
                 if cell == ".":

@@ -5,7 +5,7 @@ import pytest
 
 from llm_gym.envs.navigation.maze import MazeEnv, carve, distances, doors, next_step, recall
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, reach, waves
-from tests.envs.playing import final_info
+from tests.envs.playing import episodes, final_info
 
 
 def on(*rows, **kwargs):
@@ -69,9 +69,7 @@ def test_no_floor_touches_the_edge_of_the_map():
     [{}, {"size": 2, "max_turns": 4}, {"size": 8, "loops": 0.3}, {"size": 15, "max_turns": 40}],
 )
 def test_the_exit_is_as_far_as_the_turns_allow_and_the_oracle_gets_there(settings):
-    env = MazeEnv(**settings)
-    for seed in range(30):
-        env.reset(seed=seed)
+    for env in episodes("Maze", 30, **settings):
         far = distances(env._floor, env._exit, env._side)[env._start]
         longest = len(waves(env._start, env._floor, env._side)) - 1
         assert far == min(longest, env.max_turns)

@@ -14,6 +14,7 @@ from llm_gym.envs.puzzles.fifteen_puzzle import (
     slides,
     write_board,
 )
+from tests.envs.playing import episodes
 
 
 def on(tiles, **kwargs):
@@ -66,18 +67,15 @@ def test_solvable_are_exactly_the_boards_that_moves_reach():
 )  # fmt: skip
 def test_no_board_is_solved_at_the_start_or_cannot_be(settings):
     # Half of the boards of GEM and TextArena cannot be solved at all.
-    env = FifteenPuzzleEnv(**settings)
-    for seed in range(60):
-        env.reset(seed=seed)
+    for env in episodes("FifteenPuzzle", 60, **settings):
         assert env._start != slides(env.size).solved
         assert is_solvable(env._start, env.size)
         assert sorted(env._start) == list(range(env.size**2))
 
 
 def test_without_scramble_every_arrangement_comes_equally_often():
-    env, counts = FifteenPuzzleEnv(size=2, scramble=None), {}
-    for seed in range(2200):
-        env.reset(seed=seed)
+    counts = {}
+    for env in episodes("FifteenPuzzle", 2200, size=2, scramble=None):
         counts[env._start] = counts.get(env._start, 0) + 1
     assert len(counts) == 11
     assert list(counts.values()) == pytest.approx([200] * 11, abs=60)
@@ -85,9 +83,8 @@ def test_without_scramble_every_arrangement_comes_equally_often():
 
 @pytest.mark.parametrize("scramble", [1, 5, 15])
 def test_scramble_bounds_the_moves_needed_and_has_their_parity(scramble):
-    env, needed = FifteenPuzzleEnv(size=3, scramble=scramble), []
-    for seed in range(40):
-        env.reset(seed=seed)
+    needed = []
+    for env in episodes("FifteenPuzzle", 40, size=3, scramble=scramble):
         needed.append(moves_needed(3)[env._start])
     assert max(needed) <= scramble
     assert all((scramble - moves) % 2 == 0 for moves in needed)

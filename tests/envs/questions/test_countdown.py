@@ -16,6 +16,7 @@ from llm_gym.envs.questions.countdown_arithmetic import (
     search,
     write,
 )
+from tests.envs.playing import episodes
 
 
 def on(numbers, target, **kwargs):
@@ -140,9 +141,8 @@ PUZZLES = [
 
 @pytest.mark.parametrize("settings", PUZZLES)
 def test_every_puzzle_keeps_its_ranges_and_its_promise(settings):
-    env, seen = CountdownEnv(**settings), set()
-    for seed in range(60):
-        env.reset(seed=seed)
+    seen = set()
+    for env in episodes("Countdown", 60, **settings):
         seen.add(env.instance_id())
         assert len(env._given) == env.numbers
         assert env.min_target <= env._target <= env.max_target

@@ -15,6 +15,7 @@ from llm_gym.envs.tool_use.text_to_sql.env import (
 )
 from llm_gym.envs.tool_use.text_to_sql.world import DOMAINS, draw_schema, fill
 from llm_gym.tools.builtin.sql import Database
+from tests.envs.playing import episodes
 from tests.envs.tool_use.sql_mutants import mutants
 
 
@@ -86,9 +87,8 @@ def test_the_right_query_wins_and_so_does_another_that_means_the_same(env):
 
 
 def test_a_result_copied_into_the_query_does_not_pass():
-    env, tried = TextToSQLEnv(tables=1), 0
-    for seed in range(20):
-        env.reset(seed=seed)
+    tried = 0
+    for env in episodes("TextToSQL", 20, tables=1):
         if "count(*) FROM" not in env._gold or "GROUP" in env._gold:
             continue
         shown = env.step(f"sql: {env._gold}")[0].splitlines()[1]
