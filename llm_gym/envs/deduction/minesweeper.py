@@ -12,7 +12,6 @@ from llm_gym.envs.deduction.minesweeper_solver import (
     MINE,
     best_cell,
     can_be_proved,
-    chart,
     neighbours,
     number_cells,
 )
@@ -35,6 +34,19 @@ _DUG = re.compile(
     r"|\brow\s+([0-9]{1,2})\W{1,3}(?:and\s+)?col(?:umn)?\s+([0-9]{1,2})(?!\w))",
     re.IGNORECASE,
 )
+
+
+@lru_cache(maxsize=32)
+def chart(rows: int, cols: int) -> str:
+    r"""Return the text of a field with a gap for each cell.
+
+    >>> chart(2, 3).format(*".1.F..")
+    '   0 1 2\n0| . 1 .\n1| F . .'
+    """
+    width = len(str(max(rows, cols) - 1))
+    lines = [" " * width + " " + "".join(f" {col:>{width}}" for col in range(cols))]
+    lines += [f"{row:>{width}}|" + f" {{:>{width}}}" * cols for row in range(rows)]
+    return "\n".join(lines)
 
 
 def find_digs(text: str) -> Iterator[Named]:
@@ -131,7 +143,7 @@ class MinesweeperEnv(TextEnv):
         }
 
     def new_game(self, rng: np.random.Generator) -> None:
-        self._text = bytearray(chart(self.rows, self.cols).blank)
+        self._marks = bytearray(b"." * (self.rows * self.cols))
         # The first cell must be safe, so the mines are placed after it is known: on the first
         # cells in this order that are not next to it.
         self._order: list[int] = rng.permutation(self.rows * self.cols).tolist()
@@ -171,7 +183,8 @@ class MinesweeperEnv(TextEnv):
         return ["reveal 1 2", "flag 0 3", "reveal 0 0"]
 
     def describe(self) -> str:
-        return f"{self._text.decode()}\nTurns left: {self.turns_left}."
+        field = chart(self.rows, self.cols).format(*self._marks.decode())
+        return f"{field}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         dig = parse_dig(move)
@@ -183,12 +196,11 @@ class MinesweeperEnv(TextEnv):
                 f"Rows go from 0 to {self.rows - 1} and columns from 0 to {self.cols - 1}."
             )
         cell = row * self.cols + col
-        place = chart(self.rows, self.cols).places[cell]
-        mark = self._text[place]
+        mark = self._marks[cell]
         if mark != HIDDEN and mark != FLAG:
             return reject(f"The cell in row {row}, column {col} is revealed already.")
         if flag:
-            self._text[place] = HIDDEN if mark == FLAG else FLAG
+            self._marks[cell] = HIDDEN if mark == FLAG else FLAG
             did = "remove the flag from" if mark == FLAG else "flag"
             return go_on(f"You {did} row {row}, column {col}.")
         if mark == FLAG:
@@ -198,12 +210,12 @@ class MinesweeperEnv(TextEnv):
     def _reveal(self, cell: int) -> Outcome:
         if not self._numbers:
             self._numbers = number_cells(self.rows, self.cols, self._mines_after(cell))
-        numbers, text, places = self._numbers, self._text, chart(self.rows, self.cols).places
+        numbers, marks = self._numbers, self._marks
         if numbers[cell] == MINE:
             return lose(f"You reveal a mine at {self._name(cell)}. {self.reveal()}")
         for at in self._opened(numbers, cell):
-            if text[places[at]] in (HIDDEN, FLAG):
-                text[places[at]] = ZERO + numbers[at]
+            if marks[at] in (HIDDEN, FLAG):
+                marks[at] = ZERO + numbers[at]
                 self._safe_left -= 1
         if not self._safe_left:
             return win("You have cleared the field.")
@@ -266,8 +278,7 @@ class MinesweeperEnv(TextEnv):
         return bool(swaps)
 
     def _hidden(self, marks: tuple[int, ...] = (HIDDEN, FLAG)) -> list[int]:
-        places = chart(self.rows, self.cols).places
-        return [cell for cell, at in enumerate(places) if self._text[at] in marks]
+        return [cell for cell, mark in enumerate(self._marks) if mark in marks]
 
     def legal_moves(self) -> Sequence[str]:
         reveals = [f"reveal {self._name(cell)}" for cell in self._hidden((HIDDEN,))]
@@ -284,8 +295,8 @@ class MinesweeperEnv(TextEnv):
         if self._numbers:
             safe = (cell for cell in self._hidden() if self._numbers[cell] != MINE)
             cell = min(safe, key=self._numbers.__getitem__)
-        flagged = self._text[chart(self.rows, self.cols).places[cell]] == FLAG
-        return f"{'flag' if flagged else 'reveal'} {self._name(cell)}"
+        verb = "flag" if self._marks[cell] == FLAG else "reveal"
+        return f"{verb} {self._name(cell)}"
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:

@@ -99,7 +99,6 @@ class WordleEnv(TextEnv):
         words = self._words()
         self._secret = words[int(rng.random() * len(words))]
         self._answers: list[tuple[str, str]] = []
-        self._board = ""
 
     def rules_text(self) -> str:
         words = self._words()
@@ -118,7 +117,8 @@ class WordleEnv(TextEnv):
         return [words[len(words) // 3], words[-1]]
 
     def describe(self) -> str:
-        return f"{self._board}Turns left: {self.turns_left}."
+        rows = [f"{' '.join(guess.upper())}: {answer}\n" for guess, answer in self._answers]
+        return f"{''.join(rows)}Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         guess = word_list.parse_word(move)
@@ -128,9 +128,7 @@ class WordleEnv(TextEnv):
             return reject(f"{guess} is not one of my words.")
         if guess == self._secret:
             return win(f"Yes, the word is {guess}.")
-        answer = marks(guess, self._secret)
-        self._answers.append((guess, answer))
-        self._board += f"{' '.join(guess.upper())}: {answer}\n"
+        self._answers.append((guess, marks(guess, self._secret)))
         return go_on()
 
     def reveal(self) -> str:

@@ -32,10 +32,6 @@ def on(picture, **kwargs):
     env = ConnectFourEnv(begins="player", **{"opponent": 1.0, **kwargs})
     env.reset(seed=0)
     env._own, env._foe = sides(picture)
-    for bits, mark in ((env._own, b"X"), (env._foe, b"O")):
-        for at in range(49):
-            if bits >> at & 1:
-                env._board[env.offset(1 << at)] = mark[0]
     return env
 
 

@@ -25,9 +25,6 @@ def on(own, foe, **kwargs):
     env = TicTacToeEnv(begins="player", **{"opponent": 1.0, **kwargs})
     env.reset(seed=0)
     env._own, env._foe = bits(own), bits(foe)
-    for squares, mark in ((own, b"X"), (foe, b"O")):
-        for square in squares:
-            env._board[2 * int(square) - 2] = mark[0]
     return env
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from llm_gym.envs.navigation.frozen_lake import (
     FrozenLakeEnv,
-    draw_map,
     neighbours,
     win_chances,
 )
@@ -20,7 +19,6 @@ def on(lake, **kwargs):
     env = FrozenLakeEnv(size=len(rows), **{"max_turns": 20, **kwargs})
     env.reset(seed=0)
     env._lake = "".join(rows)
-    env._map = draw_map(env._lake, env.size)
     return env
 
 
