@@ -55,6 +55,7 @@ def pushes_to_go(room: Room, boxes: int) -> int:
     return sum([away[box] for box in each(boxes)])
 
 
+@lru_cache(maxsize=64)  # a player asks again at every turn
 def plan(room: Room, boxes: int, player: int) -> list[int] | None:
     """Return the directions of a short solution, or None if none was found among ``NODES``.
 

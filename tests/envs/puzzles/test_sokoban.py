@@ -8,6 +8,7 @@ import pytest
 from llm_gym.envs.puzzles.sokoban import SokobanEnv, read_board
 from llm_gym.envs.puzzles.sokoban_levels import (
     FAR,
+    Level,
     Room,
     draw_level,
     plan,
@@ -23,11 +24,9 @@ def on(*rows, **kwargs):
     """Return an environment that plays in a room, written without spaces."""
     env = SokobanEnv(**{"max_turns": 20, **kwargs})
     env.reset(seed=0)
-    env._start = "".join(" ".join(row) + "\n" for row in rows)
-    env._board = bytearray(env._start, "ascii")
-    env._at = max(env._start.find("P"), env._start.find("S"))
-    env._strays = env._start.count("X")
-    env._steps = [2 * step for step in steps(len(rows))]
+    position = read_board("".join(" ".join(row) + "\n" for row in rows))
+    env._room, env._boxes, env._player = position
+    env._level, env.size = Level(*position, ()), len(rows)
     return env
 
 
@@ -64,7 +63,6 @@ def test_goals_show_under_players_and_boxes_pushed_off_count_as_off():
     assert shown(env.step("right")[0])[1] == "#.SXO#"
     _, _, terminated, *_ = env.step("right")
     assert not terminated, "one of the two boxes is still off"
-    assert env._strays == 1
 
 
 LEVELS = [
@@ -129,7 +127,7 @@ def test_push_distances_know_corners_and_walls():
 
 def test_the_planner_finds_nothing_where_a_box_is_stuck():
     env = on("######", "#X..P#", "#..O.#", "######", "######", "######")
-    assert plan(*read_board(env._board.decode())) is None
+    assert plan(env._room, env._boxes, env._player) is None
     assert env.step(env.oracle_action())[4]["valid_action"], "and the oracle still moves"
 
 
@@ -141,7 +139,7 @@ def test_the_oracle_finds_another_way_after_a_detour():
         env.step("???")
         for move in ("up", "down", "left", "right"):
             env.step(move)
-        if plan(*read_board(env._board.decode())) is None:
+        if plan(env._room, env._boxes, env._player) is None:
             continue  # the detour has pushed a box into a corner
         info = final_info(env, "oracle")
         assert info["success"], seed
