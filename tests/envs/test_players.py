@@ -368,6 +368,10 @@ POTENTIALS = {
         ["right", "right"], [1 / 2, 2 / 3, 5 / 6],
     ),
     "Sudoku": (sudoku.on, ["1 3 4", "1 3 3"], [0.0, 0.0, 1 / 9]),
+    "TowerOfHanoi": (
+        lambda: begun("TowerOfHanoi", disks=2, _rows=["A: 2 1", "B:", "C:"], _start=0, _goal=2),
+        ["A B", "A C"], [3 / 6, 4 / 6, 5 / 6],
+    ),
     "WordLadder": (
         lambda: secret("WordLadder"), ["cord", "card", "cord", "word"],
         [0.5, 0.625, 0.75, 0.625, 0.75],

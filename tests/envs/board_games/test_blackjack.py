@@ -36,11 +36,8 @@ def test_an_ace_counts_11_until_that_is_too_much():
 
 def test_one_deck_has_four_of_each_and_an_endless_one_more():
     def most(decks):
-        env, found = BlackjackEnv(decks=decks), 0
-        for seed in range(300):
-            env.reset(seed=seed)
-            found = max(found, *(env._cards.count(rank) for rank in range(13)))
-        return found
+        hands = episodes("Blackjack", 300, decks=decks)
+        return max(env._cards.count(rank) for env in hands for rank in range(13))
 
     assert most(1) == 4
     assert 4 < most(2) <= 8
@@ -109,11 +106,7 @@ def test_best_play_is_worth_what_is_known_for_gymnasiums_rules():
 
 
 def test_the_solver_earns_what_best_play_is_worth():
-    env = BlackjackEnv()
-    rewards = []
-    for seed in range(1500):
-        env.reset(seed=seed)
-        rewards.append(finish(env, "solver")[0])
+    rewards = [finish(env, "solver")[0] for env in episodes("Blackjack", 1500)]
     assert np.mean(rewards) == pytest.approx(0.4767, abs=4 * 0.48 / 1500**0.5)
 
 

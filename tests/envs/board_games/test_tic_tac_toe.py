@@ -13,7 +13,7 @@ from llm_gym.envs.board_games.tic_tac_toe import (
     win_chance,
 )
 from tests.envs.board_games import test_connect_four as connect_four
-from tests.envs.playing import final_info, game
+from tests.envs.playing import episodes, final_info
 
 
 def bits(squares):
@@ -38,9 +38,7 @@ def test_nothing_but_the_eight_lines_wins():
 
 
 def test_the_perfect_opponent_never_loses():
-    env = TicTacToeEnv(opponent=1.0)
-    for seed in range(100):
-        env.reset(seed=seed)
+    for seed, env in enumerate(episodes("TicTacToe", 100, opponent=1.0)):
         assert env.oracle_value() == 0.0
         ends = {"lost", "drawn"} if seed % 2 else {"drawn"}
         assert final_info(env, "random" if seed % 2 else "oracle")["stop_reason"] in ends
@@ -99,10 +97,9 @@ def test_the_potential_is_the_chance_to_win():
     ("begins", "marks"), [("player", {"X"}), ("opponent", {"O"}), ("random", {"X", "O"})]
 )
 def test_who_begins_is_a_setting_and_x_moves_first(name, begins, marks):
-    env, seen = game(name, begins=begins), set()
-    for seed in range(40):
-        text, _ = env.reset(seed=seed)
-        board, _, mark = text.split("\n\n")[1].partition("You are ")
+    seen = set()
+    for env in episodes(name, 40, begins=begins):
+        board, _, mark = env.describe().partition("You are ")
         seen.add(mark[0])
         assert (board.count("X"), board.count("O")) == ((0, 0) if mark[0] == "X" else (1, 0))
     assert seen == marks

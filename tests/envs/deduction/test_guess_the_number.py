@@ -3,12 +3,11 @@
 import numpy as np
 
 from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
-from tests.envs.playing import begun, final_info
+from tests.envs.playing import begun, episodes, final_info
 
 
 def test_both_ends_of_the_range_are_drawn():
-    env = GuessTheNumberEnv(low=1, high=2)
-    assert {env.reset(seed=seed) and env._target for seed in range(50)} == {1, 2}
+    assert {env._target for env in episodes("GuessTheNumber", 50, low=1, high=2)} == {1, 2}
 
 
 def test_binary_search_always_wins_at_every_difficulty():

@@ -19,7 +19,7 @@ from llm_gym.envs.deduction.minesweeper_solver import (
     spread,
 )
 from llm_gym.envs.shared.bit_grid import each
-from tests.envs.playing import episodes, final_info
+from tests.envs.playing import begun, episodes, final_info
 
 #    0 1 2 3
 # 0  . . . .
@@ -72,9 +72,8 @@ def test_flags_cost_turns_and_are_removed_by_name_or_around_a_zero():
 
 @pytest.mark.parametrize("first", range(16))
 def test_the_first_cell_and_those_around_it_are_never_mines(first):
-    env = MinesweeperEnv(rows=4, cols=4, mines=7, max_turns=16)  # as full as it may be
-    for seed in range(20):
-        env.reset(seed=seed)
+    # As full as it may be.
+    for env in episodes("Minesweeper", 20, rows=4, cols=4, mines=7, max_turns=16):
         env.step(f"reveal {first // 4} {first % 4}")
         assert env._numbers.count(MINE) == 7
         assert env._numbers[first] == 0
@@ -105,8 +104,7 @@ def every_layout(rows, cols, mines, shown):
 
 def half_played(seed):
     """Return the text of a small field after a few safe reveals."""
-    env = MinesweeperEnv(rows=4, cols=5, mines=4, max_turns=20)
-    obs, _ = env.reset(seed=seed)
+    env = begun("Minesweeper", seed, rows=4, cols=5, mines=4, max_turns=20)
     for _ in range(1 + seed % 3):
         if not env._safe_left:
             return None
@@ -147,9 +145,7 @@ def test_the_solver_reveals_what_is_certain_and_always_answers():
 
 @pytest.mark.parametrize("settings", [{}, {"rows": 5, "cols": 5, "mines": 5, "max_turns": 25}])
 def test_without_guessing_every_field_can_be_cleared_by_proof_from_any_cell(settings):
-    env = MinesweeperEnv(no_guess=True, **settings)
-    for seed in range(40):
-        env.reset(seed=seed)
+    for seed, env in enumerate(episodes("Minesweeper", 40, no_guess=True, **settings)):
         first = (7 * seed) % (env.rows * env.cols)
         env.step(f"reveal {first // env.cols} {first % env.cols}")
         mines = [cell for cell, number in enumerate(env._numbers) if number == MINE]
@@ -166,8 +162,7 @@ def test_a_field_that_needs_a_guess_is_recognised():
 
 
 def test_the_solver_copes_with_flags_on_the_field():
-    env = MinesweeperEnv(no_guess=True, max_turns=100)
-    env.reset(seed=5)
+    env = begun("Minesweeper", 5, no_guess=True, max_turns=100)
     for cell in range(8):
         env.step(f"flag {cell} {cell}")
     assert final_info(env, "solver")["success"]

@@ -34,11 +34,8 @@ def test_every_direction_leads_where_its_name_says(move, at):
 
 
 def test_there_are_as_many_holes_as_was_asked_for():
-    env = FrozenLakeEnv(size=20, hole_probability=0.1, max_turns=60)
-    holes = []
-    for seed in range(30):
-        env.reset(seed=seed)
-        holes.append(env._lake.count("H"))
+    large = episodes("FrozenLake", 30, size=20, hole_probability=0.1, max_turns=60)
+    holes = [env._lake.count("H") for env in large]
     assert np.mean(holes) == pytest.approx(0.1 * 398, rel=0.1)
     for env in episodes("FrozenLake", 30, size=4, holes=3):
         assert env._lake.count("H") == 3

@@ -244,11 +244,7 @@ def test_the_easy_preset_is_easy_to_read_and_hard_to_fluke():
 
 def test_the_easy_observation_is_a_few_words():
     env = gym.make(EASY, rules="system").unwrapped
-    longest = 0
-    for seed in range(100):
-        obs, _ = env.reset(seed=seed)
-        longest = max(longest, len(obs.split()))
-    assert longest <= 32
+    assert max(len(env.reset(seed=seed)[0].split()) for seed in range(100)) <= 32
 
 
 def test_ways_that_were_found_are_no_part_of_an_instance():

@@ -17,7 +17,7 @@ from llm_gym.envs.puzzles.sokoban_levels import (
     solution,
 )
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
-from tests.envs.playing import final_info
+from tests.envs.playing import episodes, final_info
 
 
 def on(*rows, **kwargs):
@@ -92,9 +92,8 @@ def test_every_level_is_solved_within_the_turns_by_playing_its_pulls_backwards(s
 
 @pytest.mark.parametrize("settings", LEVELS)
 def test_every_level_has_its_boxes_goals_size_and_pushes(settings):
-    env = SokobanEnv(**settings)
-    for seed in range(25):
-        room, boxes, player = read_board("\n".join(shown(env.reset(seed=seed)[0])) + "\n")
+    for env in episodes("Sokoban", 25, **settings):
+        room, boxes, player = read_board("\n".join(shown(env.describe())) + "\n")
         assert room.size == settings["size"]
         assert boxes.bit_count() == room.goals.bit_count() == settings["boxes"]
         assert room.floor >> player & 1
@@ -132,17 +131,14 @@ def test_the_planner_finds_nothing_where_a_box_is_stuck():
 
 
 def test_the_oracle_finds_another_way_after_a_detour():
-    env = SokobanEnv(size=6, boxes=2, min_pushes=4, max_turns=60)
     won = 0
-    for seed in range(30):
-        env.reset(seed=seed)
+    for env in episodes("Sokoban", 30, size=6, boxes=2, min_pushes=4, max_turns=60):
         env.step("???")
         for move in ("up", "down", "left", "right"):
             env.step(move)
         if plan(env._room, env._boxes, env._player) is None:
             continue  # the detour has pushed a box into a corner
-        info = final_info(env, "oracle")
-        assert info["success"], seed
+        assert final_info(env, "oracle")["success"]
         won += 1
     assert won >= 10
 

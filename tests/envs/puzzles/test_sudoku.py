@@ -16,6 +16,7 @@ from llm_gym.envs.puzzles.sudoku_puzzles import (
     line_orders,
     solutions,
 )
+from tests.envs.playing import episodes
 
 SOLVED = "1234341221434321"
 # 1 2 | . .
@@ -83,10 +84,8 @@ def test_the_bank_holds_every_small_puzzle_and_only_puzzles_with_one_solution():
 
 @pytest.mark.parametrize(("size", "clues"), [(4, 4), (4, 10), (9, 24), (9, 31), (9, 50), (9, 80)])
 def test_every_puzzle_has_its_clues_and_exactly_one_solution(size, clues):
-    env = SudokuEnv(size=size, clues=clues, max_turns=100)
-    for seed in range(25):
-        obs, _ = env.reset(seed=seed)
-        given = shown(obs)
+    for env in episodes("Sudoku", 25, size=size, clues=clues, max_turns=100):
+        given = shown(env.describe())
         assert sum(map(str.isdigit, given)) == clues
         assert solutions(given) == [env._solution]
 

@@ -3,6 +3,7 @@
 import pytest
 
 from llm_gym.envs.puzzles.tower_of_hanoi import TowerOfHanoiEnv, best_transfer, distances
+from tests.envs.playing import episodes
 
 
 def started(*rows, **kwargs):
@@ -20,10 +21,9 @@ def pegs(observation):
 
 
 def test_the_tower_begins_on_any_peg_and_belongs_on_any_other():
-    env, seen = TowerOfHanoiEnv(disks=3, max_turns=10), set()
-    for seed in range(60):
-        obs, _ = env.reset(seed=seed)
-        *rows, last = obs.split("\n\n")[1].splitlines()
+    seen = set()
+    for env in episodes("TowerOfHanoi", 60, disks=3, max_turns=10):
+        *rows, last = env.describe().splitlines()
         start = next(row[0] for row in rows if row[1:] == ": 3 2 1")
         goal = last.removeprefix("Goal: peg ")[0]
         assert last == f"Goal: peg {goal}. Turns left: 10."
@@ -55,22 +55,10 @@ def test_the_best_move_is_the_one_known_by_heart():
 
 
 def test_scattered_disks_begin_anywhere_but_solved():
-    env, starts = TowerOfHanoiEnv(disks=2, scattered=True), set()
-    for seed in range(200):
-        obs, _ = env.reset(seed=seed)
-        rows = pegs(obs)
+    starts = set()
+    for env in episodes("TowerOfHanoi", 200, disks=2, scattered=True):
+        rows = pegs(env.describe())
         assert rows[env._goal][2:] != " 2 1"
         assert all("1 2" not in row for row in rows)
         starts.add((*rows, env._goal))
     assert len(starts) == 3 * (3**2 - 1)
-
-
-def test_the_potential_is_the_progress_along_the_shortest_way():
-    env = TowerOfHanoiEnv(disks=3, max_turns=10)
-    env.reset(seed=0)
-    potentials = []
-    for _ in range(7):
-        potentials.append(env.potential())
-        env.step(env.oracle_action())
-    assert potentials == pytest.approx([(7 + done) / 14 for done in range(7)])
-    assert env.potential() == 1.0

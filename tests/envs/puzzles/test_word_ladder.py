@@ -4,13 +4,12 @@ import pytest
 
 from llm_gym.envs.puzzles.word_ladder import (
     FARTHEST,
-    WordLadderEnv,
     distances,
     ladder_words,
     steps_between,
     word_graph,
 )
-from tests.envs.playing import begun
+from tests.envs.playing import begun, episodes
 
 
 def differing(word, other):
@@ -57,11 +56,8 @@ def test_every_word_has_another_one_as_far_away_as_is_promised(length, farthest)
     ],
 )
 def test_the_shortest_ladder_is_as_long_as_was_asked_for(settings):
-    env = WordLadderEnv(**settings)
-    found = set()
-    for seed in range(40):
-        env.reset(seed=seed)
-        found.add(steps_between(env._word, env._target))
+    ladders = episodes("WordLadder", 40, **settings)
+    found = {steps_between(env._word, env._target) for env in ladders}
     assert min(found) == settings["min_distance"]
     assert max(found) <= settings["max_distance"]
     assert len(found) == 1 or settings["min_distance"] < max(found)
