@@ -11,21 +11,25 @@ from llm_gym.registry.suite import register_envs
 __version__ = "0.1.0"
 
 __all__ = [
-    "ActionParser", "AnyText", "AsText", "BaseEnvironment", "ChatObservation", "EnvironmentConfig",
-    "EnvironmentStepTool", "EpisodeLimits", "FormatReward", "FunctionCallingParser",
-    "JSONActionParser", "MaxInvalid", "MultiTurnManager", "Outcome", "ReActActionParser",
-    "RecordEpisodes", "SimpleGameEnvironment", "StopReason", "TextEnv", "TokenBudget", "Tool",
-    "ToolDefinition", "ToolRegistry", "ToolUse", "Trajectory", "TranscriptObservation", "as_gym",
-    "check_text_env", "end", "go_on", "lose", "make_vec", "play_episode", "read_episodes",
-    "register_envs", "reject", "tool", "win", "write_episodes",
+    "ActionParser", "AnyText", "AsText", "BaseEnvironment", "ChatObservation", "ConfigError",
+    "EnvironmentConfig", "EnvironmentStepTool", "EpisodeLimits", "FormatReward",
+    "FunctionCallingParser", "JSONActionParser", "MaxInvalid", "MultiTurnManager", "Outcome",
+    "ReActActionParser", "RecordEpisodes", "SimpleGameEnvironment", "StopReason", "TextEnv",
+    "TokenBudget", "Tool", "ToolDefinition", "ToolRegistry", "ToolUse", "Trajectory",
+    "TranscriptObservation", "as_gym", "check_text_env", "end", "go_on", "lose", "make_vec",
+    "play_episode", "progress", "read_episodes", "register_envs", "reject", "setting", "tool",
+    "win", "write_episodes",
 ]  # fmt: skip
 
 # The module of each name. It is imported at first use: most programs import llm_gym only to
 # register the environments.
 _MODULES = {
     "core.env": "TextEnv",
+    "core.errors": "ConfigError",
+    "core.game": "progress",
     "core.legacy": "BaseEnvironment EnvironmentConfig SimpleGameEnvironment as_gym",
     "core.outcome": "Outcome StopReason end go_on lose reject win",
+    "core.settings": "setting",
     "core.spaces": "AnyText",
     "episodes": "Trajectory play_episode read_episodes write_episodes",
     "evaluate.checker": "check_text_env",
@@ -39,6 +43,8 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names.s
 
 if TYPE_CHECKING:
     from llm_gym.core.env import TextEnv
+    from llm_gym.core.errors import ConfigError
+    from llm_gym.core.game import progress
     from llm_gym.core.legacy import (
         BaseEnvironment,
         EnvironmentConfig,
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
         as_gym,
     )
     from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
+    from llm_gym.core.settings import setting
     from llm_gym.core.spaces import AnyText
     from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_episodes
     from llm_gym.evaluate.checker import check_text_env

@@ -18,7 +18,7 @@ from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.game import Game, settings_at
 from llm_gym.core.infos import Info, Options, check_options
 from llm_gym.core.outcome import Outcome, StopReason, refuse_step, reject
-from llm_gym.core.settings import TypedSettings, check_range, get_format
+from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import shown
 from llm_gym.reading.answer import has_one_reading, is_settled, readings
@@ -40,7 +40,7 @@ _BEGINNING: Info = {
 }
 
 
-class TextEnv(TypedSettings, Game, gym.Env[str, str]):
+class TextEnv(Game, gym.Env[str, str]):
     """Base class of every environment of the suite.
 
     A subclass sets its own settings as attributes, calls ``super().__init__(**common)`` last,
@@ -423,9 +423,9 @@ class TextEnv(TypedSettings, Game, gym.Env[str, str]):
         for name, value in settings.items():
             setattr(self, name, value)
         self._base_rules_cache = None
-        for name, (_, least, most) in self._declared_settings.items():
-            if least is not None:
-                self.check_range(name, least, most)
+        for name, one in self._declared_settings.items():
+            if one.least is not None:
+                self.check_range(name, one.least, one.most)
         self.check_settings()
 
     def _base_draw(self, split: object) -> None:

@@ -17,11 +17,11 @@ import numpy as np
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import Outcome
-from llm_gym.core.settings import check_range, check_types, plain
+from llm_gym.core.settings import TypedSettings, check_range, check_types, plain
 from llm_gym.reading.moves import Find, Named, find_pattern, find_phrases, find_with
 
 
-class Game(ABC):
+class Game(TypedSettings, ABC):
     """The methods and attributes that the author of a text environment defines."""
 
     max_turns: int | None = None
@@ -87,8 +87,12 @@ class Game(ABC):
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        """Return the settings for a ``difficulty`` in [0, 1]; empty if the game has no levels."""
-        return {}
+        """Return the settings for a ``difficulty`` in [0, 1]; empty if the game has no levels.
+
+        By default, the settings that are declared with ``levels``.
+        """
+        declared = cls._declared_settings.items()
+        return {name: one.at(difficulty) for name, one in declared if one.levels}
 
     @property
     def observation_says_all(self) -> bool:

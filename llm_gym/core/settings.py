@@ -30,15 +30,29 @@ class _Setting(NamedTuple):
     default: Any
     least: float | None
     most: float | None
+    levels: tuple[float, float] | None
+
+    def at(self, difficulty: float) -> float:
+        assert self.levels is not None, "asked only of settings with levels"
+        easy, hard = self.levels
+        value = easy + (hard - easy) * difficulty
+        return value if isinstance(self.default, float) else round(value)
 
 
-def setting(default: Any, least: float | None = None, most: float | None = None) -> Any:
+def setting(
+    default: Any,
+    least: float | None = None,
+    most: float | None = None,
+    *,
+    levels: tuple[float, float] | None = None,
+) -> Any:
     """Declare a setting of an environment in its class, instead of in a constructor.
 
     ``size: int = setting(5, 2, 15)`` makes ``size`` an argument of the constructor with the default
     5 and an attribute. A value that is neither None nor from 2 to 15 is an error.
+    ``levels=(3, 9)`` makes it 3 at difficulty 0, 9 at difficulty 1, and in proportion between them.
     """
-    return _Setting(default, least, most)
+    return _Setting(default, least, most, levels)
 
 
 class TypedSettings:

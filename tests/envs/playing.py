@@ -13,6 +13,22 @@ def game(name, **kwargs):
     return load_env_creator(ENTRY_POINTS[name])(**kwargs)
 
 
+def begun(name, seed=0, **given):
+    """Return the game on its first turn; what begins with ``_`` is state, the rest settings."""
+    env = game(name, **{name: value for name, value in given.items() if name[0] != "_"})
+    env.reset(seed=seed)
+    vars(env).update({name: value for name, value in given.items() if name[0] == "_"})
+    return env
+
+
+def episodes(name, count, **settings):
+    """Yield the game at the beginning of each of ``count`` episodes."""
+    env = game(name, **settings)
+    for seed in range(count):
+        env.reset(seed=seed)
+        yield env
+
+
 def finish(env, player):
     """Let a built-in player end the episode; return the last reward and info."""
     done = False

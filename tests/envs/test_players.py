@@ -3,13 +3,24 @@
 import numpy as np
 import pytest
 
+from llm_gym.envs.navigation.frozen_lake import distances as moves_over_ice
+from llm_gym.envs.navigation.text_game.world import distance
 from llm_gym.envs.puzzles.game_2048 import turns_needed
+from tests.envs.board_games import test_connect_four as connect_four
+from tests.envs.board_games import test_tic_tac_toe as tic_tac_toe
 from tests.envs.deduction import test_minesweeper as minesweeper
 from tests.envs.navigation import test_coin_collector as coin_collector
 from tests.envs.navigation import test_cooking_world as cooking_world
 from tests.envs.navigation import test_frozen_lake as frozen_lake
 from tests.envs.navigation import test_maze as maze
-from tests.envs.playing import final_info, game, solver_and_oracle_moves
+from tests.envs.navigation import test_text_game as text_game
+from tests.envs.playing import (
+    begun,
+    expected_by_random_play,
+    final_info,
+    game,
+    solver_and_oracle_moves,
+)
 from tests.envs.puzzles import test_fifteen_puzzle as fifteen_puzzle
 from tests.envs.puzzles import test_game_2048 as game_2048
 from tests.envs.puzzles import test_sokoban as sokoban
@@ -80,7 +91,13 @@ def test_the_solver_wins_from_the_text_alone(name, kwargs, least, seeds):
         ("FrozenLake", {"slip": 0.4}),
         ("FrozenLake", {"size": 7, "action_format": "json"}),
         ("TicTacToe", {}),
+        ("Sudoku", {}),
+        ("Sudoku", {"size": 4, "clues": 4, "max_turns": 13}),
+        ("Sudoku", {"clues": 31, "max_turns": 51}),
         ("TicTacToe", {"opponent": 0.9, "action_format": "json"}),
+        ("TowerOfHanoi", {}),
+        ("TowerOfHanoi", {"pegs": 4, "disks": 5}),
+        ("TowerOfHanoi", {"pegs": 5, "scattered": True}),
     ],
 )
 def test_the_solver_plays_the_oracles_game_from_the_text_alone(name, kwargs):
@@ -94,6 +111,7 @@ def test_the_solver_plays_the_oracles_game_from_the_text_alone(name, kwargs):
     [
         ("ConnectFour", {"opponent": 0.75, "begins": "opponent"}, 60),
         ("ConnectFour", {"opponent": 1.0}, 60),
+        ("Blackjack", {}, 100),
         ("FrozenLake", {"slip": 0.3}, 300),
         ("TicTacToe", {"opponent": 0.6}, 300),
     ],
@@ -117,8 +135,14 @@ def test_the_oracle_wins_as_often_as_it_promises_from_any_turn(name, kwargs, see
         ("CoinCollector", {"level": 12, "dead_ends": 2, "max_turns": 12}, 20),  # its shortest way
         ("CookingWorld", {"max_turns": 17}, 15),  # less than many houses of these settings take
         *(("Countdown", kwargs, 20) for kwargs in countdown.PUZZLES),
+        *(("FrozenLake", kwargs, 50)
+          for kwargs in ({}, {"hole_probability": 0.9}, {"size": 8, "holes": 49, "max_turns": 14},
+                         {"size": 8, "hole_probability": 0.6, "max_turns": 14},
+                         {"size": 2, "hole_probability": 0.5, "max_turns": 2})),
         *(("Game2048", {"target": target, "max_turns": turns_needed(target)}, 10)
           for target in (8, 16, 32, 64, 128, 256)),
+        # The oracle once promised success and lost seed 91.
+        ("TextGame", {"rooms": 24, "quest_length": 2, "locks": 0, "max_turns": 5}, 92),
     ],
 )  # fmt: skip
 def test_the_oracle_wins_within_the_turns_required(name, kwargs, seeds):
@@ -128,82 +152,124 @@ def test_the_oracle_wins_within_the_turns_required(name, kwargs, seeds):
         assert final_info(env, "oracle")["success"], seed
 
 
+@pytest.mark.parametrize(
+    ("name", "kwargs", "player", "replies"),
+    [
+        ("FifteenPuzzle", {"size": 5, "scramble": 30, "max_turns": 60}, "oracle", 10),
+        ("FifteenPuzzle", {}, "solver", 3),
+        ("FifteenPuzzle", {"scramble": None, "max_turns": 200}, "solver", 5),
+        ("Game2048", {"target": 64, "max_turns": 60}, "oracle", 3),
+        *(("Sudoku", {"clues": 31, "max_turns": 120}, player, 20)
+          for player in ("oracle", "solver")),
+    ],
+)  # fmt: skip
+def test_players_repair_what_others_have_spoiled(name, kwargs, player, replies):
+    env = game(name, **kwargs)
+    for seed in range(10):
+        env.reset(seed=seed)
+        getattr(env, f"{player}_action")()
+        for _ in range(replies):
+            env.step(env.random_action())
+        assert final_info(env, player)["success"], seed
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "player", "fewest"),
+    [
+        ("FrozenLake", {"size": 8, "max_turns": 60}, "oracle",
+         lambda env: moves_over_ice(env._lake)[0]),
+        *(("Maze", kwargs, "solver",
+           lambda env: maze.distances(env._floor, env._exit, env._side)[env._start])
+          for kwargs in ({}, {"loops": 0.5}, {"size": 3, "action_format": "json"})),
+        *(("TowerOfHanoi", kwargs, "solver",
+           lambda env: tower_of_hanoi.distances(env.disks, env.pegs)[env._start])
+          for kwargs in ({}, {"pegs": 4, "disks": 5}, {"pegs": 5, "scattered": True})),
+    ],
+)  # fmt: skip
+def test_players_take_a_shortest_way(name, kwargs, player, fewest):
+    env = game(name, **kwargs)
+    for seed in range(20):
+        env.reset(seed=seed)
+        env.step("???")
+        if (turns := fewest(env) + 1) <= env.max_turns:
+            assert final_info(env, player)["turn"] == turns
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "score", "success"),
+    [
+        *(("Count", {"numbers": n, "max_turns": turns, "_last": 1},
+           sum(n**-k for k in range(1, turns + 1)) / turns, n**-turns)
+          for n, turns in ((5, 3), (2, 6), (7, 1))),
+        *(("Echo", {"words": n, "max_turns": turns}, 1 / n, n**-turns)
+          for n, turns in ((4, 4), (2, 5), (3, 1))),
+    ],
+)  # fmt: skip
+def test_a_random_player_gets_what_the_page_says(name, settings, score, success):
+    assert expected_by_random_play(begun(name, **settings)) == pytest.approx([score, success])
+
+
+@pytest.mark.parametrize("name", ["Count", "Echo"])
+def test_after_an_unusable_reply_players_go_on_but_no_longer_expect_to_win(name):
+    env = begun(name)
+    env.step(env.solver_action())
+    assert env.oracle_value() == 1.0
+    env.step("elephant")
+    assert env.solver_action() == env.oracle_action()
+    assert env.oracle_value() == 0.0
+
+
 # --- games with a secret ------------------------------------------------------------------------
 
 SECRETS = {
     "Bandit": {},
+    "ChainSum": {"retries": 1},
+    "Count": {"numbers": 9, "_last": 3},
     "GuessTheNumber": {"_target": 7},
     "Hangman": {"_secret": "level"},
+    "LetterCounting": {"retries": 1},
     "Mastermind": {"_code": (3, 1, 4, 2)},
     "WordLadder": {"_start": "cold", "_word": "cold", "_target": "warm"},
     "Wordle": {"_secret": "crane"},
 }
 
 
-def with_secret(name, secret=None, **kwargs):
-    """Return the game on the first turn of an episode with this secret, or with that above."""
-    env = game(name, **kwargs)
-    env.reset(seed=0)
-    vars(env).update(secret or SECRETS[name])
-    return env
-
-
-@pytest.mark.parametrize(
-    ("name", "secret", "moves", "told"),
-    [
-        ("GuessTheNumber", None, ["7"], "Yes, the number is 7."),
-        ("GuessTheNumber", {"low": -5, "_target": 0}, ["0"], "Yes, the number is 0."),
-        ("GuessTheNumber", {"low": -5, "_target": -3}, ["-3"], "Yes, the number is -3."),
-        ("Hangman", None, ["e", "l", "v"], "Yes, the word is level."),
-        ("Hangman", None, ["level"], "Yes, the word is level."),
-        ("Mastermind", None, ["3 1 4 2"], "Yes, 3 1 4 2 is the code."),
-        ("Wordle", None, ["crane"], "Yes, the word is crane."),
-    ],
-)
-def test_the_secret_wins(name, secret, moves, told):
-    env = with_secret(name, secret)
-    for move in moves[:-1]:
-        assert env.step(move)[1:3] == (0.0, False)
-    obs, reward, terminated, truncated, info = env.step(moves[-1])
-    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
-    assert obs == told
-
-
-@pytest.mark.parametrize(
-    ("name", "replies", "told"),
-    [
-        ("GuessTheNumber", ["8", "8"], "The number was 7."),
-        ("Hangman", ["e", "l"], "The word was level."),
-        ("Mastermind", ["3 1 4 1", "3 1 4 3"], "The code was 3 1 4 2."),
-        ("Wordle", ["crank", "crate"], "The word was crane."),
-    ],
-)
-def test_near_misses_pay_nothing_and_running_out_of_turns_tells_the_secret(name, replies, told):
-    env = with_secret(name, max_turns=2)
-    assert env.step(replies[0])[1:3] == (0.0, False)
-    obs, reward, terminated, truncated, info = env.step(replies[1])
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-    assert obs.endswith(told)
+def secret(name):
+    """Return the game on its first turn, with the secret above."""
+    return begun(name, **SECRETS.get(name, {}))
 
 
 STARTED = {
     "CoinCollector": coin_collector.corridor,
+    "ConnectFour, column full": lambda: connect_four.on("O X O X O X"),
     "Countdown": lambda: countdown.on([3, 8, 5, 2], 40),
     "Countdown by steps": lambda: countdown.on([2, 3, 3], 100, stepwise=True),
+    "FifteenPuzzle, gap first": lambda: fifteen_puzzle.on([0, 1, 2, 3, 4, 6, 5, 8, 7]),
+    "FifteenPuzzle, gap last": lambda: fifteen_puzzle.on([1, 2, 3, 4, 6, 5, 8, 7, 0]),
     "Minesweeper": lambda: minesweeper.opened()[0],
+    "Minesweeper, flagged": lambda: minesweeper.on(minesweeper.CORNER, "flag 2 3"),
     "Sudoku": sudoku.on,
+    "Sudoku, one digit": lambda: sudoku.on("1..............."),
+    "TicTacToe, begun": lambda: tic_tac_toe.on("1", "5"),
     "TowerOfHanoi": lambda: tower_of_hanoi.started("A: 3 2", "B:", "C: 1"),
+    "Wordle, only words": lambda: begun("Wordle", only_words=True),
 }
 
+NO_NUMBERS = ["0", "10", "-1", "4 4", "4,5", "4" * 300, "[", "column", "b2"]
+USAGE = "Your move must be"
 # That the game itself is left as it was, ``check_text_env`` shows of every game.
 UNUSABLE = {
     ("Bandit", "must be one of red, blue, green, yellow, purple."): ["press it", "orange"],
+    ("ChainSum", ""): ["minus thirteen", "-13 or 13", "?", "12 + 5 - 30"],
     ("CoinCollector", "There is no exit that way."): ["go south"],
     ("CoinCollector", "You see nothing like that here."): ["take coin", "open chest"],
     ("CoinCollector", "You do not carry that."): ["drop coin"],
     ("CoinCollector", "There is nothing like that to attack here."): ["attack troll"],
     ("CoinCollector", "I do not know that command."): ["teleport", "🪙"],
     ("CoinCollector", "A move has at most 1000 characters."): ["take " * 300],
+    ("ConnectFour", "Your move must be the number of a column"): NO_NUMBERS,
+    ("ConnectFour, column full", "Column 1 is full."): ["1"],
+    ("Count", "a number from 1 to 9."): ["0", "10", "4.5", "-4", "4 5", "9" * 500],
     ("Countdown", "You use 5 too often."): ["3 + 8 + 5 + 5"],
     ("Countdown", "You use 8 too often."): ["(3 + 5) / (8 - 8)"],
     ("Countdown", "You have no 40."): ["40"],
@@ -214,21 +280,38 @@ UNUSABLE = {
     ("Countdown by steps", "That makes 0; it must be a positive whole number."): ["3 - 3"],
     ("Countdown by steps", "That makes 3/2; it must be a positive whole number."): ["3 / 2"],
     ("Countdown by steps", "must be one operation on two numbers."): ["2 * 3 * 3", "3"],
+    ("FifteenPuzzle, gap first", "No tile is above the gap"): ["down"],
+    ("FifteenPuzzle, gap first", "No tile is to the left of the gap"): ["right"],
+    ("FifteenPuzzle, gap last", "No tile is below the gap"): ["up"],
+    ("FifteenPuzzle, gap last", "No tile is to the right of the gap"): ["left"],
     ("GuessTheNumber", "one whole number"): ["7.0", "1e1", "9" * 500, "--1"],
     ("GuessTheNumber", "from 1 to 20"): ["21"],
     ("Hangman", "one letter or a word of 5 letters"): [
         "le", "lev", "levels", "e l", "é", "5", "_", "[]",
     ],
+    ("LetterCounting", ""): ["several", "5 or 6", "e", "4, 5", "?"],
     ("Mastermind", "4 numbers from 1 to 6"): [
         "1 2 3", "1 2 3 4 5", "0 1 2 3", "1 2 3 7", "-1 2 3 4", "1 2 3 four", "[]",
     ],
+    ("MathPython", USAGE): ["python:", "answer:", "java: 1", "print(1)", "x: y: z"],
+    ("MathPython", ""): ["answer: 1 or 2", "answer: x"],
     ("Minesweeper", "Rows go from 0 to 3 and columns from 0 to 3."): ["reveal 4 0", "reveal 0 99"],
     ("Minesweeper", "row 0, column 0 is revealed already."): ["reveal 0 0", "flag 0 0"],
     ("Minesweeper", "must be reveal or flag with a row and a column."): ["dig"],
+    ("Minesweeper, flagged", "in row 2, column 3 is flagged; remove"): ["reveal 2 3"],
+    ("SearchQA", USAGE): ["search:", "answer:", "find: x", "Norvik", "search", ": x"],
     ("Sudoku", "Row 1, column 1 was given and stays."): ["1 1 3", "1 1 0"],
     ("Sudoku", "Row 1, column 3 is already open."): ["1 3 0"],
     ("Sudoku", "Rows and columns go from 1 to 4, digits from 0 to 4."): ["1 5 1", "0 1 1", "1 3 5"],
     ("Sudoku", "must be three digits: row, column and digit."): ["1 3"],
+    ("Sudoku, one digit", "There is a 1 in row 1, column 1 already."): ["1 4 1", "4 1 1", "2 2 1"],
+    ("TextToSQL", "Your answer cannot be run."): [
+        "answer: SELEC 1", "answer: DROP TABLE x", "answer: SELECT 1; SELECT 2",
+        "answer: PRAGMA user_version", "answer: 42", "answer: ''",
+    ],
+    ("TicTacToe", "Your move must be the number of a square"): NO_NUMBERS,
+    ("TicTacToe, begun", "Square 1 is taken."): ["1"],
+    ("TicTacToe, begun", "Square 5 is taken."): ["5"],
     ("TowerOfHanoi", "Peg B is empty."): ["B A"],
     ("TowerOfHanoi", "Disk 2 may not lie on disk 1, which is smaller."): ["A C"],
     ("TowerOfHanoi", "A move needs two different pegs from A to C."): ["A A", "A D"],
@@ -236,6 +319,7 @@ UNUSABLE = {
     ("WordLadder", "not exactly one letter away from cold."): ["cold", "warm"],
     ("WordLadder", "I do not know the word cald."): ["cald"],
     ("WordLadder", "one word of 4 letters."): ["colds", "cord ward", "cörd", "42"],
+    ("Wordle, only words", "qzxjv is not one of my words."): ["qzxjv"],
     ("Wordle", "one word of 5 letters"): [
         "cran", "cranes", "cr ne", "crâne", "12345", "crane slate", "[]",
     ],
@@ -246,7 +330,7 @@ UNUSABLE = {
     ("name", "why", "text"), [(*row, text) for row, texts in UNUSABLE.items() for text in texts]
 )
 def test_anything_else_is_answered_with_what_is_wanted(name, why, text):
-    env = STARTED[name]() if name in STARTED else with_secret(name)
+    env = STARTED[name]() if name in STARTED else secret(name)
     obs, reward, terminated, _, info = env.step(text)
     assert (reward, terminated, info["valid_action"]) == (0.0, False, False)
     assert why in obs.split("\n")[0]
@@ -270,9 +354,9 @@ POTENTIALS = {
         lambda: game_2048.on("4 4 . ." + "\n. . . ." * 3, target=64, max_turns=50), ["left"],
         [0.0, 0.25],
     ),
-    "Hangman": (lambda: with_secret("Hangman"), ["e", "x", "l"], [0.0, 0.4, 0.4, 0.8]),
+    "Hangman": (lambda: secret("Hangman"), ["e", "x", "l"], [0.0, 0.4, 0.4, 0.8]),
     "Mastermind": (
-        lambda: with_secret("Mastermind"), ["1 2 3 4", "3 1 1 1", "6 6 6 6"], [0.0, 0.0, 0.5, 0.5],
+        lambda: secret("Mastermind"), ["1 2 3 4", "3 1 1 1", "6 6 6 6"], [0.0, 0.0, 0.5, 0.5],
     ),
     "Maze": (lambda: maze.on(*maze.SMALL), ["down", "down"], [6 / 12, 7 / 12, 8 / 12]),
     "Minesweeper": (
@@ -284,12 +368,16 @@ POTENTIALS = {
         ["right", "right"], [1 / 2, 2 / 3, 5 / 6],
     ),
     "Sudoku": (sudoku.on, ["1 3 4", "1 3 3"], [0.0, 0.0, 1 / 9]),
+    "TowerOfHanoi": (
+        lambda: begun("TowerOfHanoi", disks=2, _rows=["A: 2 1", "B:", "C:"], _start=0, _goal=2),
+        ["A B", "A C"], [3 / 6, 4 / 6, 5 / 6],
+    ),
     "WordLadder": (
-        lambda: with_secret("WordLadder"), ["cord", "card", "cord", "word"],
+        lambda: secret("WordLadder"), ["cord", "card", "cord", "word"],
         [0.5, 0.625, 0.75, 0.625, 0.75],
     ),
     "Wordle": (
-        lambda: with_secret("Wordle"), ["moist", "slate", "crate", "moist"],
+        lambda: secret("Wordle"), ["moist", "slate", "crate", "moist"],
         [0.0, 0.0, 0.4, 0.8, 0.8],
     ),
 }  # fmt: skip
@@ -304,3 +392,35 @@ def test_the_potential_is_the_progress_so_far(name):
         assert env.step(move)[4]["valid_action"]
         seen.append(env.potential())
     assert seen == pytest.approx(potentials)
+
+
+# --- generated worlds: of each a house drawn by hand ----------------------------------------------
+
+WORLDS = {"CookingWorld": cooking_world, "TextGame": text_game}
+
+
+def of_worlds(rows):
+    return [(world, *row) for world in WORLDS.values() for row in getattr(world, rows)]
+
+
+@pytest.mark.parametrize(("world", "moves", "message"), of_worlds("CANNOT"))
+def test_what_cannot_be_done_is_answered_with_the_reason(world, moves, message):
+    env, _ = world.play(*moves[:-1])
+    before = repr(env._world)
+    obs, *_, info = env.step(moves[-1])
+    assert (obs.split("\n")[0], info["valid_action"]) == (message, False)
+    assert repr(env._world) == before
+
+
+@pytest.mark.parametrize(("world", "text", "same_as"), of_worlds("SAME"))
+def test_people_may_say_it_their_way(world, text, same_as):
+    assert world.play(*world.READY, text)[1][:4] == world.play(*world.READY, same_as)[1][:4]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_planner_finds_a_way_as_short_as_the_walkthrough(name):
+    env, _ = WORLDS[name].play()
+    turns = len(WORLDS[name].WALKTHROUGH)
+    assert distance(env._world, env._quest) == turns
+    info = final_info(env, "oracle")
+    assert (info["success"], info["turn"]) == (True, turns)

@@ -93,6 +93,7 @@ RULES = [
     ("Blackjack", {"decks": 1, "hits_soft_17": True}, ["1 deck of 52", "also on a 17 with an ace"]),
     ("ConnectFour", {"opponent": 0.25, "max_turns": 27}, ["probability 0.25", "27 turns"]),
     ("Count", {"numbers": 12}, ["after 12 comes 1"]),
+    ("Countdown", {"use_all": False}, ["Use each number at most once"]),
     ("FifteenPuzzle", {"size": 5, "scramble": 10, "max_turns": 33}, ["1 to 24", "33 turns"]),
     ("FrozenLake", {"slip": 0.25, "max_turns": 33}, ["probability 0.25 the ice", "33 turns"]),
     ("Game2048", {"target": 256, "max_turns": 222}, ["tile of 256", "222 turns"]),

@@ -6,10 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
-from llm_gym.core.settings import setting
-from llm_gym.envs.shared.memo import Memo
+from llm_gym import Outcome, StopReason, TextEnv, end, go_on, lose, reject, setting, win
 from llm_gym.reading.moves import Named
 
 CHANCES = {card: (4 if card == 10 else 1) / 13 for card in range(1, 11)}
@@ -89,6 +86,7 @@ _SOFT = "also on a 17 with an ace as 11"
 _DEALERS_MOST = 16  # the most cards that a dealer can draw: all of them aces
 
 
+@lru_cache(maxsize=4096)  # the same moves come again and again
 def parse_call(move: str) -> bool | None:
     """Return True for a hit, False for a stand, and None for anything else.
 
@@ -98,7 +96,6 @@ def parse_call(move: str) -> bool | None:
     return _WORDS.get(move.strip("[].! ").lower())
 
 
-_READ = Memo(parse_call)
 _CALLED = re.compile(
     r"(?i)\b(?:(hit(?:s|ting)?|(?:another|one more|draw a|take a) card)"
     r"|(?:stand|stick|stay)(?:s|ing)?)\b"
@@ -173,12 +170,10 @@ class BlackjackEnv(TextEnv):
             shoe = rng.permutation(52 * self.decks)[:cards]
             self._cards = (shoe % 13).tolist()
         self._hits = 0
-        self._read_hand()
 
-    def _read_hand(self) -> None:
+    def _hand(self, hits: int) -> list[int]:
         # The player's first two cards, the dealer's two, then the cards as they are drawn.
-        self._hand = self._cards[:2] + self._cards[4 : 4 + self._hits]
-        self._hard, self._ace = count(self._hand)
+        return self._cards[:2] + self._cards[4 : 4 + hits]
 
     def rules_text(self) -> str:
         deck = (
@@ -199,29 +194,29 @@ class BlackjackEnv(TextEnv):
         return _MOVES
 
     def describe(self) -> str:
-        cards = ", ".join([RANKS[rank] for rank in self._hand])
-        soft = " with an ace as 11" if self._ace and self._hard <= 11 else ""
+        hand = self._hand(self._hits)
+        hard, ace = count(hand)
+        soft = " with an ace as 11" if ace and hard <= 11 else ""
         return (
-            f"You have {cards}: {total(self._hard, self._ace)}{soft}. The dealer shows "
-            f"{RANKS[self._cards[2]]}. Turns left: {self.turns_left}."
+            f"You have {', '.join([RANKS[rank] for rank in hand])}: {total(hard, ace)}{soft}. "
+            f"The dealer shows {RANKS[self._cards[2]]}. Turns left: {self.turns_left}."
         )
 
     def apply(self, move: str) -> Outcome:
-        hit = _READ[move]
+        hit = parse_call(move)
         if hit is None:
             return reject("Your move must be hit or stand.")
         if not hit:
             return self._showdown()
-        card = self._cards[4 + self._hits]
+        text = f"You draw {RANKS[self._cards[4 + self._hits]]}."
         self._hits += 1
-        self._read_hand()
-        text = f"You draw {RANKS[card]}."
-        if self._hard > 21:
-            return lose(f"{text} That makes {self._hard}, which is over 21: you lose.")
+        hard, _ = count(self._hand(self._hits))
+        if hard > 21:
+            return lose(f"{text} That makes {hard}, which is over 21: you lose.")
         return go_on(text)
 
     def _showdown(self) -> Outcome:
-        mine = total(self._hard, self._ace)
+        mine = total(*count(self._hand(self._hits)))
         dealer = self._dealer_hand(self._hits)
         theirs = total(*count(dealer))
         text = f"The dealer has {', '.join([RANKS[rank] for rank in dealer])}: {theirs}."
@@ -241,7 +236,7 @@ class BlackjackEnv(TextEnv):
 
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Hit below 17, as the dealer does."""
-        return "hit" if total(self._hard, self._ace) < 17 else "stand"
+        return "hit" if total(*count(self._hand(self._hits))) < 17 else "stand"
 
     def instance(self) -> object:
         return self._cards
@@ -263,7 +258,7 @@ class BlackjackEnv(TextEnv):
         best = (-1.0, 0)
         for more in range(self.turns_left):
             hits = self._hits + more
-            hard, ace = count(self._cards[:2] + self._cards[4 : 4 + hits])
+            hard, ace = count(self._hand(hits))
             if hard > 21:
                 break
             mine, theirs = total(hard, ace), total(*count(self._dealer_hand(hits)))
@@ -280,8 +275,7 @@ class BlackjackEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Play the optimal strategy for an infinite deck; one hand leaves no cards to count."""
-        found = _HANDS.search(observations[-1])
-        assert found is not None, "every observation shows both hands"
-        hard, ace = count([RANKS.index(card) for card in found[1].split(", ")])
-        shown = VALUES[RANKS.index(found[2])]
+        mine, theirs = _HANDS.findall(observations[-1])[0]
+        hard, ace = count([RANKS.index(card) for card in mine.split(", ")])
+        shown = VALUES[RANKS.index(theirs)]
         return "hit" if should_hit(hard, ace, shown, _SOFT in observations[0]) else "stand"

@@ -1,15 +1,12 @@
 """Connect four against an opponent that plays some moves well and the others at random."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from llm_gym.core.settings import setting
+from llm_gym import setting
 from llm_gym.envs.board_games.two_player import TwoPlayerEnv, read_position
-from llm_gym.envs.shared.memo import Memo
 
 ROWS, COLUMNS = 6, 7
 HEIGHT = ROWS + 1
@@ -141,17 +138,10 @@ def _judge(own: int, foe: int, mine: int, theirs: int) -> int:
 
 
 OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
-_ROW = re.compile(r"^(?:[.XO] ){6}[.XO]$", re.MULTILINE)
 _TOP = BOTTOM << ROWS - 1
-# Maps the taken squares of the top row to the columns that have room.
-_FREE = Memo[int, tuple[int, ...]](
-    lambda top: tuple([place for place, column in enumerate(COLUMN) if not top & column])
+SQUARES = tuple(
+    1 << HEIGHT * column + row for row in reversed(range(ROWS)) for column in range(COLUMNS)
 )
-_OFFSETS = {
-    1 << HEIGHT * column + row: 2 * COLUMNS * (ROWS - 1 - row) + 2 * column
-    for column in range(COLUMNS)
-    for row in range(ROWS)
-}
 # The oracle's win rate in 2000 games against opponents of these strengths, when it moved first and
 # when the opponent did. A rate of 1 is written as just below 1. A test measures these again.
 _STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -192,15 +182,11 @@ class ConnectFourEnv(TwoPlayerEnv):
         **common: See ``TextEnv``.
     """
 
-    place, places, full, line = "column", COLUMNS, BOARD, "four in a line"
-    blank = ". . . . . . .\n" * ROWS + "1 2 3 4 5 6 7"
+    place, places, line = "column", COLUMNS, "four in a line"
+    squares, empty, width, below = SQUARES, "." * len(SQUARES), COLUMNS, "\n1 2 3 4 5 6 7"
     full_answer = "Column {} is full."
 
     max_turns: int = setting(30)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {"opponent": difficulty}
 
     def rules_text(self) -> str:
         return (
@@ -215,10 +201,8 @@ class ConnectFourEnv(TwoPlayerEnv):
         return (self._own | self._foe) + BOTTOM & COLUMN[place]
 
     def free(self) -> Sequence[int]:
-        return _FREE[(self._own | self._foe) & _TOP]
-
-    def offset(self, bit: int) -> int:
-        return _OFFSETS[bit]
+        full = (self._own | self._foe) & _TOP
+        return [place for place, column in enumerate(COLUMN) if not full & column]
 
     def is_won(self, bits: int) -> bool:
         return has_four(bits)
@@ -238,12 +222,7 @@ class ConnectFourEnv(TwoPlayerEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Search from the board that the observation shows."""
-        text, mark, _, _ = read_position(observations)
-        own = foe = 0
-        for at, square in enumerate("".join(_ROW.findall(text)).replace(" ", "")):
-            if square != ".":
-                bit = 1 << HEIGHT * (at % COLUMNS) + ROWS - 1 - at // COLUMNS
-                own, foe = (own | bit, foe) if square == mark else (own, foe | bit)
+        own, foe, *_ = read_position(observations, SQUARES)
         return best_move(own, foe)
 
 

@@ -1,18 +1,17 @@
 """Tic-tac-toe against an opponent that plays some moves optimally and the others at random."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from llm_gym.core.settings import setting
+from llm_gym import setting
 from llm_gym.envs.board_games.two_player import TwoPlayerEnv, read_position
 
 LINES = (0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100)
 FULL = 0b111111111
+SQUARES = tuple(1 << at for at in range(9))
 WON = tuple(any(line & bits == line for line in LINES) for bits in range(FULL + 1))
 """Whether a set of squares holds a line."""
-_ROW = re.compile(r"^[XO1-9] [XO1-9] [XO1-9]$", re.MULTILINE)
 
 
 class TicTacToeEnv(TwoPlayerEnv):
@@ -47,8 +46,8 @@ class TicTacToeEnv(TwoPlayerEnv):
         **common: See ``TextEnv``.
     """
 
-    place, places, full, line = "square", 9, FULL, "three in a row"
-    blank = "1 2 3\n4 5 6\n7 8 9"
+    place, places, line = "square", 9, "three in a row"
+    squares, empty, width = SQUARES, "123456789", 3
     full_answer = "Square {} is taken."
 
     max_turns: int = setting(9)
@@ -73,9 +72,6 @@ class TicTacToeEnv(TwoPlayerEnv):
     def free(self) -> Sequence[int]:
         return _squares(FULL & ~(self._own | self._foe))
 
-    def offset(self, bit: int) -> int:
-        return 2 * bit.bit_length() - 2
-
     def is_won(self, bits: int) -> bool:
         return WON[bits]
 
@@ -91,11 +87,7 @@ class TicTacToeEnv(TwoPlayerEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Play the move with the best chance to win on the board that the observation shows."""
-        text, mark, left, strength = read_position(observations)
-        own = foe = 0
-        for at, square in enumerate("".join(_ROW.findall(text)).replace(" ", "")):
-            own |= (square == mark) << at
-            foe |= (square in "XO" and square != mark) << at
+        own, foe, left, strength = read_position(observations, SQUARES)
         return best_move(own, foe, left, strength)
 
     def potential(self) -> float:

@@ -8,14 +8,12 @@ subclass says where a move lands, what a line is and which moves are good.
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, StopReason, end, go_on, lose, reject, win
-from llm_gym.core.settings import setting
-from llm_gym.envs.shared.memo import Memo
+from llm_gym import Outcome, StopReason, TextEnv, end, go_on, lose, reject, setting, win
 from llm_gym.reading.moves import find_numbers
 
 Beginner = Literal["player", "opponent", "random"]
@@ -25,9 +23,11 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _STRENGTH = re.compile(r"With probability ([0-9.e-]+) I play")
+_ROW = re.compile(r"^(?:[.XO1-9] )+[.XO1-9]$", re.MULTILINE)
 _MARK = re.compile(r"You are ([XO])\. Turns left: (\d+)\.")
 
 
+@lru_cache(maxsize=4096)  # the same moves come again and again
 def parse_number(move: str) -> int | None:
     """Return the number of the square or column in ``move``, or None if it is anything else.
 
@@ -40,15 +40,19 @@ def parse_number(move: str) -> int | None:
     return int(found[1]) if found else None
 
 
-_READ = Memo(parse_number)
-
-
-def read_position(observations: Sequence[str]) -> tuple[str, str, int, float]:
-    """Return the last text, the player's mark, the turns left and the opponent's strength."""
-    strength, mark = _STRENGTH.search(observations[0]), _MARK.search(observations[-1])
-    assert strength is not None, "the rules name the strength"
-    assert mark is not None, "every observation names the player's mark"
-    return observations[-1], mark[1], int(mark[2]), float(strength[1])
+def read_position(
+    observations: Sequence[str], squares: Sequence[int]
+) -> tuple[int, int, int, float]:
+    """Return the player's squares, the opponent's, the turns left and the opponent's strength."""
+    strength = _STRENGTH.findall(observations[0])[0]
+    mark, left = _MARK.findall(observations[-1])[0]
+    cells = "".join(_ROW.findall(observations[-1])).replace(" ", "")
+    taken = {"X": 0, "O": 0}
+    for bit, cell in zip(squares, cells, strict=False):  # below the board may be numbers
+        if cell in taken:
+            taken[cell] |= bit
+    own = taken.pop(mark)
+    return own, *taken.values(), int(left), float(strength)
 
 
 class TwoPlayerEnv(TextEnv):
@@ -64,21 +68,25 @@ class TwoPlayerEnv(TextEnv):
     """Name of a move's target: square or column."""
     places: ClassVar[int]
     """Number of squares or columns."""
-    full: ClassVar[int]
-    """The bits of the whole board."""
+    squares: ClassVar[tuple[int, ...]]
+    """The bit of each square, row by row from the top."""
+    empty: ClassVar[str]
+    """How each square looks while it is free."""
+    width: ClassVar[int]
+    """Squares of a row."""
+    below: ClassVar[str] = ""
+    """Text below the board."""
     line: ClassVar[str]
     """Description of a winning line."""
-    blank: ClassVar[str]
-    """The text of the empty board."""
     full_answer: ClassVar[str]
     """Answer to a move to a full place."""
 
-    opponent: float = setting(0.5, 0, 1)
+    opponent: float = setting(0.5, 0, 1, levels=(0, 1))
     begins: Beginner = setting("random")
     max_turns: int
 
     def check_settings(self) -> None:
-        self.check_range("max_turns", (self.full.bit_count() + 1) // 2, why="which fill the board")
+        self.check_range("max_turns", (len(self.squares) + 1) // 2, why="which fill the board")
 
     # --- what a subclass defines -----------------------------------------------------------
 
@@ -89,10 +97,6 @@ class TwoPlayerEnv(TextEnv):
     @abstractmethod
     def free(self) -> Sequence[int]:
         """Return the places that have room."""
-
-    @abstractmethod
-    def offset(self, bit: int) -> int:
-        """Return the index of the square ``bit`` in the text of the board."""
 
     @abstractmethod
     def is_won(self, bits: int) -> bool:
@@ -106,11 +110,9 @@ class TwoPlayerEnv(TextEnv):
 
     def new_game(self, rng: np.random.Generator) -> None:
         self._own = self._foe = 0
-        self._board = bytearray(self.blank, "ascii")
         self._first = self.begins == "player" or (self.begins == "random" and rng.random() < 0.5)
         # X moves first, as people play it.
-        self._mark, self._foe_mark = (88, 79) if self._first else (79, 88)
-        self._label = f"You are {chr(self._mark)}. Turns left: "
+        self._mark, self._foe_mark = "XO" if self._first else "OX"
         if not self._first:
             self._answer(rng)
         self._opening = self._foe
@@ -120,25 +122,32 @@ class TwoPlayerEnv(TextEnv):
         return [str(middle), "1", str(self.places)]
 
     def describe(self) -> str:
-        return f"{self._board.decode()}\n{self._label}{self.max_turns - self._base_turn}."
+        return f"{self._picture()}\nYou are {self._mark}. Turns left: {self.turns_left}."
+
+    def _picture(self) -> str:
+        squares = [
+            self._mark if bit & self._own else self._foe_mark if bit & self._foe else empty
+            for bit, empty in zip(self.squares, self.empty, strict=True)
+        ]
+        text, row = " ".join(squares), 2 * self.width
+        return "\n".join([text[at : at + row - 1] for at in range(0, len(text), row)]) + self.below
 
     def apply(self, move: str) -> Outcome:
-        number = _READ[move]
+        number = parse_number(move)
         if number is None or not 1 <= number <= self.places:
             return reject(f"Your move must be the number of a {self.place}, 1 to {self.places}.")
         bit = self.landing(number - 1)
         if not bit:
             return reject(self.full_answer.format(number))
         self._own |= bit
-        self._board[self.offset(bit)] = self._mark
         if self.is_won(self._own):
             return win(self._final(f"You play {number} and have {self.line}: you win."))
-        if self._own | self._foe == self.full:
+        if not self.free():
             return self._draw_game(f"You play {number}.")
         said = f"You play {number}. I play {self._answer(self.np_random)}"
         if self.is_won(self._foe):
             return lose(self._final(f"{said} and have {self.line}: you lose."))
-        if self._own | self._foe == self.full:
+        if not self.free():
             return self._draw_game(f"{said}.")
         return go_on(f"{said}.")
 
@@ -146,9 +155,7 @@ class TwoPlayerEnv(TextEnv):
         good = rng.random() < self.opponent
         moves = self.good_moves() if good else self.free()
         place = moves[int(rng.random() * len(moves))]
-        bit = self.landing(place)
-        self._foe |= bit
-        self._board[self.offset(bit)] = self._foe_mark
+        self._foe |= self.landing(place)
         return place + 1
 
     def _draw_game(self, said: str) -> Outcome:
@@ -156,7 +163,7 @@ class TwoPlayerEnv(TextEnv):
         return end(text, StopReason.DRAWN)
 
     def _final(self, said: str) -> str:
-        return f"{said}\n{self._board.decode()}"
+        return f"{said}\n{self._picture()}"
 
     def instance(self) -> object:
         return (self._first, self._opening)

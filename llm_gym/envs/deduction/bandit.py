@@ -3,15 +3,12 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
-from llm_gym.envs.shared.memo import Memo
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, lose, reject, setting, win
 
 COLOURS = (
     *("red", "blue", "green", "yellow", "purple"),
@@ -27,6 +24,7 @@ _BUTTONS = re.compile(r"There are (\d+) buttons")
 _LEFT = re.compile(r"Turns left: (\d+)\.")
 
 
+@lru_cache(maxsize=4096)  # the same moves come again and again
 def parse_button(move: str) -> int | None:
     """Return the index of the named colour in ``COLOURS``, or None if it is none of them.
 
@@ -34,15 +32,6 @@ def parse_button(move: str) -> int | None:
     (0, 1, 8, None)
     """
     return _ARMS.get(move.strip("[] ").lower())
-
-
-_READ = Memo(parse_button)
-_ANSWERS = tuple(
-    [
-        tuple([go_on(f"You press {colour}: it pays {pays}.") for pays in (0, 1)])
-        for colour in COLOURS
-    ]
-)
 
 
 class BanditEnv(TextEnv):
@@ -99,12 +88,10 @@ class BanditEnv(TextEnv):
         return {"arms": arms, "gap": 0.5 - 0.45 * difficulty, "max_turns": 4 * arms + 4}
 
     def new_game(self, rng: np.random.Generator) -> None:
-        # Drawing all payouts in one call takes a tenth of the time.
         draws = rng.random(self.arms + self.max_turns).tolist()
         self._set_chances(draws[: self.arms + 1])
-        self._luck = draws[: self.arms : -1]
+        self._luck = draws[: self.arms : -1]  # the next draw last
         self._paid, self._tries = [0] * self.arms, [0] * self.arms
-        self._counts = [f"{colour} 0 of 0" for colour in COLOURS[: self.arms]]
 
     def _set_chances(self, draws: list[float]) -> None:
         span = 0.5 - self.gap / 2 - _LOWEST
@@ -126,26 +113,27 @@ class BanditEnv(TextEnv):
         return COLOURS[: self.arms]
 
     def describe(self) -> str:
-        left = self.max_turns - self._base_turn
-        text = f"Turns left: {left}."
-        if left == 1:
+        text = f"Turns left: {self.turns_left}."
+        if self.turns_left == 1:
             text += " Now name the best button."
-        return f"Paid so far: {', '.join(self._counts)}. {text}" if self.summary else text
+        if not self.summary:
+            return text
+        counts = zip(COLOURS, self._paid, self._tries, strict=False)
+        told = ", ".join([f"{colour} {paid} of {tries}" for colour, paid, tries in counts])
+        return f"Paid so far: {told}. {text}"
 
     def apply(self, move: str) -> Outcome:
-        arm = _READ[move]
+        arm = parse_button(move)
         if arm is None or arm >= self.arms:
             return reject(f"Your move must be one of {', '.join(COLOURS[: self.arms])}.")
-        if self._base_turn == self.max_turns - 1:
+        if self.turns_left == 1:
             if arm == self._best:
                 return win(f"Yes, {COLOURS[arm]} is the best button.")
             return lose(f"No, {COLOURS[arm]} is not the best button. {self.reveal()}")
         pays = self._luck.pop() < self._chances[arm]
         self._tries[arm] += 1
         self._paid[arm] += pays
-        if self.summary:
-            self._counts[arm] = f"{COLOURS[arm]} {self._paid[arm]} of {self._tries[arm]}"
-        return _ANSWERS[arm][pays]
+        return go_on(f"You press {COLOURS[arm]}: it pays {pays:d}.")
 
     def reveal(self) -> str:
         return f"The best button was {COLOURS[self._best]}."
@@ -163,9 +151,9 @@ class BanditEnv(TextEnv):
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Press the buttons one after the other; name the one that has paid most often."""
         shares = [paid / max(tries, 1) for paid, tries in zip(self._paid, self._tries, strict=True)]
-        last = self._base_turn == self.max_turns - 1
-        arm = shares.index(max(shares)) if last else self._tries.index(min(self._tries))
-        return COLOURS[arm]
+        if self.turns_left == 1:
+            return COLOURS[shares.index(max(shares))]
+        return COLOURS[self._tries.index(min(self._tries))]
 
     def oracle_move(self) -> str:
         return COLOURS[self._best]
@@ -173,15 +161,13 @@ class BanditEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Press the button with the highest upper confidence bound; name the best one so far."""
-        found, left = _BUTTONS.search(observations[0]), _LEFT.search(observations[-1])
-        assert found is not None, "the first observation holds the rules"
-        assert left is not None, "every observation tells the turns left"
-        paid, tries = [0] * int(found[1]), [0] * int(found[1])
+        arms, left = _BUTTONS.findall(observations[0])[0], _LEFT.findall(observations[-1])[0]
+        paid, tries = [0] * int(arms), [0] * int(arms)
         for text in observations[1:]:
             if pressed := _PRESSED.match(text):
                 paid[_ARMS[pressed[1]]] += int(pressed[2])
                 tries[_ARMS[pressed[1]]] += 1
-        bonus = 0.0 if left[1] == "1" else _EXPLORE
+        bonus = 0.0 if left == "1" else _EXPLORE
 
         def merit(arm: int) -> float:
             mean = (paid[arm] + 0.5) / (tries[arm] + 1)

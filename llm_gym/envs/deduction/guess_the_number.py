@@ -3,14 +3,12 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
-from llm_gym.envs.shared.memo import Memo
+from llm_gym import Outcome, TextEnv, go_on, reject, setting, win
 from llm_gym.reading.moves import find_numbers
 
 _NUMBER = re.compile(r"(?:guess )?([+-]?[0-9]{1,18})", re.IGNORECASE)
@@ -19,6 +17,7 @@ _RANGE = re.compile(r"whole number from (-?\d+) to (-?\d+)")
 _HINT = re.compile(r"The number is (higher|lower) than (-?\d+)")
 
 
+@lru_cache(maxsize=4096)  # the same moves come again and again
 def parse_guess(move: str) -> int | None:
     """Return the number in ``move``, or None if it is anything else.
 
@@ -29,18 +28,6 @@ def parse_guess(move: str) -> int | None:
     """
     found = _NUMBER.fullmatch(move)
     return int(found[1]) if found else None
-
-
-def _read(move: str) -> tuple[int, Outcome, Outcome] | None:
-    """Return the number in ``move``, the answer if it is too low, and the answer if too high."""
-    guess = parse_guess(move)
-    if guess is None:
-        return None
-    higher, lower = (f"The number is {way} than {guess}." for way in ("higher", "lower"))
-    return guess, go_on(higher), go_on(lower)
-
-
-_READ = Memo(_read)  # the same moves come again and again
 
 
 class GuessTheNumberEnv(TextEnv):
@@ -89,7 +76,6 @@ class GuessTheNumberEnv(TextEnv):
         return {"low": 1, "high": numbers, "max_turns": numbers.bit_length()}
 
     def new_game(self, rng: np.random.Generator) -> None:
-        # This costs a tenth of ``rng.integers``, which matters because episodes are short.
         self._target = self.low + int(rng.random() * (self.high - self.low + 1))
         self._from, self._to = self.low, self.high  # what the answers so far leave possible
 
@@ -106,26 +92,18 @@ class GuessTheNumberEnv(TextEnv):
         return f"Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
-        read = _READ[move]
-        if read is None:
+        guess = parse_guess(move)
+        if guess is None:
             return reject("Your move must be one whole number.")
-        guess, higher, lower = read
+        if not self.low <= guess <= self.high:
+            return reject(f"Your guess must be from {self.low} to {self.high}.")
         if guess < self._target:
-            if guess >= self._from:
-                self._from = guess + 1
-            elif guess < self.low:
-                return self._outside()
-            return higher
+            self._from = max(self._from, guess + 1)
+            return go_on(f"The number is higher than {guess}.")
         if guess > self._target:
-            if guess <= self._to:
-                self._to = guess - 1
-            elif guess > self.high:
-                return self._outside()
-            return lower
+            self._to = min(self._to, guess - 1)
+            return go_on(f"The number is lower than {guess}.")
         return win(f"Yes, the number is {guess}.")
-
-    def _outside(self) -> Outcome:
-        return reject(f"Your guess must be from {self.low} to {self.high}.")
 
     def reveal(self) -> str:
         return f"The number was {self._target}."
@@ -138,10 +116,11 @@ class GuessTheNumberEnv(TextEnv):
         return str(rng.integers(self._from, self._to, endpoint=True))
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        others = [n for n in range(self._from, self._to + 1) if n != self._target]
-        if others:
-            self._target = others[int(rng.integers(len(others)))]
-        return bool(others)
+        if self._from == self._to:
+            return False
+        other = int(rng.integers(self._from, self._to))  # one number fewer: the target is left out
+        self._target = other + (other >= self._target)
+        return True
 
     def legal_moves(self) -> Sequence[str] | None:
         if self.high - self.low >= 1000:
@@ -160,9 +139,7 @@ class GuessTheNumberEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Binary search."""
-        found = _RANGE.search(observations[0])
-        assert found is not None, "the first observation holds the rules"
-        low, high = int(found[1]), int(found[2])
+        low, high = map(int, _RANGE.findall(observations[0])[0])
         for answer in observations[1:]:
             if hint := _HINT.match(answer):
                 if hint[1] == "higher":

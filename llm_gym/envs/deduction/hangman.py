@@ -2,15 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, lose, reject, setting, win
 from llm_gym.envs.shared.word_list import LENGTHS, find_words, parse_word, words_of
 from llm_gym.reading.moves import Find, find_with
 
@@ -54,14 +51,10 @@ class HangmanEnv(TextEnv):
     move_name = "guess"
     observation_says_all = True
 
-    word_length: int = setting(5, LENGTHS[0], LENGTHS[-1])
-    lives: int = setting(6, 1, _MOST_LIVES)
+    # Short words are harder: each right letter reveals less.
+    word_length: int = setting(5, LENGTHS[0], LENGTHS[-1], levels=(8, 4))
+    lives: int = setting(6, 1, _MOST_LIVES, levels=(10, 4))
     max_turns: int = setting(20, 1)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        # Short words are harder: each right letter reveals less.
-        return {"word_length": round(8 - 4 * difficulty), "lives": round(10 - 6 * difficulty)}
 
     def new_game(self, rng: np.random.Generator) -> None:
         words = words_of(self.word_length)
@@ -70,12 +63,6 @@ class HangmanEnv(TextEnv):
         self._shown = "_" * self.word_length
         self._tried = ""
         self._wrong: list[str] = []
-        self._show()
-
-    def _show(self) -> None:
-        wrong = f"\nWrong: {', '.join(self._wrong)}." if self._wrong else ""
-        lives = self.lives - len(self._wrong)
-        self._board = f"Word: {' '.join(self._shown)}{wrong}\nLives: {lives}. Turns left: "
 
     def rules_text(self) -> str:
         return (
@@ -90,7 +77,10 @@ class HangmanEnv(TextEnv):
         return ["e", words_of(self.word_length)[0]]
 
     def describe(self) -> str:
-        return f"{self._board}{self.turns_left}."
+        wrong = f"\nWrong: {', '.join(self._wrong)}." if self._wrong else ""
+        lives = self.lives - len(self._wrong)
+        word = " ".join(self._shown)
+        return f"Word: {word}{wrong}\nLives: {lives}. Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         guess = parse_word(move)
@@ -108,14 +98,12 @@ class HangmanEnv(TextEnv):
         self._shown = "".join([c if c in self._tried else "_" for c in self._secret])
         if self._shown == self._secret:
             return win(f"Yes, the word is {self._secret}.")
-        self._show()
         return go_on(f"Yes, there is {guess}.")
 
     def _miss(self, guess: str, text: str) -> Outcome:
         self._wrong.append(guess)
         if len(self._wrong) == self.lives:
             return lose(f"{text} No lives left: you lost. {self.reveal()}")
-        self._show()
         return go_on(text)
 
     def reveal(self) -> str:
@@ -155,10 +143,9 @@ class HangmanEnv(TextEnv):
         It never guesses a whole word. A known word costs no life letter by letter, and a model that
         imitates these moves does not know the word list.
         """
-        shown, wrong = _WORD.search(observations[-1]), _WRONG.search(observations[-1])
-        assert shown is not None, "every observation shows the word"
-        known = shown[1].replace(" ", "")
-        words = fitting_words(known, wrong[1].split(", ") if wrong else [])
+        known = _WORD.findall(observations[-1])[0].replace(" ", "")
+        wrong = _WRONG.findall(observations[-1])
+        words = fitting_words(known, wrong[0].split(", ") if wrong else [])
         had = Counter(letter for word in words for letter in set(word) - set(known))
         return max(sorted(had), key=had.__getitem__)
 

@@ -2,23 +2,18 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from math import perm
 from operator import eq
 from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
-from llm_gym.envs.shared.memo import Memo
+from llm_gym import Outcome, TextEnv, go_on, reject, setting, win
 from llm_gym.reading.moves import Find, Named, find_with
 
 Code = tuple[int, ...]
 Answer = tuple[Code, int, int]
-
-
-_NUMBERS = Memo[Code, frozenset[int]](frozenset)
 
 
 def pegs(guess: Code, code: Code) -> tuple[int, int]:
@@ -29,10 +24,7 @@ def pegs(guess: Code, code: Code) -> tuple[int, int]:
     >>> pegs((1, 1, 2, 2), (1, 2, 3, 4))
     (1, 1)
     """
-    black, different = sum(map(eq, guess, code)), _NUMBERS[code]
-    if len(different) == len(code):
-        return black, len(different.intersection(guess)) - black
-    rest = list(code)
+    black, rest = sum(map(eq, guess, code)), list(code)
     for number in guess:
         if number in rest:
             rest.remove(number)
@@ -45,22 +37,21 @@ def fitting_codes(
     """Yield the codes that would have got these ``answers``.
 
     A depth-first search, place by place: it drops a prefix as soon as one answer is impossible.
-    So the first codes come quickly, even if millions of codes fit.
+    So the first codes come quickly, even if millions of codes fit. Every place begins with another
+    number, since a first guess of different numbers tells more than one of equal numbers.
 
     >>> sorted(fitting_codes([1, 2, 3], 2, False, [((1, 2), 0, 1)]))
     [(2, 3), (3, 1)]
     """
     counts = [{n: guess.count(n) for n in numbers} for guess, _, _ in answers]
-    # What each answer still needs: numbers in their place, and numbers in any place.
-    needs = [(black, black + white) for _, black, white in answers]
-    stack: list[tuple[Code, list[tuple[int, int]]]] = [((), needs)]
-    while stack:
-        start, needs = stack.pop()
+
+    def extend(start: Code, needs: list[tuple[int, int]]) -> Iterator[Code]:
         at = len(start)
         if at == length:
             yield start
-            continue
-        for number in _order(numbers, at):
+            return
+        turn = 3 * at % len(numbers)
+        for number in (*numbers[turn:], *numbers[:turn]):
             used = start.count(number)
             if used and not repeats:
                 continue
@@ -72,17 +63,10 @@ def fitting_codes(
                     break
                 after.append((black, shared))
             else:
-                stack.append(((*start, number), after))
+                yield from extend((*start, number), after)
 
-
-def _order(numbers: Sequence[int], place: int) -> Sequence[int]:
-    """Return the numbers in an order that differs by place; the last number is tried first.
-
-    A first guess of different numbers tells more than one of equal numbers: for codes of length six
-    it saves a third of the guesses, and most of the search.
-    """
-    turn = (3 * place) % len(numbers)
-    return [*reversed(numbers[:turn]), *reversed(numbers[turn:])]
+    # What each answer still needs: numbers in their place, and numbers in any place.
+    return extend((), [(black, black + white) for _, black, white in answers])
 
 
 _RANGE = re.compile(r"code of (\d+) numbers, each from 1 to (\d+)(, no two alike)?")
@@ -94,6 +78,7 @@ _MANY = 200
 """With fewer possible codes, there are no train and test splits."""
 
 
+@lru_cache(maxsize=4096)  # the same moves come again and again
 def parse_code(move: str) -> Code | None:
     """Return the numbers in ``move``, or None if there is anything else in it.
 
@@ -136,20 +121,8 @@ def find_codes(text: str, length: int) -> Iterator[Named]:
             yield one.start(), one.end(), " ".join(cells)
 
 
-def _read(asked: tuple[str, int, int]) -> tuple[Code, str] | None:
-    """Return the guess in a move and its text, or None for a wrong length or number."""
-    move, length, numbers = asked
-    guess = parse_code(move)
-    if guess is None or len(guess) != length or max(guess) > numbers:
-        return None
-    return guess, _written(guess)
-
-
 def _written(code: Sequence[int]) -> str:
     return " ".join(map(str, code))
-
-
-_READ = Memo(_read)  # the same moves come again and again
 
 
 class MastermindEnv(TextEnv):
@@ -216,8 +189,8 @@ class MastermindEnv(TextEnv):
 
     def new_game(self, rng: np.random.Generator) -> None:
         self._code = self._draw_code(rng)
-        self._board, self._best = "", 0
-        self._settled = False  # whether it is known that no other code fits the answers
+        self._guesses: list[Code] = []
+        self._board = ""
 
     def _draw_code(self, rng: np.random.Generator) -> Code:
         numbers = list(range(1, self.numbers + 1))
@@ -243,19 +216,17 @@ class MastermindEnv(TextEnv):
         return f"{self._board}Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
-        read = _READ[move, self.code_length, self.numbers]
-        if read is None:
+        guess = parse_code(move)
+        if guess is None or len(guess) != self.code_length or max(guess) > self.numbers:
             return reject(
                 f"Your guess must be {self.code_length} numbers from 1 to {self.numbers}, "
                 "with spaces between them."
             )
-        guess, shown = read
         if guess == self._code:
-            return win(f"Yes, {shown} is the code.")
+            return win(f"Yes, {_written(guess)} is the code.")
+        self._guesses.append(guess)
         black, white = pegs(guess, self._code)
-        if black > self._best:
-            self._best = black
-        answer = f"{shown}: {black} black, {white} white."
+        answer = f"{_written(guess)}: {black} black, {white} white."
         if not self.history:
             return go_on(answer)
         self._board += f"{answer}\n"
@@ -267,19 +238,13 @@ class MastermindEnv(TextEnv):
     def instance(self) -> object:
         return (self.numbers, self.duplicates, self._code)
 
-    def _answers(self) -> list[Answer]:
-        reads = [_READ[move, self.code_length, self.numbers] for move in self._base_moves]
-        return [(read[0], *pegs(read[0], self._code)) for read in reads if read]
-
     def swap_secret(self, rng: np.random.Generator) -> bool:
-        if self._settled:
-            return False
+        answers = [(guess, *pegs(guess, self._code)) for guess in self._guesses]
         shuffled = (rng.permutation(self.numbers) + 1).tolist()
-        for code in fitting_codes(shuffled, self.code_length, self.duplicates, self._answers()):
+        for code in fitting_codes(shuffled, self.code_length, self.duplicates, answers):
             if code != self._code:
                 self._code = code
                 return True
-        self._settled = True  # later answers only rule out more codes
         return False
 
     def random_move(self, rng: np.random.Generator) -> str:
@@ -298,16 +263,16 @@ class MastermindEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Guess the first code that fits all answers."""
-        found = _RANGE.search(observations[0])
-        assert found is not None, "the first observation holds the rules"
-        answers: dict[Code, tuple[int, int]] = {}
-        for text in observations[1:]:
-            for shown, black, white in _ANSWER.findall(text):
-                answers[tuple(map(int, shown.split()))] = int(black), int(white)
-        numbers = range(1, int(found[2]) + 1)
-        facts = [(guess, *answer) for guess, answer in answers.items()]
-        code = next(fitting_codes(numbers, int(found[1]), not found[3], facts))
-        return _written(code)
+        length, most, distinct = _RANGE.findall(observations[0])[0]
+        shown = {row for text in observations[1:] for row in _ANSWER.findall(text)}
+        answers = [
+            (tuple(map(int, guess.split())), int(black), int(white))
+            for guess, black, white in shown
+        ]
+        return _written(
+            next(fitting_codes(range(1, int(most) + 1), int(length), not distinct, answers))
+        )
 
     def potential(self) -> float:
-        return self._best / self.code_length
+        blacks = [pegs(guess, self._code)[0] for guess in self._guesses]
+        return max(blacks, default=0) / self.code_length

@@ -2,23 +2,19 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, lose, reject, setting, win
 from llm_gym.envs.deduction.minesweeper_solver import (
     MINE,
     best_cell,
     can_be_proved,
-    chart,
     neighbours,
     number_cells,
 )
-from llm_gym.envs.shared.memo import Memo
 from llm_gym.reading.moves import Named
 
 HIDDEN, FLAG, ZERO = ord("."), ord("F"), ord("0")
@@ -40,6 +36,19 @@ _DUG = re.compile(
 )
 
 
+@lru_cache(maxsize=32)
+def chart(rows: int, cols: int) -> str:
+    r"""Return the text of a field with a gap for each cell.
+
+    >>> chart(2, 3).format(*".1.F..")
+    '   0 1 2\n0| . 1 .\n1| F . .'
+    """
+    width = len(str(max(rows, cols) - 1))
+    lines = [" " * width + " " + "".join(f" {col:>{width}}" for col in range(cols))]
+    lines += [f"{row:>{width}}|" + f" {{:>{width}}}" * cols for row in range(rows)]
+    return "\n".join(lines)
+
+
 def find_digs(text: str) -> Iterator[Named]:
     """Yield the moves that a sentence names.
 
@@ -51,6 +60,7 @@ def find_digs(text: str) -> Iterator[Named]:
         yield one.start(), one.end(), f"{verb} {one[2] or one[4]} {one[3] or one[5]}"
 
 
+@lru_cache(maxsize=4096)  # the same moves come again and again
 def parse_dig(move: str) -> tuple[bool, int, int] | None:
     """Return whether ``move`` sets a flag, and its row and column, or None.
 
@@ -64,9 +74,6 @@ def parse_dig(move: str) -> tuple[bool, int, int] | None:
         return None
     verb, row, col = found.groups()
     return verb is not None and verb.lower() == "flag", int(row), int(col)
-
-
-_READ = Memo(parse_dig)
 
 
 class MinesweeperEnv(TextEnv):
@@ -136,7 +143,7 @@ class MinesweeperEnv(TextEnv):
         }
 
     def new_game(self, rng: np.random.Generator) -> None:
-        self._text = bytearray(chart(self.rows, self.cols).blank)
+        self._marks = bytearray(b"." * (self.rows * self.cols))
         # The first cell must be safe, so the mines are placed after it is known: on the first
         # cells in this order that are not next to it.
         self._order: list[int] = rng.permutation(self.rows * self.cols).tolist()
@@ -176,10 +183,11 @@ class MinesweeperEnv(TextEnv):
         return ["reveal 1 2", "flag 0 3", "reveal 0 0"]
 
     def describe(self) -> str:
-        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._base_turn}."
+        field = chart(self.rows, self.cols).format(*self._marks.decode())
+        return f"{field}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
-        dig = _READ[move]
+        dig = parse_dig(move)
         if dig is None:
             return reject("Your move must be reveal or flag with a row and a column.")
         flag, row, col = dig
@@ -188,12 +196,11 @@ class MinesweeperEnv(TextEnv):
                 f"Rows go from 0 to {self.rows - 1} and columns from 0 to {self.cols - 1}."
             )
         cell = row * self.cols + col
-        place = chart(self.rows, self.cols).places[cell]
-        mark = self._text[place]
+        mark = self._marks[cell]
         if mark != HIDDEN and mark != FLAG:
             return reject(f"The cell in row {row}, column {col} is revealed already.")
         if flag:
-            self._text[place] = HIDDEN if mark == FLAG else FLAG
+            self._marks[cell] = HIDDEN if mark == FLAG else FLAG
             did = "remove the flag from" if mark == FLAG else "flag"
             return go_on(f"You {did} row {row}, column {col}.")
         if mark == FLAG:
@@ -203,12 +210,12 @@ class MinesweeperEnv(TextEnv):
     def _reveal(self, cell: int) -> Outcome:
         if not self._numbers:
             self._numbers = number_cells(self.rows, self.cols, self._mines_after(cell))
-        numbers, text, places = self._numbers, self._text, chart(self.rows, self.cols).places
+        numbers, marks = self._numbers, self._marks
         if numbers[cell] == MINE:
             return lose(f"You reveal a mine at {self._name(cell)}. {self.reveal()}")
         for at in self._opened(numbers, cell):
-            if text[places[at]] in (HIDDEN, FLAG):
-                text[places[at]] = ZERO + numbers[at]
+            if marks[at] in (HIDDEN, FLAG):
+                marks[at] = ZERO + numbers[at]
                 self._safe_left -= 1
         if not self._safe_left:
             return win("You have cleared the field.")
@@ -271,8 +278,7 @@ class MinesweeperEnv(TextEnv):
         return bool(swaps)
 
     def _hidden(self, marks: tuple[int, ...] = (HIDDEN, FLAG)) -> list[int]:
-        places = chart(self.rows, self.cols).places
-        return [cell for cell, at in enumerate(places) if self._text[at] in marks]
+        return [cell for cell, mark in enumerate(self._marks) if mark in marks]
 
     def legal_moves(self) -> Sequence[str]:
         reveals = [f"reveal {self._name(cell)}" for cell in self._hidden((HIDDEN,))]
@@ -289,17 +295,16 @@ class MinesweeperEnv(TextEnv):
         if self._numbers:
             safe = (cell for cell in self._hidden() if self._numbers[cell] != MINE)
             cell = min(safe, key=self._numbers.__getitem__)
-        flagged = self._text[chart(self.rows, self.cols).places[cell]] == FLAG
-        return f"{'flag' if flagged else 'reveal'} {self._name(cell)}"
+        verb = "flag" if self._marks[cell] == FLAG else "reveal"
+        return f"{verb} {self._name(cell)}"
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Reveal what is proved to be safe, else what is least likely to be a mine."""
-        found = _MINES.search(observations[0])
-        assert found is not None, "the first observation holds the rules"
+        mines = int(_MINES.findall(observations[0])[0])
         rows = [row.split() for row in _ROW.findall(observations[-1])]
         shown = "".join(mark for row in rows for mark in row)
-        cell = best_cell(len(rows), len(rows[0]), int(found[1]), shown)
+        cell = best_cell(len(rows), len(rows[0]), mines, shown)
         verb = "flag" if shown[cell] == "F" else "reveal"
         return f"{verb} {cell // len(rows[0])} {cell % len(rows[0])}"
 

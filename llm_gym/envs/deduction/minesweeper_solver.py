@@ -58,29 +58,6 @@ def number_cells(rows: int, cols: int, mines: Sequence[int]) -> list[int]:
     return numbers
 
 
-class Chart(NamedTuple):
-    """The text layout of a field."""
-
-    blank: bytes
-    """The text of a field with every cell hidden."""
-    places: tuple[int, ...]
-    """Index of each cell in the text."""
-
-
-@lru_cache(maxsize=32)
-def chart(rows: int, cols: int) -> Chart:
-    r"""Return the text layout of a field of this size.
-
-    >>> chart(2, 3).blank.decode()
-    '   0 1 2\n0| . . .\n1| . . .'
-    """
-    width = len(str(max(rows, cols) - 1))
-    lines = [" " * width + " " + "".join(f" {col:>{width}}" for col in range(cols))]
-    lines += [f"{row:>{width}}|" + f" {'.':>{width}}" * cols for row in range(rows)]
-    text = "\n".join(lines)
-    return Chart(text.encode(), tuple(at for at, char in enumerate(text) if char == "."))
-
-
 Constraint = tuple[int, int]
 _LAYOUTS = 20_000  # limit on the layouts of mines that are counted for one group of numbers
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, reject, setting, win
 from llm_gym.envs.shared import word_list
 from llm_gym.reading.moves import Find, find_with
 
@@ -101,7 +99,6 @@ class WordleEnv(TextEnv):
         words = self._words()
         self._secret = words[int(rng.random() * len(words))]
         self._answers: list[tuple[str, str]] = []
-        self._board, self._best = "", 0
 
     def rules_text(self) -> str:
         words = self._words()
@@ -120,7 +117,8 @@ class WordleEnv(TextEnv):
         return [words[len(words) // 3], words[-1]]
 
     def describe(self) -> str:
-        return f"{self._board}Turns left: {self.turns_left}."
+        rows = [f"{' '.join(guess.upper())}: {answer}\n" for guess, answer in self._answers]
+        return f"{''.join(rows)}Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         guess = word_list.parse_word(move)
@@ -130,11 +128,7 @@ class WordleEnv(TextEnv):
             return reject(f"{guess} is not one of my words.")
         if guess == self._secret:
             return win(f"Yes, the word is {guess}.")
-        answer = marks(guess, self._secret)
-        self._answers.append((guess, answer))
-        self._board += f"{' '.join(guess.upper())}: {answer}\n"
-        if (right := answer.count("G")) > self._best:
-            self._best = right
+        self._answers.append((guess, marks(guess, self._secret)))
         return go_on()
 
     def reveal(self) -> str:
@@ -166,17 +160,17 @@ class WordleEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Guess the fitting word whose marks would tell most about the other fitting words."""
-        found = _LIST.search(observations[0])
-        assert found is not None, "the first observation holds the rules"
+        count, length = map(int, _LIST.findall(observations[0])[0])
         rows = _ROW.findall(observations[-1])
         answers = [(guess.replace(" ", "").lower(), marked) for guess, marked in rows]
-        words = fitting_words(word_list.some_words_of(int(found[2]), int(found[1])), answers)
+        words = fitting_words(word_list.some_words_of(length, count), answers)
         if len(words) > _WEIGHED:
             return _most_common(words)
         return min(words, key=lambda guess: _left_unknown(guess, words))
 
     def potential(self) -> float:
-        return self._best / self.word_length
+        rights = [marked.count("G") for _, marked in self._answers]
+        return max(rights, default=0) / self.word_length
 
 
 def fitting_words(words: Sequence[str], answers: Sequence[tuple[str, str]]) -> tuple[str, ...]:

@@ -1,14 +1,11 @@
 """Count upwards, one number a turn: the smallest game that spans several turns."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, lose, reject, setting, win
 from llm_gym.reading.moves import find_numbers
 
 _NUMBER = re.compile(r"(?:say )?([0-9]{1,9})\.?", re.IGNORECASE)
@@ -59,12 +56,8 @@ class CountEnv(TextEnv):
     find_moves = staticmethod(find_numbers)
     has_splits = False
 
-    numbers: int = setting(5, 2, 1000)
-    max_turns: int = setting(3, 1)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {"numbers": round(2 + 18 * difficulty), "max_turns": round(1 + 9 * difficulty)}
+    numbers: int = setting(5, 2, 1000, levels=(2, 20))
+    max_turns: int = setting(3, 1, levels=(1, 10))
 
     def new_game(self, rng: np.random.Generator) -> None:
         self._start = self._last = int(rng.integers(1, self.numbers, endpoint=True))

@@ -1,14 +1,11 @@
 """Echo and Memory: the smallest games that test credit assignment and memory."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, lose, reject, setting, win
 
 WORDS = (
     *("red", "blue", "green", "gold", "cat", "dog", "bird", "fish"),
@@ -62,12 +59,8 @@ class EchoEnv(TextEnv):
     observation_says_all = True
     has_splits = False
 
-    words: int = setting(4, 2, len(WORDS))
-    max_turns: int = setting(4, 1, MOST_TURNS)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {"words": round(2 + 14 * difficulty), "max_turns": round(1 + 7 * difficulty)}
+    words: int = setting(4, 2, len(WORDS), levels=(2, 16))
+    max_turns: int = setting(4, 1, MOST_TURNS, levels=(1, 8))
 
     def new_game(self, rng: np.random.Generator) -> None:
         self._asked: list[int] = rng.integers(self.words, size=self.max_turns).tolist()
@@ -154,18 +147,11 @@ class MemoryEnv(TextEnv):
 
     has_splits = False
 
-    def __init__(self, *, words: int = 4, delay: int = 2, **common: Any) -> None:
-        self.words, self.delay, self.max_turns = words, delay, delay + 1
-        super().__init__(**common)
+    words: int = setting(4, 2, len(WORDS), levels=(2, 16))
+    delay: int = setting(2, 1, MOST_TURNS, levels=(1, 10))
 
     def check_settings(self) -> None:
-        self.check_range("words", 2, len(WORDS))
-        self.check_range("delay", 1, MOST_TURNS)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        delay = round(1 + 9 * difficulty)
-        return {"words": round(2 + 14 * difficulty), "delay": delay, "max_turns": delay + 1}
+        self.max_turns = self.delay + 1
 
     def new_game(self, rng: np.random.Generator) -> None:
         word, *others = (WORDS[at] for at in rng.permutation(self.words))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from llm_gym.core.settings import setting
+from llm_gym import setting
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
 from llm_gym.envs.navigation.text_game.solver import explore, take_notes

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.outcome import Outcome, lose
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, lose, setting
 from llm_gym.envs.navigation.cooking_world_kitchen import (
     COOKS,
     CUTS,
@@ -18,7 +17,6 @@ from llm_gym.envs.navigation.cooking_world_kitchen import (
     MEAL,
     Cook,
     Kitchen,
-    KitchenSize,
     draw_kitchen,
     draw_recipe,
     food_in,
@@ -150,10 +148,16 @@ class CookingWorldEnv(WorldEnv):
     # --- the game ------------------------------------------------------------------------
 
     def draw_world(self, rng: np.random.Generator) -> tuple[Kitchen, Cook]:
-        size = KitchenSize(
-            self.rooms, self.ingredients, self.distractors, self.containers, self.cut, self.cook
+        kitchen = draw_kitchen(
+            rng,
+            self.rooms,
+            self.ingredients,
+            self.distractors,
+            self.containers,
+            self.cut,
+            self.cook,
         )
-        return draw_kitchen(size, rng), Cook()
+        return kitchen, Cook()
 
     def most_turns(self) -> int:
         # Read, fetch the knife, prepare and eat; then fetch, open, cut and cook; each with a walk.

@@ -8,7 +8,6 @@ they are named and found) apply to prepared food too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -74,13 +73,6 @@ class Kitchen(World):
     """Whether the player has read the recipe."""
     spoilt: str = ""
     """An ingredient that was cut or cooked differently from the recipe."""
-
-    def clone(self) -> Kitchen:
-        """Return a copy for play; the parts that never change are shared."""
-        return Kitchen(
-            self.exits, self.here, dict(self.place), self.containers, dict(self.closed),
-            came_from=self.came_from, recipe=self.recipe, known=self.known, spoilt=self.spoilt,
-        )  # fmt: skip
 
     def is_ready(self) -> bool:
         return all(self.place.get(name) == CARRIED for name in self.recipe)
@@ -185,31 +177,28 @@ def _prepare(kitchen: Kitchen, noun: str) -> Command | str:
 _OTHER_ROOMS = tuple(room for room in words.ROOMS if room != KITCHEN)
 
 
-class KitchenSize(NamedTuple):
-    """The settings that decide the size of an instance."""
-
-    rooms: int
-    ingredients: int
-    distractors: int
-    containers: int
-    cut: bool
-    cook: bool
-
-
-def draw_kitchen(size: KitchenSize, rng: np.random.Generator) -> Kitchen:
+def draw_kitchen(
+    rng: np.random.Generator,
+    rooms: int,
+    ingredients: int,
+    distractors: int,
+    containers: int,
+    cut: bool,
+    cook: bool,
+) -> Kitchen:
     """Return a house with a kitchen, food in its rooms and containers, and a recipe."""
-    rooms = some([KITCHEN, *some(_OTHER_ROOMS, size.rooms - 1, rng)], size.rooms, rng)
-    exits, _ = draw_map(rooms, rng)
-    foods = some(FOODS, size.ingredients + size.distractors, rng)
-    boxes = {box: pick(rooms, rng) for box in some(words.CONTAINERS, size.containers, rng)}
-    places = [*rooms, *boxes]
+    names = some([KITCHEN, *some(_OTHER_ROOMS, rooms - 1, rng)], rooms, rng)
+    exits, _ = draw_map(names, rng)
+    foods = some(FOODS, ingredients + distractors, rng)
+    boxes = {box: pick(names, rng) for box in some(words.CONTAINERS, containers, rng)}
+    places = [*names, *boxes]
     return Kitchen(
         exits,
-        here=rooms[0],
+        here=names[0],
         place={KNIFE: KITCHEN, **{food: pick(places, rng) for food in foods}},
         containers=boxes,
         closed=dict.fromkeys(boxes, True),
-        recipe=draw_recipe(foods[: size.ingredients], size.cut, size.cook, rng),
+        recipe=draw_recipe(foods[:ingredients], cut, cook, rng),
     )
 
 

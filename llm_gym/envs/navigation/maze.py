@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, progress, reject, setting, win
 from llm_gym.envs.navigation.frozen_lake import parse_direction
-from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps, waves
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps, waves
 from llm_gym.envs.shared.directions import find_directions
 
 Cell = tuple[int, int]
@@ -64,13 +61,8 @@ def carve(size: int, loops: float, rng: np.random.Generator) -> int:
 @lru_cache(maxsize=16)
 def distances(floor: int, to: int, size: int) -> dict[int, int]:
     """Return the fewest moves over ``floor`` to the cell ``to``, from every floor cell."""
-    away = {}
-    for moves, wave in enumerate(waves(to, floor, size)):
-        while wave:
-            low = wave & -wave
-            away[low.bit_length() - 1] = moves
-            wave ^= low
-    return away
+    layers = waves(to, floor, size)
+    return {cell: moves for moves, wave in enumerate(layers) for cell in each(wave)}
 
 
 def next_step(known: Mapping[Cell, str], at: Cell) -> int:
@@ -103,7 +95,6 @@ _WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]
 _ROW = re.compile(r"^(?:[#.EP] )+[#.EP]$", re.MULTILINE)
 _VIEW = "You see the cells up to"
 _BITS = str.maketrans("#.EP", "0111")
-_STEP = {"up": (-1, 0), "right": (0, 1), "down": (1, 0), "left": (0, -1)}
 
 
 def towards(to: int, at: int, floor: int, side: int) -> str:
@@ -123,7 +114,7 @@ def recall(observations: Sequence[str]) -> tuple[dict[Cell, str], Cell]:
     row = col = 0
     for text in observations:
         if text.startswith("You move "):
-            down, right = _STEP[text[9 : text.index(".")]]
+            down, right = _MOVES[DIRECTIONS.index(text[9 : text.index(".")])]
             row, col = row + down, col + right
         lines = _ROW.findall(text)
         view = len(lines) // 2
@@ -210,7 +201,6 @@ class MazeEnv(TextEnv):
         frame, edge = ["#" * (side + 2 * view)] * view, "#" * view
         lines = [edge + "".join(cells[at : at + side]) + edge for at in range(0, side**2, side)]
         self._lines = [" ".join(line) for line in [*frame, *lines, *frame]]
-        self._map = "\n".join(self._lines)
 
     def rules_text(self) -> str:
         shown = (
@@ -230,20 +220,18 @@ class MazeEnv(TextEnv):
         return ["right", "down", "left", "up"]
 
     def describe(self) -> str:
-        if self.view is None:
-            # A cell and the space or newline after it are two characters.
-            ahead, behind = self._map[: 2 * self._at], self._map[2 * self._at + 1 :]
-            return f"{ahead}P{behind}\nTurns left: {self.turns_left}."
         return f"{self._picture(self._at)}\nTurns left: {self.turns_left}."
 
     def _picture(self, at: int) -> str:
-        view = self.view or 0
+        """Return what a player in the cell ``at`` sees."""
         row, col = divmod(at, self._side)
-        lines = [
-            line[2 * col : 2 * col + 4 * view + 1] for line in self._lines[row : row + 2 * view + 1]
-        ]
-        middle = lines[view]
-        lines[view] = f"{middle[: 2 * view]}P{middle[2 * view + 1 :]}"
+        lines, view = self._lines.copy(), self.view or 0
+        line, place = lines[row + view], 2 * (col + view)  # a cell and the space after it
+        lines[row + view] = f"{line[:place]}P{line[place + 1 :]}"
+        if view:
+            lines = [
+                line[2 * col : place + 2 * view + 1] for line in lines[row : row + 2 * view + 1]
+            ]
         return "\n".join(lines)
 
     def apply(self, move: str) -> Outcome:

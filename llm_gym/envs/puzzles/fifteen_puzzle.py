@@ -8,11 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, progress, reject, setting, win
 from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 WIDTHS = (30, 100, 300, 1000, 3000)  # beam widths; a wider beam finds shorter plans
@@ -27,6 +23,8 @@ class Slides(NamedTuple):
     """By gap: the directions that a tile can move in."""
     away: tuple[tuple[int, ...], ...]
     """By tile and cell: the distance from the cell to the tile's place."""
+    texts: tuple[str, ...]
+    """By tile: how it is written; the gap is tile 0."""
     solved: bytes
 
 
@@ -44,6 +42,7 @@ def slides(size: int) -> Slides:
         tuple(at + 1 if at % size < last else -1 for at in cells),
         tuple(at - 1 if at % size else -1 for at in cells),
     )
+    width = 1 if size < 4 else 2
     homes = [divmod(tile - 1, size) for tile in cells]
     return Slides(
         sources,
@@ -52,11 +51,12 @@ def slides(size: int) -> Slides:
             tuple(abs(at // size - row) + abs(at % size - col) if tile else 0 for at in cells)
             for tile, (row, col) in enumerate(homes)
         ),
+        ("_" * width, *(f"{tile:{width}}" for tile in cells[1:])),
         bytes([*range(1, size * size), 0]),
     )
 
 
-def distance(board: bytes, size: int) -> int:
+def distance(board: Sequence[int], size: int) -> int:
     """Return the sum of the tiles' Manhattan distances to their places.
 
     >>> distance(bytes([1, 2, 0, 3]), 2)
@@ -102,7 +102,7 @@ def plan(board: bytes, size: int, turns: int) -> dict[bytes, int]:
 
 def _search(board: bytes, size: int, width: int, depth: int) -> dict[bytes, int]:
     """Return a solution by beam search: each depth keeps only the ``width`` best boards."""
-    sources, ways, away, _ = slides(size)
+    sources, ways, away, *_ = slides(size)
     layer = [(distance(board, size), board, board.index(0))]
     came: dict[bytes, tuple[bytes, int]] = {board: (b"", -1)}
     for _ in range(depth):
@@ -143,15 +143,16 @@ _TURNS = re.compile(r"Turns left: (\d+)")
 _ENOUGH = {2: 6, 3: 40, 4: 120}
 
 
-def write_board(board: bytes, size: int) -> str:
+def write_board(board: Sequence[int], size: int) -> str:
     r"""Return the board as the player sees it.
 
     >>> write_board(bytes([3, 0, 2, 1]), 2)
     '3 _\n2 1'
     """
-    width = 1 if size < 4 else 2
-    cells = [f"{tile:{width}}" if tile else "_" * width for tile in board]
-    return "\n".join(" ".join(cells[at : at + size]) for at in range(0, len(cells), size))
+    texts = slides(size).texts
+    cells = " ".join([texts[tile] for tile in board])
+    row = (len(cells) + 1) // size
+    return "\n".join([cells[at : at + row - 1] for at in range(0, size * row, row)])
 
 
 @lru_cache(maxsize=1024)  # a solver reads the same episode again at every turn
@@ -227,10 +228,7 @@ class FifteenPuzzleEnv(TextEnv):
         while self._start == solved:
             self._way_back: list[int] = []  # the moves that undo the scramble, the next one last
             self._start = self._arrange(rng) if self.scramble is None else self._mix(rng)
-        self._gap = self._start.index(0)
-        self._text = bytearray(write_board(self._start, self.size).encode())
-        self._goal = write_board(solved, self.size).encode()
-        self._width = 1 if self.size < 4 else 2
+        self._board = bytearray(self._start)
 
     def _arrange(self, rng: np.random.Generator) -> bytes:
         tiles = rng.permutation(self.size**2).tolist()
@@ -254,7 +252,7 @@ class FifteenPuzzleEnv(TextEnv):
     def rules_text(self) -> str:
         return (
             f"This is a sliding puzzle with the tiles 1 to {self.size**2 - 1} and a gap, written "
-            f"{'_' * (1 if self.size < 4 else 2)}. Your move is up, down, left or right: it slides "
+            f"{slides(self.size).texts[0]}. Your move is up, down, left or right: it slides "
             "a tile into the gap. Up moves the tile below the gap up, down the one above it, left "
             "the one to its right and right the one to its left. Bring the tiles into ascending "
             "order, row by row, with the gap in the bottom right corner."
@@ -264,28 +262,22 @@ class FifteenPuzzleEnv(TextEnv):
         return DIRECTIONS
 
     def describe(self) -> str:
-        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._base_turn}."
+        return f"{write_board(self._board, self.size)}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_slide(move)
         if way is None:
             return reject("Your move must be up, down, left or right.")
-        gap = self._gap
-        source = slides(self.size).sources[way][gap]
+        table, gap = slides(self.size), self._board.index(0)
+        source = table.sources[way][gap]
         if source < 0:
             return reject(f"No tile is {_BEYOND[way]} the gap, so none can move {DIRECTIONS[way]}.")
-        text, width = self._text, self._width
-        into, out_of = gap * (width + 1), source * (width + 1)
-        text[into : into + width], text[out_of : out_of + width] = (
-            text[out_of : out_of + width],
-            text[into : into + width],
-        )
-        self._gap = source
+        self._board[gap], self._board[source] = self._board[source], 0
         if self._way_back and self._way_back[-1] == way:
             self._way_back.pop()
         else:
             self._way_back.append(way ^ 1)
-        if text == self._goal:
+        if self._board == table.solved:
             return win("The tiles are in order: solved.")
         return go_on(f"You move {DIRECTIONS[way]}.")
 
@@ -293,14 +285,14 @@ class FifteenPuzzleEnv(TextEnv):
         return (self.size, self._start)
 
     def legal_moves(self) -> Sequence[str]:
-        return [DIRECTIONS[way] for way in slides(self.size).ways[self._gap]]
+        return [DIRECTIONS[way] for way in slides(self.size).ways[self._board.index(0)]]
 
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Slide a tile nearer to its place, if possible."""
-        sources, ways, away, _ = slides(self.size)
-        board, gap, nearer = read_board(self._text.decode()), self._gap, []
+        sources, ways, away, *_ = slides(self.size)
+        gap, nearer = self._board.index(0), []
         for way in ways[gap]:
-            tile = board[source := sources[way][gap]]
+            tile = self._board[source := sources[way][gap]]
             if away[tile][gap] < away[tile][source]:
                 nearer.append(DIRECTIONS[way])
         return nearer[int(rng.random() * len(nearer))] if nearer else self.random_move(rng)
@@ -309,7 +301,7 @@ class FifteenPuzzleEnv(TextEnv):
         if self.scramble is None:
             return self.solve(self._base_observations, self._base_moves)  # nothing is hidden
         ways = plan(self._start, self.size, self.max_turns)
-        way = ways.get(read_board(self._text.decode())) if len(ways) <= self.scramble else None
+        way = ways.get(bytes(self._board)) if len(ways) <= self.scramble else None
         return DIRECTIONS[self._way_back[-1] if way is None else way]
 
     @staticmethod
@@ -326,5 +318,4 @@ class FifteenPuzzleEnv(TextEnv):
         return DIRECTIONS[ways.get(board, any_way) if ways else any_way]
 
     def potential(self) -> float:
-        board = read_board(self._text.decode())
-        return progress(distance(board, self.size), distance(self._start, self.size))
+        return progress(distance(self._board, self.size), distance(self._start, self.size))

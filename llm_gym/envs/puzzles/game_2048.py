@@ -11,23 +11,19 @@ does not.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import nlargest
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, lose, reject, setting, win
 from llm_gym.envs.shared.bit_grid import each
 from llm_gym.envs.shared.directions import direction_parser, find_directions
-from llm_gym.envs.shared.memo import Memo
 
 Step = tuple[int, int]
-Table = Memo[int, int]
+Table = Callable[[int], int]
 FOUR = 0.1
 """Probability that a new tile is a 4 and not a 2."""
 ROW = 0xFFFF
@@ -92,7 +88,7 @@ def line_value(row: Sequence[int], order: int) -> int:
 
 def table(of_exponents: Callable[[list[int]], int]) -> Table:
     """Return a lookup table of a function of rows; entries are computed when first needed."""
-    return Memo(lambda row: of_exponents(unpack(row)), size=ROW + 1)
+    return lru_cache(maxsize=None)(lambda row: of_exponents(unpack(row)))
 
 
 _LEFT = table(lambda row: pack(slide(row)))
@@ -104,24 +100,21 @@ _CAUTIOUS = table(lambda row: line_value(row, order=10))
 _KNOWING = table(lambda row: line_value(row, order=1))
 
 
+def rows_of(board: int) -> tuple[int, int, int, int]:
+    """Return the rows of ``board``."""
+    return board & ROW, board >> 16 & ROW, board >> 32 & ROW, board >> 48
+
+
 def each_row(table: Table, board: int) -> int:
     """Return the board with every row replaced by its entry in ``table``."""
-    return (
-        table[board & ROW]
-        | table[board >> 16 & ROW] << 16
-        | table[board >> 32 & ROW] << 32
-        | table[board >> 48] << 48
-    )
+    one, two, three, four = map(table, rows_of(board))
+    return one | two << 16 | three << 32 | four << 48
 
 
 def transpose(board: int) -> int:
     """Return the board whose rows are the columns of ``board``."""
-    return (
-        _AS_COLUMN[board & ROW]
-        | _AS_COLUMN[board >> 16 & ROW] << 4
-        | _AS_COLUMN[board >> 32 & ROW] << 8
-        | _AS_COLUMN[board >> 48] << 12
-    )
+    one, two, three, four = map(_AS_COLUMN, rows_of(board))
+    return one | two << 4 | three << 8 | four << 12
 
 
 def shift(board: int, way: int) -> int:
@@ -133,24 +126,12 @@ def shift(board: int, way: int) -> int:
 
 def shifts(board: int) -> list[Step]:
     """Return the directions that change ``board``, each with the board it leads to."""
-    columns = transpose(board)
-    ways = (
-        (0, transpose(each_row(_LEFT, columns))),
-        (1, transpose(each_row(_RIGHT, columns))),
-        (2, each_row(_LEFT, board)),
-        (3, each_row(_RIGHT, board)),
-    )
-    return [(way, after) for way, after in ways if after != board]
+    return [(way, after) for way in range(4) if (after := shift(board, way)) != board]
 
 
 def largest(board: int) -> int:
     """Return the exponent of the largest tile."""
-    return max(
-        _LARGEST[board & ROW],
-        _LARGEST[board >> 16 & ROW],
-        _LARGEST[board >> 32 & ROW],
-        _LARGEST[board >> 48],
-    )
+    return max(map(_LARGEST, rows_of(board)))
 
 
 def free_cells(board: int) -> int:
@@ -187,17 +168,7 @@ def add_tile(board: int, draw: float) -> int:
 
 def value(board: int, judge: Table) -> int:
     """Return the sum of the values in ``judge`` for the rows and columns of ``board``."""
-    columns = transpose(board)
-    return (
-        judge[board & ROW]
-        + judge[board >> 16 & ROW]
-        + judge[board >> 32 & ROW]
-        + judge[board >> 48]
-        + judge[columns & ROW]
-        + judge[columns >> 16 & ROW]
-        + judge[columns >> 32 & ROW]
-        + judge[columns >> 48]
-    )
+    return sum(map(judge, rows_of(board) + rows_of(transpose(board))))
 
 
 def best_way(board: int) -> int:
@@ -230,7 +201,7 @@ def plan(board: int, seed: int, used: int, count: int, target: int) -> dict[int,
     is empty if no plan is found. This is a beam search over the known future. The beam has width 1
     at first; at a dead end the search goes back some turns and doubles the width.
     """
-    draws = draw_tiles(seed, count)[used:]
+    draws, promise = draw_tiles(seed, count)[used:], partial(value, judge=_KNOWING)
     came: list[dict[int, Step]] = []
     layer, width = [board], 1
     while width <= _WIDEST:
@@ -248,12 +219,8 @@ def plan(board: int, seed: int, used: int, count: int, target: int) -> dict[int,
         else:
             width *= 2
             del came[-_BACK * width :]
-        layer = nlargest(width, came[-1], key=_promise) if came else [board]
+        layer = nlargest(width, came[-1], key=promise) if came else [board]
     return {}
-
-
-def _promise(board: int) -> int:
-    return value(board, _KNOWING)
 
 
 def _retrace(came: list[dict[int, Step]], last: int, way: int) -> dict[int, int]:
@@ -355,7 +322,7 @@ class Game2048Env(TextEnv):
         self._used = 2  # draws that have become tiles
         self._board = self._start = add_tile(add_tile(0, self._draws[0]), self._draws[1])
         self._anchor = (2, self._start)  # where the oracle made its plan
-        self._goal, self._width = self.target.bit_length() - 1, len(str(self.target))
+        self._goal = self.target.bit_length() - 1
 
     def rules_text(self) -> str:
         return (
@@ -370,12 +337,9 @@ class Game2048Env(TextEnv):
         return DIRECTIONS
 
     def describe(self) -> str:
-        board, width = self._board, self._width
-        return (
-            f"{write_row(board & ROW, width)}\n{write_row(board >> 16 & ROW, width)}\n"
-            f"{write_row(board >> 32 & ROW, width)}\n{write_row(board >> 48, width)}\n"
-            f"Turns left: {self.max_turns - self._base_turn}."
-        )
+        width = len(str(self.target))
+        board = "\n".join([write_row(row, width) for row in rows_of(self._board)])
+        return f"{board}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_way(move)

@@ -2,17 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, go_on, progress, reject, setting, win
 from llm_gym.envs.puzzles.sokoban_levels import (
-    Level,
     Room,
     draw_level,
     most_pushes,
@@ -20,39 +15,38 @@ from llm_gym.envs.puzzles.sokoban_levels import (
     pushes_to_go,
     solution,
 )
-from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
 from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 parse_direction = direction_parser(DIRECTIONS, verbs=("go", "move", "push"))
-_WALL, _FLOOR, _GOAL, _BOX, _HOME, _PLAYER, _ON_GOAL = b"#.OX*PS"
-# The new symbol of a cell when a box or the player enters or leaves; a cell not listed blocks it.
-_WITH_BOX = {_FLOOR: _BOX, _GOAL: _HOME}
-_WITHOUT_BOX = {_BOX: _FLOOR, _HOME: _GOAL}
-_WITH_PLAYER = {_FLOOR: _PLAYER, _GOAL: _ON_GOAL}
-_WITHOUT_PLAYER = {_PLAYER: _FLOOR, _ON_GOAL: _GOAL}
+_SYMBOLS = ".OX*PS"  # floor and goal, then both with a box, then both with the player
 _MOVED = [f"You move {name}." for name in DIRECTIONS]
 _PUSHED = [f"You push a box {name}." for name in DIRECTIONS]
 _WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]
 _JAMMED = [f"You cannot push the box {name}: there is no room behind it." for name in DIRECTIONS]
-_BITS = str.maketrans("01", "#.")
 _BOARD = re.compile(r"(?:^#(?: [#.OX*PS])+\n)+", re.MULTILINE)
+Position = tuple[Room, int, int]
+"""A room, its boxes and the player's place."""
 
 
-def draw_board(level: Level) -> bytearray:
-    """Return the level as it is shown: a cell is itself and the space or newline after it."""
-    size, floor, goals = level.room
-    cells = f"{floor:0{size * size}b}"[::-1].translate(_BITS)
-    board = bytearray(" ".join(cells) + "\n", "ascii")
-    board[2 * size - 1 :: 2 * size] = b"\n" * size
-    for place in each(goals):
-        board[2 * place] = _GOAL
-    for place in each(level.boxes):
-        board[2 * place] = _WITH_BOX[board[2 * place]]
-    board[2 * level.player] = _WITH_PLAYER[board[2 * level.player]]
-    return board
+def write_board(room: Room, boxes: int, player: int) -> str:
+    r"""Return the position as it is shown.
+
+    >>> write_board(Room(4, floor=0b1100000, goals=0b1000000), boxes=0b1000000, player=5)
+    '# # # #\n# P * #\n# # # #\n# # # #\n'
+    """
+    size, floor, goals = room
+    cells = [
+        _SYMBOLS[(goals >> at & 1) + 2 * (boxes >> at & 1) + 4 * (at == player)]
+        if floor >> at & 1
+        else "#"
+        for at in range(size * size)
+    ]
+    text, row = " ".join(cells) + "\n", 2 * size
+    return "".join([f"{text[at : at + row - 1]}\n" for at in range(0, size * row, row)])
 
 
-def read_board(board: str) -> tuple[Room, int, int]:
+def read_board(board: str) -> Position:
     r"""Return the room, the boxes and the player's place of a board as it is shown.
 
     >>> room, boxes, player = read_board("# # # #\n# P * #\n# # # #\n# # # #\n")
@@ -68,18 +62,12 @@ def read_board(board: str) -> tuple[Room, int, int]:
     return Room(size, where(".OX*PS"), where("O*S")), where("X*"), where("PS").bit_length() - 1
 
 
-@lru_cache(maxsize=64)
-def plan_board(board: str) -> list[int] | None:
-    """Return directions that solve ``board``, or None; cached because every turn needs them."""
-    return plan(*read_board(board))
-
-
-def _next_move(planned: list[int] | None, moves: Sequence[str], board: str) -> str:
+def _next_move(planned: list[int] | None, moves: Sequence[str], now: Position) -> str:
     """Return the next move of the plan, or of a new plan if ``moves`` do not follow it."""
     made = [parse_direction(move) for move in moves]
     if planned and made == planned[: len(made)]:
         return DIRECTIONS[planned[len(made)]]
-    again = plan_board(board)
+    again = plan(*now)
     return DIRECTIONS[again[0] if again else 0]
 
 
@@ -136,12 +124,8 @@ class SokobanEnv(TextEnv):
         return {"size": size, "boxes": boxes, "min_pushes": pushes, "max_turns": 7 * pushes}
 
     def new_game(self, rng: np.random.Generator) -> None:
-        level = draw_level(self.size, self.boxes, self.min_pushes, self.max_turns, rng)
-        self._level = level
-        self._board = draw_board(level)
-        self._start, self._at = self._board.decode(), 2 * level.player
-        self._strays = (level.boxes & ~level.room.goals).bit_count()
-        self._steps = [2 * step for step in steps(self.size)]
+        self._level = draw_level(self.size, self.boxes, self.min_pushes, self.max_turns, rng)
+        self._room, self._boxes, self._player, _ = self._level
 
     def rules_text(self) -> str:
         task = "the box onto the goal" if self.boxes == 1 else f"the {self.boxes} boxes onto goals"
@@ -157,48 +141,44 @@ class SokobanEnv(TextEnv):
         return ["right", "down", "left", "up"]
 
     def describe(self) -> str:
-        return f"{self._board.decode()}Turns left: {self.turns_left}."
+        board = write_board(self._room, self._boxes, self._player)
+        return f"{board}Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_direction(move)
         if way is None:
             return reject("Your move must be up, down, left or right.")
-        board, at, step = self._board, self._at, self._steps[way]
-        to, text = at + step, _MOVED[way]
-        cell = board[to]
-        if cell == _WALL:
+        room, boxes, step = self._room, self._boxes, steps(self.size)[way]
+        to, text = self._player + step, _MOVED[way]
+        if not room.floor >> to & 1:
             return go_on(_WALLED[way])
-        if cell in _WITHOUT_BOX:
-            behind = board[to + step]
-            if behind not in _WITH_BOX:
+        if boxes >> to & 1:
+            if not (room.floor & ~boxes) >> (to + step) & 1:
                 return go_on(_JAMMED[way])
-            board[to + step] = _WITH_BOX[behind]
-            self._strays += (behind == _FLOOR) - (cell == _BOX)
-            cell, text = _WITHOUT_BOX[cell], _PUSHED[way]
-        board[to], board[at], self._at = _WITH_PLAYER[cell], _WITHOUT_PLAYER[board[at]], to
-        if not self._strays:
+            self._boxes, text = boxes ^ (1 << to | 1 << to + step), _PUSHED[way]
+        self._player = to
+        if self._boxes == room.goals:
             return win(f"{text} Every box is on a goal.")
         return go_on(text)
 
     def instance(self) -> object:
-        return self._start
+        return write_board(*self._level[:3])
 
     def legal_moves(self) -> Sequence[str]:
         return DIRECTIONS
 
     def oracle_move(self) -> str:
         # The generator's solution always fits into the turns, but often makes detours.
-        own, planned = solution(self._level), plan_board(self._start)
+        own, planned = solution(self._level), plan(*self._level[:3])
         best = planned if planned and len(planned) <= len(own) else own
-        return _next_move(best, self._base_moves, self._board.decode())
+        return _next_move(best, self._base_moves, (self._room, self._boxes, self._player))
 
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Plan once, and again only if the moves so far do not follow the plan."""
-        first, now = (_BOARD.findall(observations[turn])[0] for turn in (0, -1))
-        return _next_move(plan_board(first), moves, now)
+        first, now = (read_board(_BOARD.findall(observations[turn])[0]) for turn in (0, -1))
+        return _next_move(plan(*first), moves, now)
 
     def potential(self) -> float:
-        room, boxes, _ = read_board(self._board.decode())
-        start = read_board(self._start)[1]
-        return progress(pushes_to_go(room, boxes), pushes_to_go(room, start))
+        whole = pushes_to_go(self._room, self._level.boxes)
+        return progress(pushes_to_go(self._room, self._boxes), whole)

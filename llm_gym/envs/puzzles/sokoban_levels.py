@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from llm_gym.envs.shared.bit_grid import distance, each, reach, shift, steps, walk, waves
+from llm_gym.envs.shared.bit_grid import each, reach, shift, steps, walk, waves
 
 FAR = 99
 """More pushes than any box needs; marks cells where a box is stuck forever."""
@@ -43,10 +43,8 @@ def push_distances(room: Room) -> list[int]:
     while wave:
         rest &= ~wave
         ahead = wave >> size & up | wave << 1 & right | wave << size & down | wave >> 1 & left
-        while wave:
-            low = wave & -wave
-            away[low.bit_length() - 1] = pushes
-            wave ^= low
+        for place in each(wave):
+            away[place] = pushes
         wave, pushes = ahead & rest, pushes + 1
     return away
 
@@ -57,6 +55,7 @@ def pushes_to_go(room: Room, boxes: int) -> int:
     return sum([away[box] for box in each(boxes)])
 
 
+@lru_cache(maxsize=64)  # a player asks again at every turn
 def plan(room: Room, boxes: int, player: int) -> list[int] | None:
     """Return the directions of a short solution, or None if none was found among ``NODES``.
 
@@ -144,7 +143,7 @@ def draw_level(
         pushes, after, pulls = pull_away(room, min_pushes, draw)
         if pushes > hardest:
             found = Level(room, after, _player_after(pulls[-1], room, after, draw), tuple(pulls))
-            if moves_to_solve(found) <= max_moves:
+            if len(solution(found)) <= max_moves:
                 hardest, level = pushes, found
                 if pushes >= min_pushes:
                     break
@@ -247,17 +246,6 @@ def _player_after(last: Pull, room: Room, boxes: int, draw: Callable[[], float])
     _, box, way = last
     stand = box + 2 * steps(room.size)[way]
     return pick(reach(stand, room.floor & ~boxes, room.size), room.size, draw)
-
-
-def moves_to_solve(level: Level) -> int:
-    """Return the length of ``solution`` without building its walks."""
-    (size, floor, _), boxes, player, pulls = level
-    moves = len(pulls)
-    for before, box, way in reversed(pulls):
-        step = steps(size)[way]
-        moves += distance(player, box + 2 * step, floor & ~boxes, size)
-        boxes, player = before, box + step
-    return moves
 
 
 @lru_cache(maxsize=16)

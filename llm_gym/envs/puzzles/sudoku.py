@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, reject, setting, win
 from llm_gym.envs.puzzles.sudoku_puzzles import LEAST_CLUES, draw_puzzle, layout, solution
 from llm_gym.reading.moves import Named, apart
 
@@ -78,22 +75,21 @@ def parse_placement(move: str) -> tuple[int, int, int] | None:
 
 
 @cache
-def blank_text(size: int) -> tuple[str, tuple[int, ...]]:
-    r"""Return the text of an empty grid, and the index of each cell in it.
+def chart(size: int) -> str:
+    r"""Return the text of a grid with a gap for each cell.
 
-    >>> blank_text(4)[0]
-    '   1 2   3 4\n1| . . | . .\n2| . . | . .\n   ---------\n3| . . | . .\n4| . . | . .'
+    >>> chart(4).format(*"12............4.")
+    '   1 2   3 4\n1| 1 2 | . .\n2| . . | . .\n   ---------\n3| . . | . .\n4| . . | 4 .'
     """
     box = math.isqrt(size)
     groups = [" ".join(str(n + 1) for n in range(left, left + box)) for left in range(0, size, box)]
     lines = ["   " + "   ".join(groups)]
-    row = "| " + " | ".join([" ".join("." * box)] * box)
+    row = "| " + " | ".join([" ".join(["{}"] * box)] * box)
     for number in range(1, size + 1):
         lines.append(f"{number}{row}")
         if number % box == 0 and number < size:
-            lines.append("   " + "-" * (len(row) - 2))
-    text = "\n".join(lines)
-    return text, tuple(at for at, char in enumerate(text) if char == ".")
+            lines.append("   " + "-" * (2 * size + 2 * box - 3))
+    return "\n".join(lines)
 
 
 def next_placement(grid: str, solved: str) -> str:
@@ -166,10 +162,6 @@ class SudokuEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         self._given, self._solution = draw_puzzle(rng, self.size, self.clues)
         self._grid = bytearray(self._given, "ascii")
-        text, places = blank_text(self.size)
-        self._text = bytearray(text, "ascii")
-        for place, char in zip(places, self._grid, strict=True):
-            self._text[place] = char
 
     def rules_text(self) -> str:
         box = math.isqrt(self.size)
@@ -186,7 +178,7 @@ class SudokuEnv(TextEnv):
         return ["1 3 2", "4 1 3", "2 2 0"]
 
     def describe(self) -> str:
-        return f"{self._text.decode()}\nTurns left: {self.max_turns - self._base_turn}."
+        return f"{chart(self.size).format(*self._grid.decode())}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         placement = parse_placement(move)
@@ -207,7 +199,7 @@ class SudokuEnv(TextEnv):
                 if grid[peer] == mark:
                     where = f"row {peer // size + 1}, column {peer % size + 1}"
                     return reject(f"There is a {digit} in {where} already.")
-        grid[cell] = self._text[blank_text(size)[1][cell]] = mark
+        grid[cell] = mark
         if _OPEN not in grid:
             return win("The grid is full: solved.")
         return go_on(f"Row {row}, column {col} is {digit or 'open'} now.")

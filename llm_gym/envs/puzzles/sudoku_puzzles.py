@@ -5,7 +5,7 @@ transposing the grid, and adding clues give a puzzle that looks new and still ha
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import islice, permutations, product
@@ -168,28 +168,18 @@ def line_orders(size: int) -> tuple[tuple[int, ...], ...]:
     )
 
 
-class Guise(NamedTuple):
-    """A transformation that changes the look of a puzzle but not its structure."""
+def dress(puzzle: str, rows: Sequence[int], cols: Sequence[int], turned: bool, digits: str) -> str:
+    """Return ``puzzle`` with another look: its lines in this order, ``digits`` for 1, 2, 3, ...
 
-    rows: tuple[int, ...]
-    cols: tuple[int, ...]
-    turned: bool
-    digits: str
-    """The digits that replace 1, 2, 3 and so on."""
-
-
-def dress(puzzle: str, guise: Guise) -> str:
-    """Return ``puzzle`` transformed by ``guise``: clues as digits, open cells as letters.
-
-    >>> dress("1bcdc4abba4cdcb1", Guise((1, 0, 2, 3), (0, 1, 2, 3), False, "4321"))
+    >>> dress("1bcdc4abba4cdcb1", (1, 0, 2, 3), (0, 1, 2, 3), turned=False, digits="4321")
     'b1dc4cbacd1babc4'
     """
     size = math.isqrt(len(puzzle))
-    down, right = (1, size) if guise.turned else (size, 1)
-    cells = "".join([puzzle[down * row + right * col] for row in guise.rows for col in guise.cols])
-    letters = "".join([chr(ord(digit) + 48) for digit in guise.digits])  # "1" becomes "a"
+    down, right = (1, size) if turned else (size, 1)
+    cells = "".join([puzzle[down * row + right * col] for row in rows for col in cols])
+    letters = "".join([chr(ord(digit) + 48) for digit in digits])  # "1" becomes "a"
     old = "123456789"[:size] + "abcdefghi"[:size]
-    return cells.translate(str.maketrans(old, guise.digits + letters))
+    return cells.translate(str.maketrans(old, digits + letters))
 
 
 def draw_puzzle(rng: np.random.Generator, size: int, clues: int) -> tuple[str, str]:
@@ -198,7 +188,7 @@ def draw_puzzle(rng: np.random.Generator, size: int, clues: int) -> tuple[str, s
     which, over, across, turn = rng.random(4).tolist()
     names = "".join([str(digit + 1) for digit in rng.permutation(size).tolist()])
     rows, cols = orders[int(over * len(orders))], orders[int(across * len(orders))]
-    puzzle = dress(choice[int(which * len(choice))], Guise(rows, cols, turn < 0.5, names))
+    puzzle = dress(choice[int(which * len(choice))], rows, cols, turn < 0.5, names)
     solved = puzzle.translate(str.maketrans("abcdefghi", "123456789"))
     hidden = [at for at, char in enumerate(puzzle) if char > "9"]
     shown = list(puzzle.translate(str.maketrans("abcdefghi", "." * 9)))

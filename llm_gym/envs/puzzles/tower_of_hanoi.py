@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, progress, reject, setting, win
 from llm_gym.reading.moves import Named, apart
 
 PEGS = "ABCDEF"
@@ -205,8 +201,6 @@ class TowerOfHanoiEnv(TextEnv):
         for disk in range(self.disks, 0, -1):
             rows[self._start // self.pegs ** (disk - 1) % self.pegs] += f" {disk}"
         self._rows = goal_last(rows, self._goal)
-        self._aim = f"Goal: peg {PEGS[self._goal]}. Turns left: "
-        self._solved_length = 2 + 2 * self.disks
 
     def rules_text(self) -> str:
         names, last = PEGS[: self.pegs - 1], PEGS[self.pegs - 1]
@@ -223,7 +217,7 @@ class TowerOfHanoiEnv(TextEnv):
 
     def describe(self) -> str:
         rows = "\n".join(self._rows)
-        return f"{rows}\n{self._aim}{self.max_turns - self._base_turn}."
+        return f"{rows}\nGoal: peg {PEGS[self._goal]}. Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_transfer(move)
@@ -240,7 +234,7 @@ class TowerOfHanoiEnv(TextEnv):
             return reject(f"Disk {disk} may not lie on disk {under}, which is smaller.")
         rows[source] = rows[source][:-2]
         rows[target] = onto = f"{rows[target]} {disk}"
-        if target == self._goal and len(onto) == self._solved_length:
+        if target == self._goal and onto.count(" ") == self.disks:
             return win(f"All disks are on peg {PEGS[target]}: solved.")
         return go_on(f"You move disk {disk} from {PEGS[source]} to {PEGS[target]}.")
 
@@ -262,9 +256,8 @@ class TowerOfHanoiEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Look up the pegs of the observation in the table of distances."""
-        goal = _GOAL.search(observations[-1])
-        assert goal is not None, "every observation names the goal"
-        return best_transfer(_PEG.findall(observations[-1]), PEGS.index(goal[1]))
+        goal = _GOAL.findall(observations[-1])[0]
+        return best_transfer(_PEG.findall(observations[-1]), PEGS.index(goal))
 
     def potential(self) -> float:
         away = distances(self.disks, self.pegs)

@@ -4,17 +4,13 @@ import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
-from llm_gym.core.settings import setting
-from llm_gym.envs.shared.word_list import find_words, parse_word, words_of
+from llm_gym import Outcome, TextEnv, go_on, progress, reject, setting, win
+from llm_gym.envs.shared.word_list import all_words, find_words, parse_word, words_of
 from llm_gym.reading.moves import Find, Named, find_with
 
 FARTHEST = {3: 6, 4: 9, 5: 16}
@@ -47,9 +43,7 @@ def ladder_words(length: int) -> tuple[str, ...]:
     >>> "moved" in ladder_words(5), "moved" in words_of(5)
     (True, False)
     """
-    text = files("llm_gym.envs.shared").joinpath("more_words.txt").read_text("ascii")
-    lines = (line for line in text.splitlines() if not line.startswith("#"))
-    more = (word for line in lines for word in line.split() if len(word) == length)
+    more = (word for word in all_words("more_words.txt") if len(word) == length)
     return tuple(sorted({*words_of(length), *more}))
 
 

@@ -1,17 +1,13 @@
 """Make a target number from given ones with plain arithmetic."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from operator import mul
-from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, lose, reject, setting, win
 from llm_gym.envs.questions.countdown_arithmetic import (
     Tree,
     combine,
@@ -101,11 +97,11 @@ class CountdownEnv(TextEnv):
     observation_says_all = True
     max_move_chars = 200
 
-    numbers: int = setting(4, 2, 6)
-    max_number: int = setting(99, 1, 1000)
+    numbers: int = setting(4, 2, 6, levels=(3, 6))
+    max_number: int = setting(99, 1, 1000, levels=(10, 100))
     large: int = setting(0)
-    min_target: int = setting(10)
-    max_target: int = setting(99)
+    min_target: int = setting(10, levels=(10, 100))
+    max_target: int = setting(99, levels=(30, 1000))
     use_all: bool = setting(True)
     stepwise: bool = setting(False)
     max_turns: int = setting(3)
@@ -114,15 +110,6 @@ class CountdownEnv(TextEnv):
         self.check_range("large", 0, min(self.numbers, len(LARGE)))
         self.check_range("min_target", 1, self.max_target)
         self.check_range("max_turns", self.numbers - 1 if self.stepwise else 1)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {
-            "numbers": round(3 + 3 * difficulty),
-            "max_number": round(10 + 90 * difficulty),
-            "min_target": round(10 + 90 * difficulty),
-            "max_target": round(30 + 970 * difficulty),
-        }
 
     def new_game(self, rng: np.random.Generator) -> None:
         for _ in range(_DRAWS):
@@ -142,11 +129,6 @@ class CountdownEnv(TextEnv):
             )
         self._given, self._target, self._way = tuple(given), target, tree
         self._table = given
-        self._write_table()
-
-    def _write_table(self) -> None:
-        listed = ", ".join([str(number) for number in self._table])
-        self._told = f"Numbers: {listed}. Target: {self._target}. Turns left: "
 
     def rules_text(self) -> str:
         how = _ALL if self.use_all else "Use each number at most once"
@@ -167,7 +149,8 @@ class CountdownEnv(TextEnv):
         return ["12 + 34", "56 / 7"] if self.stepwise else ["(12 + 34) * 56 - 7", "12 * 3 / 4"]
 
     def describe(self) -> str:
-        return f"{self._told}{self.max_turns - self._base_turn}."
+        listed = ", ".join([str(number) for number in self._table])
+        return f"Numbers: {listed}. Target: {self._target}. Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         postfix = parse_expression(move)
@@ -198,7 +181,6 @@ class CountdownEnv(TextEnv):
         if not isinstance(value, int) or value < 1:
             return reject(f"That makes {value}; it must be a positive whole number.")
         self._table = [*left, value]
-        self._write_table()
         text = f"{postfix[0]} {postfix[2]} {postfix[1]} makes {value}."
         if value == self._target and not (left and self.use_all):
             return win(text)
@@ -255,10 +237,9 @@ class CountdownEnv(TextEnv):
     @staticmethod
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Search all expressions; write the first that makes the target, or its next step."""
-        rules, found = observations[0], _STATE.search(observations[-1])
-        assert found is not None, "every observation shows the numbers and the target"
-        numbers = tuple([int(number) for number in found[1].split(", ")])
-        return _best_move(numbers, int(found[2]), _ALL in rules, _STEPS in rules)
+        rules, (listed, target) = observations[0], _STATE.findall(observations[-1])[0]
+        numbers = tuple([int(number) for number in listed.split(", ")])
+        return _best_move(numbers, int(target), _ALL in rules, _STEPS in rules)
 
 
 def _best_move(numbers: tuple[int, ...], target: int, use_all: bool, stepwise: bool) -> str:

@@ -5,9 +5,10 @@ deep nesting cannot overflow. Values are exact: whole numbers, or fractions.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from operator import add, mul, sub
 
 Value = int | Fraction
 Tree = int | tuple[str, "Tree", "Tree"]
@@ -18,6 +19,7 @@ Found = dict[int, Tree]
 _TOKEN = re.compile(r"[0-9]{1,18}|[-+*/()]")
 _TEXT = re.compile(r"(?:\s*(?:[0-9]{1,18}(?![0-9])|[-+*/()]))+")
 _PAIR = re.compile(r"([0-9]{1,18}) ([-+*/]) ([0-9]{1,18})")
+_OPERATORS: dict[str, Callable[[Value, Value], Value]] = {"+": add, "-": sub, "*": mul}
 _RANK = {"(": 0, ")": 1, "+": 2, "-": 2, "*": 3, "/": 3}
 # Typographic signs: times, middle dot, divide, minus, en dash; and square brackets.
 _SIGNS = str.maketrans("\u00d7\u00b7\u00f7\u2212\u2013[]", "**/--()")
@@ -92,12 +94,8 @@ def evaluate(postfix: Sequence[int | str]) -> Value | None:
             stack.append(token)
             continue
         right, left = stack.pop(), stack.pop()
-        if token == "+":
-            stack.append(left + right)
-        elif token == "-":
-            stack.append(left - right)
-        elif token == "*":
-            stack.append(left * right)
+        if token in _OPERATORS:
+            stack.append(_OPERATORS[token](left, right))
         elif right == 0:
             return None
         else:

@@ -8,11 +8,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from llm_gym import ConfigError, Outcome, StopReason, TextEnv, end, go_on, reject, win
 from llm_gym.core import splits
-from llm_gym.core.env import MAX_ACTION_CHARS, TextEnv
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.env import MAX_ACTION_CHARS
 from llm_gym.core.infos import Info, Options
-from llm_gym.core.outcome import Outcome, StopReason, end, go_on, reject, win
 from llm_gym.datasets import questions
 from llm_gym.datasets.files import open_source
 from llm_gym.datasets.graders import LETTERS, ChoiceGrader, FunctionGrader, Grader, get_grader

@@ -2,15 +2,12 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from string import ascii_lowercase
-from typing import Any
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, TextEnv, lose, reject, setting, win
 from llm_gym.datasets.numbers import is_bare, parse_number
 from llm_gym.envs.shared.word_list import all_words
 from llm_gym.reading.moves import find_numbers
@@ -85,19 +82,14 @@ class ChainSumEnv(NumberQuestion):
         **common: See ``TextEnv``.
     """
 
-    min_terms: int = setting(2)
-    max_terms: int = setting(6, 2, 100)
-    min_digits: int = setting(1)
-    max_digits: int = setting(4, 1, 9)
+    min_terms: int = setting(2, levels=(2, 12))
+    max_terms: int = setting(6, 2, 100, levels=(2, 12))
+    min_digits: int = setting(1, levels=(1, 6))
+    max_digits: int = setting(4, 1, 9, levels=(1, 6))
 
     def check_settings(self) -> None:
         self.check_range("min_terms", 2, self.max_terms)
         self.check_range("min_digits", 1, self.max_digits)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        terms, digits = round(2 + 10 * difficulty), round(1 + 5 * difficulty)
-        return {"min_terms": terms, "max_terms": terms, "min_digits": digits, "max_digits": digits}
 
     def new_game(self, rng: np.random.Generator) -> None:
         count = self.min_terms + int(rng.random() * (self.max_terms - self.min_terms + 1))
@@ -170,16 +162,11 @@ class LetterCountingEnv(NumberQuestion):
         **common: See ``TextEnv``.
     """
 
-    min_words: int = setting(5)
-    max_words: int = setting(15, 1, 500)
+    min_words: int = setting(5, levels=(1, 50))
+    max_words: int = setting(15, 1, 500, levels=(1, 50))
 
     def check_settings(self) -> None:
         self.check_range("min_words", 1, self.max_words)
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        words = round(1 + 49 * difficulty)
-        return {"min_words": words, "max_words": words}
 
     def new_game(self, rng: np.random.Generator) -> None:
         known = all_words()

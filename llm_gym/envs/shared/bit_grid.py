@@ -54,15 +54,6 @@ def reach(at: int, free: int, size: int) -> int:
     return seen
 
 
-def distance(at: int, to: int, free: int, size: int) -> int:
-    """Return the moves of a shortest walk from ``at`` to ``to``, which must be reachable."""
-    wave, target, moves = 1 << at, 1 << to, 0
-    while not wave & target:
-        wave |= (wave << 1 | wave >> 1 | wave << size | wave >> size) & free
-        moves += 1
-    return moves
-
-
 def walk(at: int, to: int, free: int, size: int) -> list[int]:
     """Return the directions of a shortest walk from ``at`` to ``to``, which must be reachable.
 

@@ -18,9 +18,9 @@ _WORD = re.compile(r"\[?(?:guess )?([a-z]+)\]?\.?")
 
 
 @cache
-def all_words() -> tuple[str, ...]:
-    """Return all words, by length and then by alphabet."""
-    text = files("llm_gym.envs.shared").joinpath("word_list.txt").read_text("ascii")
+def all_words(file: str = "word_list.txt") -> tuple[str, ...]:
+    """Return all words of a file, by length and then by alphabet."""
+    text = files("llm_gym.envs.shared").joinpath(file).read_text("ascii")
     return tuple(
         word for line in text.splitlines() if not line.startswith("#") for word in line.split()
     )

@@ -7,19 +7,18 @@ the numbers back from the question, for the solver that sees only text.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import Outcome, go_on, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import ConfigError, Outcome, go_on, lose, reject, setting, win
 from llm_gym.datasets.numbers import is_bare, parse_number
 from llm_gym.envs.tool_use.tool_env import ToolEnv, parse_call
 from llm_gym.reading.moves import find_numbers, judge
+from llm_gym.tools.builtin.calculator import calculate
 from llm_gym.tools.builtin.python import PythonTool
 from llm_gym.tools.definition import Tool
 
@@ -54,19 +53,8 @@ def _draw_story(rng: np.random.Generator, steps: int, size: int) -> Numbers:
         a = _pick(rng, 2, 9) if line in (2, 3) else _pick(rng, 2, size)
         b = _pick(rng, 2, 12)
         numbers += [line, a, b]
-        count = _story_step(count, line, a, b)
+        count = int(calculate(_story_sum(numbers)))
     return tuple(numbers)
-
-
-def _story_step(n: int, line: int, a: int, b: int) -> int:
-    return (n + a, n + a * b, n * a, n // a, n % a)[line]
-
-
-def _story_value(numbers: Numbers) -> int:
-    count = numbers[2]
-    for at in range(3, len(numbers), 3):
-        count = _story_step(count, *numbers[at : at + 3])
-    return count
 
 
 def _ask_story(numbers: Numbers) -> str:
@@ -78,13 +66,13 @@ def _ask_story(numbers: Numbers) -> str:
     return " ".join([*told, f"How many {what} does {who} have now?"])
 
 
-def _story_code(numbers: Numbers) -> str:
+def _story_sum(numbers: Sequence[int]) -> str:
     code = str(numbers[2])
     for at in range(3, len(numbers), 3):
         line, a, b = numbers[at : at + 3]
         shape = _LINES[line][1].replace("n", "{n}").replace("a", "{a}").replace("b", "{b}")
         code = shape.format(n=code, a=a, b=b)
-    return f"print({code})"
+    return code
 
 
 _STORY_LINES = [
@@ -123,13 +111,6 @@ def _expression(numbers: Numbers) -> str:
     for sign, value in zip(numbers[1::2], numbers[2::2], strict=True):
         text = f"({text} {_SIGNS[sign]} {value})"
     return text[1:-1] if text.startswith("(") else text
-
-
-def _expression_value(numbers: Numbers) -> int:
-    value = numbers[0]
-    for sign, n in zip(numbers[1::2], numbers[2::2], strict=True):
-        value = (value + n, value - n, value * n, value // n, value % n)[sign]
-    return value
 
 
 def _read_expression(text: str) -> Numbers | None:
@@ -208,7 +189,13 @@ def _simple(
 
 
 KINDS: dict[str, ProblemKind] = {
-    "story": ProblemKind(_draw_story, _ask_story, _story_value, _story_code, _read_story),
+    "story": ProblemKind(
+        _draw_story,
+        _ask_story,
+        lambda numbers: int(calculate(_story_sum(numbers))),
+        lambda numbers: f"print({_story_sum(numbers)})",
+        _read_story,
+    ),
     "sequence": _simple(
         lambda rng, steps, size: (
             *(_pick(rng, 1, 9), _pick(rng, 2, size), _pick(rng, 1, size)),
@@ -231,7 +218,7 @@ KINDS: dict[str, ProblemKind] = {
         lambda numbers: (
             f"What is {_expression(numbers)}? (// divides and rounds down, % is the remainder.)"
         ),
-        _expression_value,
+        lambda numbers: int(calculate(_expression(numbers))),
         lambda numbers: f"print({_expression(numbers)})",
         _read_expression,
     ),
@@ -300,8 +287,10 @@ class MathPythonEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
-    steps: int = setting(4, 1, 12)
-    digits: int = setting(3, 1, 6)
+    usage = "Your move must be 'python: code' or 'answer: number'."
+
+    steps: int = setting(4, 1, 12, levels=(2, 12))
+    digits: int = setting(3, 1, 6, levels=(2, 6))
     kinds: Sequence[str] = setting(tuple(KINDS))
     stateful: bool = setting(False)
     timeout: float = setting(5.0)
@@ -310,10 +299,6 @@ class MathPythonEnv(ToolEnv):
     def check_settings(self) -> None:
         if not self.kinds or set(self.kinds) - KINDS.keys():
             raise ConfigError(f"kinds must be some of {', '.join(KINDS)}, got {self.kinds}")
-
-    @classmethod
-    def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
-        return {"steps": round(2 + 10 * difficulty), "digits": round(2 + 4 * difficulty)}
 
     def new_game(self, rng: np.random.Generator) -> None:
         self.forget()
@@ -324,9 +309,6 @@ class MathPythonEnv(ToolEnv):
     def tools(self) -> list[Tool]:
         return [PythonTool(stateful=self.stateful, timeout=self.timeout)]
 
-    def sample_tools(self) -> list[Tool]:
-        return self.tools()
-
     def rules_text(self) -> str:
         kept = "Variables are kept from turn to turn. " if self.stateful else ""
         return (
@@ -334,10 +316,6 @@ class MathPythonEnv(ToolEnv):
             f"Python code for up to {self.timeout:g} seconds and shows what it prints, or "
             f"'answer: number', which ends the game. {kept}"
         ).rstrip(" ")
-
-    @property
-    def usage(self) -> str:
-        return "Your move must be 'python: code' or 'answer: number'."
 
     def example_moves(self) -> Sequence[str]:
         return ["python: print(6 * 7)", "answer: 42", "42"]

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.outcome import Outcome, lose, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, lose, setting, win
 from llm_gym.envs.tool_use import fact_world
 from llm_gym.envs.tool_use.tool_env import ToolEnv, parse_call
 from llm_gym.tools.builtin.search import SearchTool, words
@@ -55,6 +54,8 @@ class SearchQAEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
+    usage = "Your move must be 'search: words' or 'answer: text'."
+
     hops: int = setting(2, 1, 6)
     documents: int = setting(40, 20, 400)
     results: int = setting(3, 1, 10)
@@ -93,10 +94,6 @@ class SearchQAEnv(ToolEnv):
             f"{self.results} documents of a collection that fit the words best, or 'answer: text', "
             "which ends the game."
         )
-
-    @property
-    def usage(self) -> str:
-        return "Your move must be 'search: words' or 'answer: text'."
 
     def example_moves(self) -> Sequence[str]:
         return ["search: Mila Farrow", "answer: Norvik"]

@@ -10,10 +10,9 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.outcome import Outcome, go_on, reject
+from llm_gym import Outcome, TextEnv, go_on, reject
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.markup import undress, without_pictures
 from llm_gym.reading.moves import Named
@@ -106,6 +105,8 @@ class ToolEnv(TextEnv):
 
     max_move_chars = 4000
     free_text = True
+    usage: ClassVar[str]
+    """How to write a move, for a player whose reply had none."""
     _base_not_state = TextEnv._base_not_state | {"_call", "_another"}
 
     def __init__(self, **common: Any) -> None:
@@ -129,20 +130,26 @@ class ToolEnv(TextEnv):
     def tools(self) -> list[Tool]:
         """Return the tools of this episode."""
 
-    @abstractmethod
     def sample_tools(self) -> list[Tool]:
         """Return tools with the same definitions as ``tools``, without an episode."""
+        return self.tools()
+
+    @abstractmethod
+    def question(self) -> str:
+        """Return the question."""
 
     @abstractmethod
     def answer(self, text: str) -> Outcome:
         """Grade an answer."""
 
-    @property
-    @abstractmethod
-    def usage(self) -> str:
-        """How to write a move, for a player whose reply had none."""
+    def is_bare_answer(self, text: str) -> bool:
+        """Return whether a move without a name is meant as the answer."""
+        return False
 
     # --- the turn ------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        return f"{self.question()}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         name, text = parse_call(move)
@@ -178,34 +185,21 @@ class ToolEnv(TextEnv):
                 yield said.start(), said.end(), f"{name}: {undress(_TAIL.sub('', said[1]))}"
 
     def is_understood(self, move: str) -> bool:
-        name = parse_call(move)[0]
-        return name in self._inputs or name == "answer"
+        return parse_call(move)[0] in (*self._inputs, "answer")
 
     def marked_move(self, label: str, text: str) -> str:
         if self._is_sentence(text):
             return ""  # the reader parses it as sentences
         if not label and ":" not in text:
             return text
-        name, _ = parse_call(text)
-        language = _LANGUAGES.get(label, label)
-        if name in self._inputs or name == "answer":
+        if self.is_understood(text):
             return text
+        language = _LANGUAGES.get(label, label)
         if label == "fence":  # code in a language that is not named
             language = next((name for name in self._inputs if name in _CODE), "")
         if language in self._inputs:
             return f"{language}: {text}"
         return f"answer: {text}" if label in _ANSWERS else text
-
-    def is_bare_answer(self, text: str) -> bool:
-        """Return whether a move without a name is meant as the answer."""
-        return False
-
-    def describe(self) -> str:
-        return f"{self.question()}\nTurns left: {self.turns_left}."
-
-    @abstractmethod
-    def question(self) -> str:
-        """Return the question."""
 
     def forget(self) -> None:
         """Drop the tools of the last episode. Called by ``new_game``."""

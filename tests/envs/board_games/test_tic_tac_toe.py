@@ -12,7 +12,8 @@ from llm_gym.envs.board_games.tic_tac_toe import (
     score,
     win_chance,
 )
-from tests.envs.playing import final_info, game
+from tests.envs.board_games import test_connect_four as connect_four
+from tests.envs.playing import episodes, final_info
 
 
 def bits(squares):
@@ -24,25 +25,10 @@ def on(own, foe, **kwargs):
     env = TicTacToeEnv(begins="player", **{"opponent": 1.0, **kwargs})
     env.reset(seed=0)
     env._own, env._foe = bits(own), bits(foe)
-    for squares, mark in ((own, b"X"), (foe, b"O")):
-        for square in squares:
-            env._board[2 * int(square) - 2] = mark[0]
     return env
 
 
-def board(text):
-    return [line for line in text.splitlines() if len(line) == 5 and line[1] == line[3] == " "]
-
-
 LINES = ["123", "456", "789", "147", "258", "369", "159", "357"]
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_every_line_wins(line):
-    others = [square for square in "123456789" if square not in line]
-    env = on(line[:2], others[:2])
-    _, reward, terminated, truncated, info = env.step(line[2])
-    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
 
 
 def test_nothing_but_the_eight_lines_wins():
@@ -51,47 +37,8 @@ def test_nothing_but_the_eight_lines_wins():
         assert WON[squares] == any(squares & line == line for line in lines)
 
 
-def test_a_completed_line_loses_and_a_full_board_is_a_draw():
-    text, reward, terminated, _, info = on("57", "12").step("9")
-    assert (reward, terminated, info["stop_reason"], info["success"]) == (0.0, True, "lost", False)
-    assert text == "You play 9. I play 3 and have three in a row: you lose.\nO O O\n4 X 6\nX 8 X"
-    env = on("1267", "3459")
-    text, reward, terminated, truncated, info = env.step("8")
-    assert (reward, terminated, truncated) == (0.0, True, False)
-    assert (info["stop_reason"], info["success"]) == ("drawn", False)
-    assert text.startswith("You play 8. The board is full: a draw.")
-
-
-def test_a_taken_square_is_answered_and_changes_nothing():
-    env = on("1", "5")
-    for square in "15":
-        before = env.describe().splitlines()[:3]
-        text, _, _, _, info = env.step(square)
-        assert text.startswith(f"Square {square} is taken.")
-        assert not info["valid_action"]
-        assert env.describe().splitlines()[:3] == before
-
-
-def test_the_strength_is_how_often_a_best_move_is_played():
-    shares = {}
-    for strength in (0.0, 0.3, 1.0):
-        env, blocks = TicTacToeEnv(opponent=strength, begins="player"), 0
-        env.reset(seed=0)
-        for _ in range(500):
-            env._own, env._foe, env._base_turn = bits("1"), bits("5"), 0
-            env.step("2")  # one best answer of six: 3
-            blocks += bool(env._foe & bits("3"))
-            env._board[:] = b"1 2 3\n4 5 6\n7 8 9"
-        shares[strength] = blocks / 500
-    assert shares[1.0] == 1.0
-    assert shares[0.0] == pytest.approx(1 / 6, abs=0.07)
-    assert shares[0.3] == pytest.approx(0.3 + 0.7 / 6, abs=0.09)
-
-
 def test_the_perfect_opponent_never_loses():
-    env = TicTacToeEnv(opponent=1.0)
-    for seed in range(100):
-        env.reset(seed=seed)
+    for seed, env in enumerate(episodes("TicTacToe", 100, opponent=1.0)):
         assert env.oracle_value() == 0.0
         ends = {"lost", "drawn"} if seed % 2 else {"drawn"}
         assert final_info(env, "random" if seed % 2 else "oracle")["stop_reason"] in ends
@@ -145,30 +92,33 @@ def test_the_potential_is_the_chance_to_win():
     assert env.potential() == 1.0
 
 
-BOTH = pytest.mark.parametrize("name", ["ConnectFour", "TicTacToe"])
-
-
-@BOTH
+@pytest.mark.parametrize("name", ["ConnectFour", "TicTacToe"])
 @pytest.mark.parametrize(
     ("begins", "marks"), [("player", {"X"}), ("opponent", {"O"}), ("random", {"X", "O"})]
 )
 def test_who_begins_is_a_setting_and_x_moves_first(name, begins, marks):
-    env, seen = game(name, begins=begins), set()
-    for seed in range(40):
-        text, _ = env.reset(seed=seed)
-        board, _, mark = text.split("\n\n")[1].partition("You are ")
+    seen = set()
+    for env in episodes(name, 40, begins=begins):
+        board, _, mark = env.describe().partition("You are ")
         seen.add(mark[0])
         assert (board.count("X"), board.count("O")) == ((0, 0) if mark[0] == "X" else (1, 0))
     assert seen == marks
 
 
-@BOTH
-@pytest.mark.parametrize("move", ["0", "10", "-1", "4 4", "4,5", "4" * 300, "[", "column", "b2"])
-def test_anything_else_is_answered_and_changes_nothing(name, move):
-    env = game(name)
-    env.reset(seed=0)
-    before = env._own, env._foe, bytes(env._board)
-    text, *_, info = env.step(move)
-    assert text.startswith("Your move must be the number of a ")
-    assert not info["valid_action"]
-    assert (env._own, env._foe, bytes(env._board)) == before
+@pytest.mark.parametrize(
+    ("make", "move", "answer", "others"),
+    [
+        (lambda strength: on("1", "5", opponent=strength), "2", 3, 6),
+        (lambda strength: connect_four.on("X XO.O", opponent=strength), "1", 1, 7),
+    ],
+)
+def test_the_strength_is_how_often_a_best_move_is_played(make, move, answer, others):
+    for strength in (0.0, 0.4, 1.0):
+        env, found = make(strength), 0
+        saved, rng = env.snapshot(), env.np_random
+        for _ in range(500):
+            env.restore(saved)
+            env.np_random = rng
+            found += f"I play {answer}" in env.step(move)[0]
+        share = strength + (1 - strength) / others
+        assert found / 500 == pytest.approx(share, abs=0.08 * (strength < 1))

@@ -2,33 +2,11 @@
 
 import pytest
 
-from llm_gym.envs.deduction.bandit import COLOURS, BanditEnv
-
-
-def start(seed=0, **kwargs):
-    env = BanditEnv(**kwargs)
-    env.reset(seed=seed)
-    return env
-
-
-def test_any_other_answer_or_none_loses():
-    env = start(max_turns=6)
-    other = COLOURS[(env._best + 1) % 5]
-    for _ in range(5):
-        env.step(other)
-    obs, reward, terminated, truncated, info = env.step(other)
-    assert obs.startswith(f"No, {other} is not the best button. The best button was ")
-    assert (reward, terminated, truncated, info["stop_reason"]) == (0.0, True, False, "lost")
-    env = start(max_turns=6)
-    for _ in range(5):
-        env.step("red")
-    obs, reward, terminated, _, info = env.step("the best one")
-    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
-    assert f"The best button was {COLOURS[env._best]}." in obs
+from tests.envs.playing import begun, episodes
 
 
 def test_a_button_pays_as_often_as_its_chance():
-    env = start(arms=2, gap=0.6, max_turns=4001)
+    env = begun("Bandit", arms=2, gap=0.6, max_turns=4001)
     for _ in range(2000):
         env.step("red")
         env.step("blue")
@@ -41,9 +19,7 @@ def test_a_button_pays_as_often_as_its_chance():
 @pytest.mark.parametrize(("arms", "gap"), [(2, 0.8), (5, 0.1), (10, 0.05)])
 def test_exactly_one_button_is_best_by_the_gap(arms, gap):
     bests = set()
-    env = BanditEnv(arms=arms, gap=gap, max_turns=20)
-    for seed in range(100):
-        env.reset(seed=seed)
+    for env in episodes("Bandit", 100, arms=arms, gap=gap, max_turns=20):
         first, second = sorted(env._chances, reverse=True)[:2]
         assert env._chances.index(first) == env._best
         assert first == pytest.approx(0.5 + gap / 2)
@@ -54,27 +30,19 @@ def test_exactly_one_button_is_best_by_the_gap(arms, gap):
 
 
 def test_the_summary_counts_every_press_and_can_be_left_out():
-    env = start(arms=2, gap=0.5, max_turns=5)
+    env = begun("Bandit", arms=2, gap=0.5, max_turns=5)
     texts = [env.step(move)[0] for move in ("red", "blue", "red")]
     pays = [int(text.split("pays ")[1][0]) for text in texts]
     assert f"Paid so far: red {pays[0] + pays[2]} of 2, blue {pays[1]} of 1." in texts[-1]
-    assert "Paid so far" not in start(summary=False).step("red")[0]
-
-
-def test_pressing_is_the_only_thing_that_draws():
-    env = start()
-    before = env.np_random.bit_generator.state
-    env.step("nonsense")
-    env.describe(), env.legal_moves(), env.oracle_move(), env.solver_action()
-    assert env.np_random.bit_generator.state == before
+    assert "Paid so far" not in begun("Bandit", summary=False).step("red")[0]
 
 
 def test_the_solver_tries_every_button_and_names_the_one_that_paid_best():
-    env = start(seed=5)
+    env = begun("Bandit", seed=5)
     for _ in range(5):
         env.step(env.solver_action())
     assert env._tries == [1] * 5
-    env = start(arms=2, gap=0.5, max_turns=4)
+    env = begun("Bandit", arms=2, gap=0.5, max_turns=4)
     env._base_observations += [
         "You press red: it pays 0.\nTurns left: 3.",
         "You press blue: it pays 1.\nTurns left: 2.",

@@ -5,36 +5,7 @@ from itertools import product
 import pytest
 
 from llm_gym.envs.deduction.mastermind import MastermindEnv, fitting_codes, pegs
-
-
-def make(code=None, **kwargs):
-    env = MastermindEnv(**kwargs)
-    env.reset(seed=0)
-    if code is not None:
-        env._code = code
-    return env
-
-
-def shown(observation):
-    return observation.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("guess", "code", "answer"),
-    [
-        ((1, 2, 3, 4), (1, 2, 3, 4), (4, 0)),
-        ((4, 3, 2, 1), (1, 2, 3, 4), (0, 4)),
-        ((5, 6, 5, 6), (1, 2, 3, 4), (0, 0)),
-        ((1, 1, 1, 1), (1, 2, 3, 4), (1, 0)),
-        # One 1 of the code is used up in its place, the other one answers for one more.
-        ((1, 1, 2, 2), (1, 3, 1, 4), (1, 1)),
-        ((2, 1, 1, 1), (1, 1, 2, 2), (1, 2)),
-        ((1, 2, 2, 1), (2, 1, 1, 2), (0, 4)),
-    ],
-)
-def test_pegs_of_known_guesses(guess, code, answer):
-    assert pegs(guess, code) == answer
-    assert pegs(code, guess) == answer, "pegs do not mind which of the two is the code"
+from tests.envs.playing import begun
 
 
 def test_pegs_agree_with_the_textbook_formula_on_every_pair_of_codes():
@@ -56,15 +27,8 @@ def test_the_fitting_codes_are_exactly_those_that_give_the_same_answers(repeats)
         assert sorted(found) == expected
 
 
-def test_without_history_only_the_last_answer_is_shown():
-    env = make((3, 1, 4, 2), max_turns=9, history=False)
-    env.step("1 2 3 4")
-    obs, *_ = env.step("3 1 1 1")
-    assert shown(obs) == ["3 1 1 1: 2 black, 0 white.", "Turns left: 7."]
-
-
 def test_the_longest_game_fits_into_an_observation():
-    env = make(code_length=8, numbers=20, max_turns=100)
+    env = begun("Mastermind", code_length=8, numbers=20, max_turns=100)
     for _ in range(98):
         assert env.step("20 " * 8)[4]["valid_action"]
     assert env.observation_space.contains(env._base_rules() + env.step("nonsense")[0])

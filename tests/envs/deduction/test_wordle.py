@@ -4,14 +4,7 @@ import pytest
 
 from llm_gym.envs.deduction.wordle import WordleEnv, marks
 from llm_gym.envs.shared.word_list import some_words_of, words_of
-
-
-def make(secret=None, **kwargs):
-    env = WordleEnv(**kwargs)
-    env.reset(seed=0)
-    if secret is not None:
-        env._secret = secret
-    return env
+from tests.envs.playing import begun
 
 
 @pytest.mark.parametrize(
@@ -46,19 +39,10 @@ def test_no_letter_gets_more_marks_than_the_word_has_of_it():
 
 
 def test_the_longest_game_fits_into_an_observation():
-    env = make(word_length=8, list_size=100, max_turns=100)
+    env = begun("Wordle", word_length=8, list_size=100, max_turns=100)
     for _ in range(98):
         assert env.step("zzzzzzzz")[4]["valid_action"]
     assert env.observation_space.contains(env._base_rules() + env.step("no such word")[0])
-
-
-def test_any_letters_are_a_guess_unless_only_words_are():
-    assert make("crane").step("qzxjv")[4]["valid_action"]
-    strict = make("crane", only_words=True)
-    obs, *_, info = strict.step("qzxjv")
-    assert not info["valid_action"]
-    assert obs.startswith("qzxjv is not one of my words.")
-    assert strict.step("slate")[4]["valid_action"]
 
 
 def test_a_short_list_is_told_in_the_rules_and_nothing_else_is_hidden():

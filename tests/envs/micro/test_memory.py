@@ -2,25 +2,19 @@
 
 import pytest
 
-from llm_gym.envs.micro.echo import MemoryEnv
+from tests.envs.playing import begun, episodes
 
 
-def make(seed=0, **kwargs):
-    env = MemoryEnv(**kwargs)
-    env.reset(seed=seed)
-    return env
-
-
-def at_the_question(seed=0, **kwargs):
-    env = make(seed, **kwargs)
+def at_the_question(**kwargs):
+    env = begun("Memory", **kwargs)
     for _ in range(env.delay):
-        obs, *_ = env.step("ok")
-    return env, obs
+        env.step("ok")
+    return env
 
 
 @pytest.mark.parametrize(("words", "delay"), [(4, 2), (2, 1), (16, 5)])
 def test_a_random_player_gets_one_over_the_words(words, delay):
-    env, _ = at_the_question(words=words, delay=delay)
+    env = at_the_question(words=words, delay=delay)
     saved, rewards = env.snapshot(), []
     for action in env.legal_actions():
         env.restore(saved)
@@ -30,61 +24,30 @@ def test_a_random_player_gets_one_over_the_words(words, delay):
 
 @pytest.mark.parametrize("delay", [1, 3, 6])
 def test_the_question_comes_after_the_delay(delay):
-    env = make(delay=delay)
+    env = begun("Memory", delay=delay)
     seen = [env.step("ok")[0] for _ in range(delay)]
     assert [text == "Which word was it?" for text in seen] == [False] * (delay - 1) + [True]
 
 
 def test_the_word_is_shown_once():
-    for seed in range(30):
-        env = MemoryEnv(delay=5)
-        opening, _ = env.reset(seed=seed)
-        assert opening.endswith(f"Remember {env._word}.")
+    for env in episodes("Memory", 30, delay=5):
+        assert env.describe() == f"Remember {env._word}."
         assert all(env._word not in env.step("ok")[0] for _ in range(5))
 
 
-def test_replies_before_the_question_are_not_judged_and_do_not_put_it_off():
-    env = make(delay=2)
-    _, reward, terminated, _, info = env.step("an elephant, perhaps?")
-    assert (reward, terminated, info["valid_action"]) == (0.0, False, True)
-    env = make(delay=2)
-    env.step("")
-    obs, *_ = env.step("ok")
-    assert obs == "Which word was it?"
-    assert env.step(env.oracle_action())[4]["success"]
-
-
-def test_the_right_word_wins_and_another_loses():
-    env, _ = at_the_question()
-    saved = env.snapshot()
-    _, reward, terminated, _, info = env.step(env.oracle_action())
-    assert (reward, terminated, info["stop_reason"]) == (1.0, True, "won")
-    env.restore(saved)
-    other = next(word for word in env.legal_actions() if word != env.oracle_action())
-    obs, reward, terminated, _, info = env.step(other)
-    assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
-    assert env._word in obs
-
-
 def test_at_the_question_moves_are_listed_and_an_unknown_word_loses():
-    env, _ = at_the_question()
-    _, _, terminated, truncated, info = env.step("elephant")
-    assert (terminated, truncated) == (True, False)
-    assert (info["valid_action"], info["stop_reason"]) == (False, "lost")
-    assert make().legal_actions() is None
-    env, _ = at_the_question(words=3)
+    env = at_the_question()
+    assert not env.step("elephant")[4]["valid_action"]
+    assert begun("Memory").legal_actions() is None
+    env = at_the_question(words=3)
     assert env.legal_actions() == ["red", "blue", "green"]
 
 
 def test_every_word_is_asked_for_and_what_was_shown_last_never_wins():
-    for seed in range(30):
-        env = make(seed, words=2, delay=3)
+    for env in episodes("Memory", 30, words=2, delay=3):
         for _ in range(2):
             obs, *_ = env.step("ok")
         env.step("ok")
         assert env.step(obs.removeprefix("Ignore ").rstrip("."))[4]["stop_reason"] == "lost"
-    env, drawn = MemoryEnv(words=5), set()
-    for seed in range(100):
-        env.reset(seed=seed)
-        drawn.add(env._word)
-    assert drawn == set(env.example_moves())
+    drawn = {env._word for env in episodes("Memory", 100, words=5)}
+    assert drawn == {"red", "blue", "green", "gold", "cat"}

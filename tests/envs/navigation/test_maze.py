@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.navigation.maze import MazeEnv, carve, distances, doors, next_step, recall
-from llm_gym.envs.shared.bit_grid import DIRECTIONS, distance, each, reach, waves
-from tests.envs.playing import final_info
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, reach, waves
+from tests.envs.playing import episodes, final_info
 
 
 def on(*rows, **kwargs):
@@ -69,10 +69,8 @@ def test_no_floor_touches_the_edge_of_the_map():
     [{}, {"size": 2, "max_turns": 4}, {"size": 8, "loops": 0.3}, {"size": 15, "max_turns": 40}],
 )
 def test_the_exit_is_as_far_as_the_turns_allow_and_the_oracle_gets_there(settings):
-    env = MazeEnv(**settings)
-    for seed in range(30):
-        env.reset(seed=seed)
-        far = distance(env._start, env._exit, env._floor, env._side)
+    for env in episodes("Maze", 30, **settings):
+        far = distances(env._floor, env._exit, env._side)[env._start]
         longest = len(waves(env._start, env._floor, env._side)) - 1
         assert far == min(longest, env.max_turns)
         info = final_info(env, "oracle")
@@ -87,17 +85,6 @@ def test_view_shows_the_cells_around_the_player_and_walls_outside():
     obs, *_ = env.step("right")
     assert shown(obs) == ["#####", "#####", "..P..", "##.#.", "...#."]
     assert "You see the cells up to 2 steps away" in env.reset(seed=1)[0]
-
-
-@pytest.mark.parametrize("settings", [{}, {"loops": 0.5}, {"size": 3, "action_format": "json"}])
-def test_the_solver_takes_a_shortest_way_on_a_map(settings):
-    env = MazeEnv(**settings)
-    for seed in range(20):
-        env.reset(seed=seed)
-        env.step("???")
-        far = distances(env._floor, env._exit, env._side)[env._start]
-        if far < env.max_turns:
-            assert final_info(env, "solver")["turn"] == far + 1
 
 
 def test_the_memory_of_a_walk_is_the_map():

@@ -15,7 +15,7 @@ from llm_gym.envs.puzzles.game_2048 import (
     slide,
     transpose,
 )
-from tests.envs.playing import final_info, finish
+from tests.envs.playing import finish
 
 
 def grid(board):
@@ -131,14 +131,7 @@ def test_one_seed_brings_one_future_whatever_is_played():
     assert env.instance_id() != name
 
 
-def test_the_oracle_plans_anew_and_still_moves_where_nothing_can_be_won():
-    env = Game2048Env(target=64, max_turns=60)
-    for seed in range(10):
-        env.reset(seed=seed)
-        env.oracle_action()
-        for _ in range(3):
-            env.step(env.random_action())
-        assert final_info(env, "oracle")["success"]
+def test_the_oracle_still_moves_where_nothing_can_be_won():
     assert plan(0x11, 5, 2, 12, 7) == {}, "ten more tiles cannot make 128"
     env = Game2048Env()
     env.reset(seed=0)

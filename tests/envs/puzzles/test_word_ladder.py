@@ -4,20 +4,12 @@ import pytest
 
 from llm_gym.envs.puzzles.word_ladder import (
     FARTHEST,
-    WordLadderEnv,
     distances,
     ladder_words,
     steps_between,
     word_graph,
 )
-
-
-def make(start="cold", target="warm", **kwargs):
-    env = WordLadderEnv(word_length=len(start), **kwargs)
-    env.reset(seed=0)
-    env._start = env._word = start
-    env._target = target
-    return env
+from tests.envs.playing import begun, episodes
 
 
 def differing(word, other):
@@ -32,12 +24,6 @@ def test_neighbours_are_exactly_the_words_one_letter_away(length):
 
 
 def test_a_ladder_of_lewis_carrolls_is_shortest():
-    env = make("head", "tail")
-    for word in ("heal", "teal", "tell", "tall"):
-        assert not env.step(word)[2]
-    obs, reward, terminated, truncated, info = env.step("tail")
-    assert obs == "Yes, you have reached tail."
-    assert (reward, terminated, truncated, info["stop_reason"]) == (1.0, True, False, "won")
     assert steps_between("head", "tail") == steps_between("tail", "head") == 5
 
 
@@ -70,28 +56,15 @@ def test_every_word_has_another_one_as_far_away_as_is_promised(length, farthest)
     ],
 )
 def test_the_shortest_ladder_is_as_long_as_was_asked_for(settings):
-    env = WordLadderEnv(**settings)
-    found = set()
-    for seed in range(40):
-        env.reset(seed=seed)
-        found.add(steps_between(env._word, env._target))
+    ladders = episodes("WordLadder", 40, **settings)
+    found = {steps_between(env._word, env._target) for env in ladders}
     assert min(found) == settings["min_distance"]
     assert max(found) <= settings["max_distance"]
     assert len(found) == 1 or settings["min_distance"] < max(found)
 
 
 def test_hints_are_the_words_that_one_step_leads_to():
-    obs, *_ = make("ward", "cold", hints=True).step("warm")
+    obs, *_ = begun("WordLadder", _word="ward", hints=True).step("warm")
     listed = obs.split("One step leads to: ")[1].split(". Turns")[0].split(", ")
     assert tuple(listed) == word_graph(4).steps["warm"]
-    assert "One step" not in make("ward", "cold").step("warm")[0]
-
-
-@pytest.mark.parametrize(
-    ("word", "step"),
-    [("loved", "moved"), ("lived", "loved"), ("cased", "based"), ("tuned", "tunes")],
-)
-def test_forms_of_a_word_are_words_too(word, step):
-    env = make(word, "heart")
-    assert env.step(step)[4]["valid_action"]
-    assert "limit" in ladder_words(5)
+    assert "One step" not in begun("WordLadder", _word="ward").step("warm")[0]

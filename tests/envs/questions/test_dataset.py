@@ -1,8 +1,6 @@
 """Dataset: how replies are paid, what a prompt looks like, players and copies."""
 
-import copy
 import json
-import pickle
 from pathlib import Path
 
 import gymnasium as gym
@@ -198,18 +196,6 @@ def test_a_snapshot_holds_no_data_and_another_data_set_has_no_solver():
     assert len(env.snapshot()) < 20_000
     with pytest.raises(NotImplementedError, match="questions"):
         make().solver_action()
-
-
-def test_copies_share_the_rows_and_pickles_read_the_file_again(tmp_path):
-    env = make()
-    twin = copy.deepcopy(env)
-    assert twin._table is env._table
-    assert twin.step(env.oracle_action())[1] == 1.0
-    read = DatasetEnv(dataset=write(tmp_path / "a.jsonl"))
-    read.reset(seed=3)
-    data = pickle.dumps(read)
-    assert len(data) < 20_000
-    assert pickle.loads(data).step(read.oracle_action())[1] == 1.0
 
 
 def test_many_environments_in_workers_read_one_file(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.core.splits import SPLITS, split_of
-from llm_gym.envs.questions.dataset import DatasetEnv, as_dataset_env
+from llm_gym.envs.questions.dataset import as_dataset_env
 from llm_gym.episodes import play_episode
 from tests.envs.questions.numbered_rows import ROWS, make, numbers, write
 
@@ -132,12 +132,6 @@ def test_the_split_may_be_a_setting_and_an_option_overrides_it():
 
 
 # --- settings and the helper -------------------------------------------------------------------
-
-
-def test_a_bad_row_is_named_when_the_environment_is_built(tmp_path):
-    path = write(tmp_path / "a.jsonl", [*ROWS, {"prompt": "?", "answer": "a few"}])
-    with pytest.raises(RecordError, match=r"a\.jsonl, line 41"):
-        DatasetEnv(dataset=path, grader="number")
 
 
 def test_a_file_becomes_an_environment_with_a_spec(tmp_path):

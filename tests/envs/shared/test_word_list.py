@@ -4,7 +4,6 @@ from importlib.resources import files
 
 import pytest
 
-from llm_gym.envs.shared.memo import Memo
 from llm_gym.envs.shared.word_list import LENGTHS, some_words_of, words_of
 
 
@@ -36,19 +35,3 @@ def test_some_words_are_different_words_of_the_list(count):
     some = some_words_of(4, count)
     assert len(set(some)) == len(some) == count
     assert set(some) <= set(words_of(4))
-
-
-def test_a_value_is_computed_once_and_few_are_remembered():
-    asked = []
-    memo = Memo(lambda text: asked.append(text) or len(text))
-    assert [memo["four"], memo["four"], memo[""]] == [4, 4, 0]
-    assert asked == ["four", ""]
-    asked = []
-    memo = Memo(asked.append)
-    assert memo["x"] is None
-    assert memo["x"] is None
-    assert asked == ["x"]
-    memo = Memo(str, size=3)
-    for number in range(100):
-        assert memo[number] == str(number)
-        assert len(memo) <= 3

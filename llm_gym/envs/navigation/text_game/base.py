@@ -9,10 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
-from llm_gym.core.game import progress
-from llm_gym.core.outcome import Outcome, go_on, reject, win
+from llm_gym import ConfigError, Outcome, TextEnv, go_on, progress, reject, win
 from llm_gym.core.splits import DRAWS
 from llm_gym.envs.navigation.text_game.commands import VERBS, WAY, find_commands, read, settle
 from llm_gym.envs.navigation.text_game.view import View, look, prose, terse
@@ -33,7 +30,6 @@ _TRIALS = 50  # worlds drawn to see whether settings can be won
 class WorldEnv(TextEnv):
     """A goal in a world of rooms and things."""
 
-    max_observation_chars = 8192
     max_turns: int
     hints: int = 0
     verbs: Mapping[str, str] = VERBS
@@ -89,7 +85,7 @@ class WorldEnv(TextEnv):
         return ["go north", "go east", "go south", "go west", "look", "inventory"]
 
     def view(self) -> View:
-        return look(self._world, self._quest, self.hints, self.max_turns - self._base_turn)
+        return look(self._world, self._quest, self.hints, self.turns_left)
 
     def describe(self) -> str:
         return prose(self.view()) if self.style == "prose" else terse(self.view())

@@ -17,6 +17,7 @@ from llm_gym.reading.moves import Named, fold
 _MAX_WORDS = 12
 _SKIP = r"(?:the|an?|my|to|at|please|i|now)(?![^\W\d_])"
 _WORD = re.compile(rf"(?<![^\W\d_])(?!{_SKIP})[^\W\d_]+")
+_IN_A_NUMBER = re.compile(r"\d[a-z]|[a-z]\d")  # the e of 1e5 is not east
 _UNCLEAR = frozenset({"or", "not", "never", "don", "dont"})
 _SHORT = {"n": "north", "e": "east", "s": "south", "w": "west", "l": "look"}
 VERBS = {
@@ -69,7 +70,7 @@ def read(
     words: list[str] = [*map(_SHORT.get, said, said)]  # type: ignore[list-item]
     if not words or len(words) > _MAX_WORDS or not _UNCLEAR.isdisjoint(words):
         return None
-    if words[0] in DIRECTIONS and len(words) == 1:
+    if words[0] in DIRECTIONS and len(words) == 1 and not _IN_A_NUMBER.search(text):
         return Sentence("go", words[0])
     verb = verbs.get(words[0])
     if verb is None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from llm_gym.core.settings import setting
+from llm_gym import setting
 from llm_gym.envs.navigation.text_game import solver, words
 from llm_gym.envs.navigation.text_game.base import Style, WorldEnv
-from llm_gym.envs.navigation.text_game.generate import WorldSize, generate, longest_quest
+from llm_gym.envs.navigation.text_game.generate import generate, longest_quest
 from llm_gym.envs.navigation.text_game.view import MARK
 from llm_gym.envs.navigation.text_game.world import Quest, World
 
@@ -96,8 +96,7 @@ class TextGameEnv(WorldEnv):
     # --- the game ------------------------------------------------------------------------
 
     def draw_world(self, rng: np.random.Generator) -> tuple[World, Quest]:
-        size = WorldSize(self.rooms, self.items, self.quest_length, self.locks, self.names)
-        return generate(size, rng)
+        return generate(rng, self.rooms, self.items, self.quest_length, self.locks, self.names)
 
     def most_turns(self) -> int:
         return self.rooms * self.quest_length  # a walk through all rooms before each step

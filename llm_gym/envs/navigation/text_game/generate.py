@@ -6,22 +6,10 @@ quest's item lies in the last region. Monsters and closed containers then block 
 each weapon lies where the player can reach it before its monster.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.world import DIRECTIONS, OPPOSITE, Quest, World
-
-
-class WorldSize(NamedTuple):
-    """The settings that decide the size of an instance."""
-
-    rooms: int
-    items: int
-    quest_length: int
-    locks: int
-    names: int
 
 
 def longest_quest(locks: int) -> int:
@@ -29,24 +17,26 @@ def longest_quest(locks: int) -> int:
     return 2 + 2 * locks + min(len(words.CONTAINERS), locks + 2) + 2
 
 
-def generate(size: WorldSize, rng: np.random.Generator) -> tuple[World, Quest]:
+def generate(
+    rng: np.random.Generator, rooms: int, items: int, quest_length: int, locks: int, names: int
+) -> tuple[World, Quest]:
     """Return a new world and its quest."""
-    exits, order = draw_map(some(words.ROOMS[: size.names], size.rooms, rng), rng)
+    exits, order = draw_map(some(words.ROOMS[:names], rooms, rng), rng)
     world = World(exits, here=order[0])
-    regions = _lock_doors(world, order, size.locks, rng)
-    things = some(words.ITEMS[: size.names], size.items + 1, rng)
+    regions = _lock_doors(world, order, locks, rng)
+    things = some(words.ITEMS[:names], items + 1, rng)
     goal = things[0]
     # The item that each region holds: the key of the next region; in the last one, the goal.
     needed = [*(world.keys[door] for door in world.doors), goal]
     for item, region in zip(needed, regions, strict=True):
         world.place[item] = pick(region if region[1:] == [] else _not(region, order[0]), rng)
-    boxes = _bar_the_way(world, needed, regions, size.quest_length - 2 - 2 * size.locks, rng)
+    boxes = _bar_the_way(world, needed, regions, quest_length - 2 - 2 * locks, rng)
     free = [room for room in order if world.guard(room) is None]
     for item in things[1:]:
         world.place[item] = pick(free, rng)
     lies_in = world.containers.get(world.place[goal], world.place[goal])
     room = target = pick(_not(free, lies_in), rng)
-    if size.quest_length > 2 and boxes and rng.random() < 0.5:
+    if quest_length > 2 and boxes and rng.random() < 0.5:
         target = boxes.pop()
         world.containers[target], world.closed[target] = room, False
     return world, Quest(goal, target, room)

@@ -95,9 +95,8 @@ def _decide(notes: Notes, view: View) -> str:
 def _goal(quest: str) -> tuple[str, str, str]:
     if found := _PUT.search(quest):
         return found[1], found[2], found[3]
-    found = _BRING.search(quest)
-    assert found is not None, "every observation names the quest or the next task"
-    return found[1], found[2], found[2]
+    item, room = _BRING.findall(quest)[0]
+    return item, room, room
 
 
 def _finish(verb: str, noun: str, view: View) -> str:

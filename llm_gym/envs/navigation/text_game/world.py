@@ -8,8 +8,8 @@ at the start can be solved from every state that a player can reach.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol, Self
 
 DIRECTIONS = {"north": (0, 1), "east": (1, 0), "south": (0, -1), "west": (-1, 0)}
 OPPOSITE = {"north": "south", "south": "north", "east": "west", "west": "east"}
@@ -58,12 +58,11 @@ class World:
     """A cache of paths by (start, end): exits never change, and every observation and every
     reward needs several paths."""
 
-    def clone(self) -> World:
+    def clone(self) -> Self:
         """Return a copy for play; the parts that never change are shared."""
-        return World(
-            self.exits, self.here, dict(self.place), self.containers, dict(self.closed),
-            self.doors, self.keys, dict(self.locked), dict(self.monsters), self.banes,
-            self.came_from, self.ways,
+        return replace(
+            self, place=dict(self.place), closed=dict(self.closed), locked=dict(self.locked),
+            monsters=dict(self.monsters),
         )  # fmt: skip
 
     # --- looking -------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from llm_gym.core.outcome import Outcome, lose, reject, win
-from llm_gym.core.settings import setting
+from llm_gym import Outcome, lose, reject, setting, win
 from llm_gym.envs.tool_use.text_to_sql import world
 from llm_gym.envs.tool_use.tool_env import ToolEnv
 from llm_gym.tools.builtin.sql import Database, SqlTool
@@ -46,21 +45,18 @@ QUESTIONS = _load()
 Blanks = dict[str, Any]
 
 _WORDS = {
-    "compare": COMPARE, "b_compare": COMPARE, "m_compare": COMPARE, "many": MANY,
-    "extreme": EXTREMES, "aggregate": AGGREGATES,
+    "compare": ("op", COMPARE), "b_compare": ("b_op", COMPARE), "m_compare": ("m_op", COMPARE),
+    "many": ("many_op", MANY), "extreme": ("direction", EXTREMES),
+    "aggregate": ("function", AGGREGATES),
 }  # fmt: skip
-"""Blanks with a fixed choice of words; each word stands for a piece of SQL."""
-_MEANT = {
-    "compare": "op", "b_compare": "b_op", "m_compare": "m_op", "many": "many_op",
-    "extreme": "direction", "aggregate": "function",
-}  # fmt: skip
+"""Blanks with a fixed choice of words: the blank of the SQL, and what each word is there."""
 
 
 def _pattern(question: str) -> re.Pattern[str]:
     parts, seen = re.split(r"\{(\w+)\}", question), set[str]()
     for at in range(1, len(parts), 2):
         name = parts[at]
-        content = "|".join(_WORDS[name]) if name in _WORDS else r"[\w-]+"
+        content = "|".join(_WORDS[name][1]) if name in _WORDS else r"[\w-]+"
         parts[at] = f"(?P={name})" if name in seen else f"(?P<{name}>{content})"
         seen.add(name)
     parts[::2] = [re.escape(part) for part in parts[::2]]
@@ -80,7 +76,7 @@ def draw_question(rng: np.random.Generator, schema: world.Schema) -> tuple[int, 
     k, k_step = _inside(rng, *a.numbers[column])
     j, _ = _inside(rng, *b.numbers[b_column])
     m, _ = _inside(rng, *links.numbers[amount])
-    words = {name: _one_of(rng, list(meanings)) for name, meanings in _WORDS.items()}
+    words = {name: _one_of(rng, list(meanings)) for name, (_, meanings) in _WORDS.items()}
     return number, words | {
         "a": a.table, "word": word, "number": column, "v": _one_of(rng, a.words[word]),
         "b": b.table, "b_word": b_word, "b_number": b_column, "b_v": _one_of(rng, b.words[b_word]),
@@ -112,7 +108,7 @@ def answer(number: int, blanks: Blanks, keys: dict[str, str]) -> str:
         blanks: The words that fill its blanks.
         keys: For each table of things, the column that refers to it.
     """
-    meant = {_MEANT[name]: _WORDS[name][blanks[name]] for name in _WORDS if name in blanks}
+    meant = {blank: sql[blanks[name]] for name, (blank, sql) in _WORDS.items() if name in blanks}
     return QUESTIONS[number].sql.format(
         **blanks,
         **meant,
@@ -189,6 +185,8 @@ class TextToSQLEnv(ToolEnv):
         **common: See ``ToolEnv`` and ``TextEnv``.
     """
 
+    usage = "Your move must be 'sql: SELECT ...' or 'answer: SELECT ...'."
+
     tables: int = setting(2, 1, 3)
     rows: int = setting(20, 4, 200)
     max_turns: int = setting(5, 1)
@@ -220,10 +218,6 @@ class TextToSQLEnv(ToolEnv):
             "data in the same tables too."
         )
 
-    @property
-    def usage(self) -> str:
-        return "Your move must be 'sql: SELECT ...' or 'answer: SELECT ...'."
-
     def example_moves(self) -> Sequence[str]:
         return ["sql: SELECT * FROM books LIMIT 3", "answer: SELECT count(*) FROM books"]
 
@@ -232,8 +226,7 @@ class TextToSQLEnv(ToolEnv):
 
     @property
     def _gold(self) -> str:
-        keys = read_keys(self._made)
-        return answer(self._number, self._blanks, keys)
+        return answer(self._number, self._blanks, read_keys(self._made))
 
     def answer(self, text: str) -> Outcome:
         if text == self._gold:  # the same rows in every database
