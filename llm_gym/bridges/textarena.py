@@ -120,7 +120,6 @@ def make_opponent(given: Given) -> Opponent:
     return found  # type: ignore[no-any-return]
 
 
-_PACKAGE = "textarena"
 _MOST_PLAYERS = 15
 _OTHERS_TURNS = 200
 _DOWNLOADS = (
@@ -184,8 +183,8 @@ class TextArenaEnv(base.BridgeEnv):
         env_kwargs: Mapping[str, Any] | None = None,
         **common: Unpack[base.BridgeArgs],
     ) -> None:
-        arena = base.need_package(_PACKAGE)
-        registry = base.need_package(_PACKAGE, "textarena.envs.registration").ENV_REGISTRY
+        arena = base.need_package("textarena")
+        registry = base.need_package("textarena", "textarena.envs.registration").ENV_REGISTRY
         base.choose("env_id", env_id, registry)
         if players is not None and not 1 <= players <= _MOST_PLAYERS:
             raise ConfigError(f"players must be 1 to {_MOST_PLAYERS}, got {players}")
@@ -194,7 +193,7 @@ class TextArenaEnv(base.BridgeEnv):
         self.env_id, self.players, self.seat, self.has_splits = env_id, players, seat, splits
         self.opponent = make_opponent(opponent)
         super().__init__(**common)
-        with self._rng_guard:
+        with self._rng_guard, base.building(f"TextArena cannot make {env_id} here"):
             made = _make(arena, env_id, env_kwargs)
         # Outermost first, which is the order that a reply passes them in.
         self._writers: list[Any] = []
@@ -349,10 +348,8 @@ class TextArenaEnv(base.BridgeEnv):
 
     def _verdict(self, reward: float) -> StopReason:
         if self.players == 1:
-            return StopReason.WON if reward >= 1.0 else StopReason.LOST
-        if reward == 0.0:
-            return StopReason.DRAWN
-        return StopReason.WON if reward > 0.0 else StopReason.LOST
+            return base.verdict(True, reward >= 1.0)
+        return StopReason.DRAWN if reward == 0.0 else base.verdict(True, reward > 0.0)
 
 
 def _make(arena: Any, env_id: str, settings: Mapping[str, Any] | None) -> Any:
@@ -360,5 +357,3 @@ def _make(arena: Any, env_id: str, settings: Mapping[str, Any] | None) -> Any:
         return arena.make(env_id, **(settings or {}))
     except LookupError as error:  # of NLTK, which did not find its words
         raise ConfigError(f"{env_id} needs words that TextArena downloads: {_DOWNLOADS}") from error
-    except (SyntaxError, ImportError, OSError, TypeError, ValueError) as error:
-        raise ConfigError(f"TextArena cannot make {env_id} here: {error!s:.200}") from error

@@ -20,10 +20,15 @@ from llm_gym.core.outcome import StopReason, refuse_step, stop_reason
 from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
-from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, find_phrasebook, load_phrasebook
+from llm_gym.wrappers.as_text.phrasebooks.book import (
+    Phrasebook,
+    find_phrasebook,
+    load_phrasebook,
+    path_of,
+)
 from llm_gym.wrappers.as_text.phrasebooks.readers import Unusable
 from llm_gym.wrappers.as_text.replies import ParsedReply, ReplyReader
-from llm_gym.wrappers.as_text.settings import Success, load_success, of_reset, of_step, path_of
+from llm_gym.wrappers.as_text.settings import Success, load_success, of_reset, of_step
 from llm_gym.wrappers.base import TextWrapper
 
 _PLAYING = StopReason.PLAYING
@@ -96,8 +101,6 @@ class AsText(TextWrapper):
     """
 
     has_splits = False
-    _worst = 0.0
-    """The lowest reward of a step in this episode."""
     _player_seed: int | None = None
     _player_rng: np.random.Generator | None = None
 
@@ -128,7 +131,8 @@ class AsText(TextWrapper):
         if parse is not None and masked == "refuse":
             raise ConfigError("masked='refuse' needs no parse; return None in parse to refuse one")
         super().__init__(env)
-        self._saved_kwargs["phrasebook"] = path_of(phrasebook)
+        if isinstance(phrasebook, type) and "<locals>" not in phrasebook.__qualname__:
+            self._saved_kwargs["phrasebook"] = path_of(phrasebook)  # for JSON
         kind = find_phrasebook(env) if phrasebook is None else load_phrasebook(phrasebook)
         self.book = kind(env, reads_actions=parse is None)
         self._format = get_format(action_format)
@@ -155,7 +159,7 @@ class AsText(TextWrapper):
         self._state, self._total = "", 0.0
         self._last_info: dict[str, Any] = {}
         self._turn = self._misses = self._charged = self._invalid_actions = 0
-        self._worst = 0.0
+        self._worst = 0.0  # the lowest reward of a step
 
     # --- Gymnasium -----------------------------------------------------------------------
 
@@ -377,7 +381,7 @@ class AsText(TextWrapper):
         return self._told if self.rules == "system" else ""
 
     def _rules_told(self) -> str:
-        parts = [self.book.rules_text(), self.book.how()]
+        parts = [self.book.rules_text(), self.book.limit_text(), self.book.how()]
         if self.retries:
             parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
         if self.invalid == "terminate":
@@ -397,8 +401,7 @@ class AsText(TextWrapper):
         text = self._describe(observation, info)
         if not isinstance(text, str):
             raise ContractError(f"describe must return a str, got {type(text).__name__}")
-        longest = self.max_observation_chars
-        return text if len(text) <= longest else clip(text, longest)
+        return clip(text, self.max_observation_chars)
 
 
 SETTINGS: Mapping[str, Any] = inspect.unwrap(AsText.__init__).__kwdefaults__
