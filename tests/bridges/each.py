@@ -38,6 +38,7 @@ STEPPED = [
 # Games that must pass our checker.
 CHECKED = [
     *games("TextArena", "env_id", "GuessTheNumber-v0", "FrozenLake-v0", "Mastermind-v0"),
+    *games("TextArena", "env_id", "FrozenLake-v0-random", splits=True),
     *games("ReasoningGym", "env_id", "chain_sum", "word_sorting"),
     *games("GEM", "env_id", "game:Mastermind-v0-hard", "game:Minesweeper-v0-easy", splits=True),
     *games("PettingZoo", "env_id", "pettingzoo.classic.tictactoe_v3", "pettingzoo.classic.rps_v2"),
@@ -48,6 +49,7 @@ SPOKEN_TO = [
     *games("TextArena", "env_id", "TicTacToe-v0", "Bandit-v0", "Mastermind-v0", "KuhnPoker-v0"),
     *games("TextWorld", "action_format", "raw"),
     *games("Jericho", "action_format", "raw"),
+    *games("OpenEnv", "action_field", "message"),
 ]
 # Settings that cannot be, and what is told of them.
 WRONG = [
@@ -60,6 +62,7 @@ WRONG = [
     ("ReasoningGym", {"env_id": "countdwn"}, "such as countdown"),
     ("ReasoningGym", {"config": {"numbers": 3}}, "cannot be built"),
     ("ReasoningGym", {"config": {"seed": 3}}, "seed"),
+    ("ReasoningGym", {"env_id": "composite", "config": {"datasets": [{"nam": 1}]}}, "be built"),
     ("ReasoningGym", {"reward": "points"}, "reward must be"),
     ("TextArena", {"env_id": "TicTacTo-v0"}, "such as TicTacToe"),
     ("TextArena", {"players": 0}, "players must be"),
@@ -99,11 +102,11 @@ def play(env, seed=0, steps=STEPS, between=lambda: None):
         if over:
             said.append(env.reset())
         said.append(env.step(env.random_action()))
-        over = said[-1][2] or said[-1][3]
-        for info in (said[-1][-1],):
-            assert said[-1][2] + said[-1][3] <= 1
-            assert info["success"] in (True, False)
-            assert sum(info["reward_terms"].values()) == said[-1][1]
+        _, reward, terminated, truncated, info = said[-1]
+        over = terminated or truncated
+        assert terminated + truncated <= 1
+        assert info["success"] in (True, False)
+        assert sum(info["reward_terms"].values()) == reward
     return said
 
 

@@ -23,6 +23,7 @@ ACTION_SPACES = {
     "discrete": spaces.Discrete(4),
     "discrete from -2": spaces.Discrete(5, start=-2),
     "many choices": spaces.Discrete(100_000),
+    "choices of 19 digits": spaces.Discrete(2**62, start=-(2**61)),
     "multi-discrete": spaces.MultiDiscrete([3, 2]),
     "multi-discrete square": spaces.MultiDiscrete([[2, 3], [4, 5]]),
     "multi-discrete from 5": spaces.MultiDiscrete([2, 2], start=[5, -5]),
@@ -127,6 +128,9 @@ def test_no_text_at_all_raises(text, name):
         ("box without bounds", "1e39 0", None),  # infinite as a float32
         ("box without bounds", "inf 0", None),
         ("box with one bound", "-1 0", None),
+        ("box of longs", "9223372036854775807", [2**63 - 1]),
+        ("box of longs", "9007199254740993", [2**53 + 1]),  # no float of 64 bits
+        ("box of longs", "9223372036854775808", None),
         ("box of bytes", "0 255 7 1", [[0, 255], [7, 1]]),
         ("box of bytes", "0 255 7 1.5", None),
         ("box of bytes", "0 256 7 1", None),
@@ -218,8 +222,10 @@ def test_rows_compositions_and_unknown_spaces_are_told():
 
 
 @pytest.mark.parametrize(
-    "value", [None, "a word", object(), {}, {"robot": 3}, np.array(["x"]), [[1], [2, 3]], b"\xff"]
-)
+    "value",
+    [None, "a word", object(), {}, {"robot": 3}, np.array(["x"]), [[1], [2, 3]], b"\xff", np.inf,
+     [10**400, 2]],
+)  # fmt: skip
 def test_a_value_outside_its_space_is_told_all_the_same(value):
     for space in (NESTED, spaces.Box(0, 1, (2,)), spaces.Discrete(3), spaces.MultiBinary(2)):
         assert isinstance(told(space, value), str)

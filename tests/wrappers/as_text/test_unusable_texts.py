@@ -30,30 +30,33 @@ def test_what_the_fallback_earns_is_not_paid_and_its_win_is_none():
     assert "is_success" not in info
 
 
-@pytest.mark.parametrize(
-    ("env_id", "turns", "total"),
-    [("MountainCar-v0", 200, -200.0), ("Acrobot-v1", 500, -500.0), ("Taxi-v4", 200, -200.0)],
-)
-def test_nonsense_costs_as_much_as_playing(env_id, turns, total):
-    env = started(gym.make(env_id))
+def total(env, act, turns=1000):
+    """Play to the end, or so many turns; return the sum of rewards and the last info."""
     rewards, done = [], False
-    while not done:
-        _, reward, terminated, truncated, info = env.step(NONSENSE)
+    while not done and len(rewards) < turns:
+        _, reward, terminated, truncated, info = env.step(act())
         rewards.append(reward)
+        assert reward == pytest.approx(sum(info["reward_terms"].values()))
         done = terminated or truncated
-    assert (len(rewards), sum(rewards), info["success"]) == (turns, total, False)
+    return sum(rewards), info
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Blackjack-v1", "FrozenLake-v1"])
-def test_nonsense_earns_nothing_where_time_is_paid(env_id):
-    for seed in range(5):
-        env = AsText(gym.make(env_id))
+@pytest.mark.parametrize(
+    ("env_id", "least", "most"),
+    [
+        # As much as playing, and nothing where time is paid.
+        ("MountainCar-v0", -200.0, -200.0), ("Acrobot-v1", -500.0, -500.0),
+        ("Taxi-v4", -200.0, -200.0), ("CartPole-v1", 0.0, 0.0), ("FrozenLake-v1", 0.0, 0.0),
+        ("Blackjack-v1", -1.0, 0.0),
+    ],
+)  # fmt: skip
+def test_nonsense_costs_as_much_as_playing_and_earns_nothing(env_id, least, most):
+    env = AsText(gym.make(env_id))
+    for seed in range(3):
         env.reset(seed=seed)
-        done = False
-        while not done:
-            _, reward, terminated, truncated, _ = env.step(NONSENSE)
-            assert reward <= 0.0
-            done = terminated or truncated
+        paid, info = total(env, lambda: NONSENSE)
+        assert least <= paid <= most
+        assert not info.get("success")
 
 
 def test_without_a_fallback_nonsense_costs_the_worst_step_and_wins_nothing():
@@ -138,17 +141,6 @@ class Pit(gym.Env):
 
     def step(self, action):
         return 0, -50.0 if action else -1.0, False, False, {}
-
-
-def total(env, act, turns=1000):
-    """Play to the end, or so many turns; return the sum of rewards and the last info."""
-    rewards, done = [], False
-    while not done and len(rewards) < turns:
-        _, reward, terminated, truncated, info = env.step(act())
-        rewards.append(reward)
-        assert reward == pytest.approx(sum(info["reward_terms"].values()))
-        done = terminated or truncated
-    return sum(rewards), info
 
 
 @pytest.mark.parametrize("invalid", ["fallback", "feedback", "terminate"])
