@@ -18,21 +18,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 _ONE_AT_A_TIME = threading.RLock()  # what is swapped belongs to the process, with all its threads
 
 
-class StateSlot(Protocol):
-    """Holds a random state; what is read there can be written back."""
-
-    raw: Any
-
-
 class _ByFunctions:
-    """A state that is read and written by its library's own functions."""
+    """A slot of a state whose ``raw`` is read and written by its library's own functions."""
 
     def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]) -> None:
         self._read, self._write = read, write
@@ -50,7 +44,7 @@ def _memory(address: int, size: int) -> Any:
     return (ctypes.c_char * size).from_address(address)
 
 
-def python_slots(generator: random.Random, quick: bool = True) -> list[StateSlot]:
+def python_slots(generator: random.Random, quick: bool = True) -> list[Any]:
     """Return where ``generator`` keeps its randomness, after a try with another one."""
     trial = random.Random(1)
     if not (quick and _replays([_words_of_python(trial)], trial.random)):
@@ -62,7 +56,7 @@ def python_slots(generator: random.Random, quick: bool = True) -> list[StateSlot
     return [_words_of_python(generator), spare]
 
 
-def numpy_slots(state: np.random.RandomState, quick: bool = True) -> list[StateSlot]:
+def numpy_slots(state: np.random.RandomState, quick: bool = True) -> list[Any]:
     """Return where ``state`` keeps its randomness, after a try with another one."""
     trial = np.random.RandomState(1)
     at = _spare_of_numpy(trial)
@@ -108,14 +102,14 @@ def _replays(slots: list[Any], draw: Callable[[], float]) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _find_slots(bits: object) -> list[StateSlot]:
+def _find_slots(bits: object) -> list[Any]:
     # The cache holds ``bits``, so that its memory stays.
     python: random.Random = random._inst
     whole: np.random.RandomState = np.random.mtrand._rand
     return [*python_slots(python), *numpy_slots(whole)]
 
 
-def _slots() -> list[StateSlot]:
+def _slots() -> list[Any]:
     """Return where the process keeps its randomness, looked for anew when numpy's moves."""
     return _find_slots(np.random.get_bit_generator())  # type: ignore[attr-defined]
 

@@ -175,17 +175,19 @@ class AsText(TextWrapper):
         if self.rules == "system":
             ours["system_prompt"] = self._told  # for players at the other end of a process
         else:
-            text = clip(f"{self._told}\n\n{text}", self.max_observation_chars)
-        return text, {**ours, **info}
+            text = f"{self._told}\n\n{text}"
+        return clip(text, self.max_observation_chars), {**ours, **info}
 
     def step(self, action: str) -> _Step:
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise refuse_step("AsText", action, self._stop)
         reading = self._replies.read(action, self._last_info, (self._told, self._state))
         if reading.problem is not None:
-            return self._answer(reading)
-        text, reward, terminated, truncated, ours, info = self._play(reading)
-        return text, reward, terminated, truncated, {**ours, **info}
+            text, reward, terminated, truncated, info = self._answer(reading)
+        else:
+            text, reward, terminated, truncated, ours, own = self._play(reading)
+            info = {**ours, **own}
+        return clip(text, self.max_observation_chars), reward, terminated, truncated, info
 
     # --- the turn ------------------------------------------------------------------------
 
@@ -207,7 +209,6 @@ class AsText(TextWrapper):
             self._finish(ours, terminated, truncated, points, info)
             if terminated and self._own_describe is None:
                 text = f"{text}\n{self.book.ending(points)}".strip()
-                text = clip(text, self.max_observation_chars)
         return text, reward, terminated, truncated, ours, info
 
     def _checked_fallback(self, move: str) -> str | None:
@@ -257,7 +258,6 @@ class AsText(TextWrapper):
         ours["fallback"] = fallback
         text = f"{reading.problem} I play {fallback} for you.\n{text}"
         won = {key: value for key, value in info.items() if key not in _VERDICTS}
-        text = clip(text, self.max_observation_chars)
         return text, sum(terms.values()), terminated, truncated, {**ours, **won}
 
     def _answer(self, reading: ParsedReply) -> _Step:
@@ -287,8 +287,7 @@ class AsText(TextWrapper):
         cut = self._stop is StopReason.MAX_STEPS
         if terminated or cut:
             terms["given_up"] = self.quitting_cost()
-        reward = sum(terms.values(), 0.0)
-        return clip(text, self.max_observation_chars), reward, terminated, cut, info
+        return text, sum(terms.values(), 0.0), terminated, cut, info
 
     def quitting_cost(self) -> float:
         """Return what a random player would lose in the remaining turns; its gains do not count.

@@ -16,6 +16,8 @@ from typing import Any
 
 import gymnasium as gym
 
+from llm_gym.core.infos import find_attribute
+
 _HEADING = re.compile(r"^#{1,4}[ \t]*(.+?)[ \t]*$|^([A-Z][A-Za-z ]{2,40}):?[ \t]*\n[-=]{3,}$", re.M)
 _ROW = re.compile(
     r"^[ \t]*[-*][ \t]*`?(\d+)`?[ \t]*[:=][ \t]*(.+?)[ \t]*$"  # - 0: Move left
@@ -152,7 +154,7 @@ def _whole_sentences(text: str) -> str:
 
 _ACTIONS = ("action_meanings", "ACTION_MEANING", "action_names", "ACTION_NAMES", "actions",
             "Actions", "ACTIONS", "action_type", "_action_to_name")  # fmt: skip
-_LIMITS = ("max_steps", "max_episode_steps", "_max_episode_steps", "max_episode_length", "horizon")
+_LIMITS = ("max_steps", "max_episode_steps", "max_episode_length", "horizon")
 
 
 def choice_names(game: Any, count: int) -> list[str] | None:
@@ -199,13 +201,9 @@ def _names(found: Any, count: int) -> list[str] | None:
 
 
 def step_limit(env: gym.Env[Any, Any], game: Any) -> int | None:
-    """Return after how many steps an episode is cut: by a wrapper, its spec, or itself."""
-    wrapper: Any = env
-    while isinstance(wrapper, gym.Wrapper):
-        if isinstance(wrapper, gym.wrappers.TimeLimit):
-            return int(wrapper._max_episode_steps)
-        wrapper = wrapper.env
-    limits: list[Any] = [None if env.spec is None else env.spec.max_episode_steps]
+    """Return after how many steps an episode is cut: by ``TimeLimit``, its spec, or itself."""
+    spec_limit = None if env.spec is None else env.spec.max_episode_steps
+    limits = [find_attribute(env, "_max_episode_steps"), spec_limit]
     for name in _LIMITS:
         with suppress(Exception):  # it may be a property that raises
             limits.append(getattr(game, name, None))

@@ -225,8 +225,7 @@ def _bounds(space: Any, kind: Callable[[Any], Any]) -> tuple[list[Any], list[Any
     if isinstance(space, spaces.Box):
         low, high = space.low, space.high
     elif isinstance(space, spaces.MultiDiscrete):
-        low = np.asarray(getattr(space, "start", np.zeros_like(space.nvec)))
-        high = low + space.nvec - 1
+        low, high = space.start, space.start + space.nvec - 1
     else:
         low, high = np.zeros(space.shape, np.int8), np.ones(space.shape, np.int8)
     return [kind(x) for x in low.ravel()], [kind(x) for x in high.ravel()]
