@@ -279,29 +279,24 @@ class ChoiceGrader(Grader):
         return LETTERS[key]
 
 
-@dataclass(frozen=True, eq=False)
 class FunctionGrader(Grader):
     """A function of reply and answer that returns True, False or a score from 0 to 1."""
 
-    function: Callable[[str, Any], float]
     asks = "Answer the question."
     trusted = False
 
-    def __post_init__(self) -> None:
+    def __init__(self, function: Callable[[str, Any], float]) -> None:
+        self.function = function
+        self.takes_row = False
+        """Whether the function's second argument is called ``row``, and gets the whole row."""
         try:
-            inspect.signature(self.function).bind("", "")
+            taken = inspect.signature(function)
+            taken.bind("", "")
+            self.takes_row = list(taken.parameters)[1:2] == ["row"]
         except TypeError as error:
             raise ConfigError(f"a grader takes a reply and an answer, or a row: {error}") from error
         except ValueError:  # a builtin that does not say what it takes
             return
-
-    @property
-    def takes_row(self) -> bool:
-        """Whether the function's second argument is called ``row``, and gets the whole row."""
-        try:
-            return list(inspect.signature(self.function).parameters)[1:2] == ["row"]
-        except ValueError:
-            return False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FunctionGrader) and other.function is self.function

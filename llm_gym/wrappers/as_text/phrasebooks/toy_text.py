@@ -125,11 +125,9 @@ class TaxiWords(Phrasebook):
     mask_advises = True
     names = ("south", "north", "east", "west", "pick up", "drop off")
     aliases = {
-        "down": 0, "up": 1, "right": 2, "left": 3, "pickup": 4, "dropoff": 5,
-        "go south": 0, "go north": 1, "go east": 2, "go west": 3,
-        "move south": 0, "move north": 1, "move east": 2, "move west": 3,
-        "pick up passenger": 4, "pick up the passenger": 4,
-        "drop off passenger": 5, "drop off the passenger": 5,
+        **directions(["down", "up", "right", "left"]),
+        "pickup": 4, "pick up passenger": 4, "pick up the passenger": 4,
+        "dropoff": 5, "drop off passenger": 5, "drop off the passenger": 5,
     }  # fmt: skip
     end_text = "The passenger is where they wanted to go."
     end_is_success = True
