@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from llm_gym.core.errors import ConfigError, RecordError
+from llm_gym.core.errors import ConfigError, RecordError, error_words
 from llm_gym.datasets.rows import SPLIT_NAMES
 
 
@@ -36,7 +36,13 @@ class Source:
 
     def data(self, at: int) -> Any:
         """Return the row at a place."""
-        return self._rows[at]
+        try:
+            return self._rows[at]
+        except (LookupError, TypeError) as error:  # such as a table that is read by column
+            raise RecordError(
+                f"{self.where(at)}: it cannot be read by its number ({error_words(error)}); pass a "
+                "list of dictionaries"
+            ) from error
 
     def where(self, at: int) -> str:
         """Return the name of a row for error messages."""

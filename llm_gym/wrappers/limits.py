@@ -6,7 +6,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from llm_gym.core.errors import ContractError
-from llm_gym.core.infos import Info, Options, find_attribute
+from llm_gym.core.infos import Info, Options, find_attribute, reward_terms
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
 from llm_gym.wrappers.base import TextWrapper, longer_text
@@ -103,7 +103,7 @@ class MaxInvalid(TextWrapper):
             if price := find_attribute(self.env, "quitting_cost"):
                 cost = price()
                 reward = float(reward) + cost
-                info["reward_terms"] = {**info.get("reward_terms", {}), "given_up": cost}
+                info["reward_terms"] = {**reward_terms(info), "given_up": cost}
         return observation, reward, terminated, truncated, info
 
 

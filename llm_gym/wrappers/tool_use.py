@@ -91,7 +91,8 @@ class ToolUse(TextWrapper):
         observation, info = self.env.reset(seed=seed, options=options)
         self.registry.reset()
         self._left, self._playing = self.max_calls, True
-        if prompt := info.get("system_prompt"):
+        prompt = info.get("system_prompt")
+        if prompt and isinstance(prompt, str):  # an environment of others may say anything there
             info = {**info, "system_prompt": _joined(prompt, self._text)}
         else:
             observation = _joined(self._text, observation)

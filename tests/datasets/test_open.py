@@ -1,6 +1,7 @@
 """Rows of any object: lists, data sets, streams, dictionaries of splits."""
 
 import itertools
+from collections import UserList
 
 import pytest
 
@@ -61,3 +62,6 @@ def test_a_bad_row_of_an_object_is_named_with_its_index():
         open_table([ROWS[0], {"prompt": "x"}], PLAN)
     with pytest.raises(RecordError, match="dev rows, row 0"):
         open_table({"train": ROWS, "dev": [3]}, PLAN)
+    by_column = type("Frame", (UserList,), {"__getitem__": lambda self, at: {}[at]})(ROWS)
+    with pytest.raises(RecordError, match=r"row 0: .*by its number \(KeyError: 0\)"):
+        open_table(by_column, PLAN)

@@ -7,7 +7,7 @@ from gymnasium.wrappers import TimeLimit
 from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
-from llm_gym.wrappers import EpisodeLimits, FormatReward, MaxInvalid, TokenBudget
+from llm_gym.wrappers import EpisodeLimits, FormatReward, MaxInvalid, TokenBudget, ToolUse
 from tests.evaluate.test_checker import Foreign
 from tests.wrappers.guessing import GAME, guessing
 
@@ -80,8 +80,16 @@ def test_steps_and_reset_options_pass_through():
 
 
 class Sharing(gym.Env):
+    """Has one info for all steps, and calls something else its reward terms."""
+
     observation_space = action_space = AnyText(9)
-    shared = {"stop_reason": StopReason.PLAYING, "valid_action": False}
+    shared = {"stop_reason": StopReason.PLAYING, "valid_action": False, "reward_terms": 3}
+
+    def quitting_cost(self):
+        return -1.0
+
+    def reset(self, *, seed=None, options=None):
+        return "begin", {"system_prompt": 3}
 
     def step(self, action):
         return "on", 0.0, False, False, self.shared
@@ -89,8 +97,18 @@ class Sharing(gym.Env):
 
 @pytest.mark.parametrize("wrap", [EpisodeLimits, MaxInvalid, TokenBudget])
 def test_the_info_of_the_environment_is_not_written_to(wrap):
-    assert wrap(Sharing(), 1).step("abcd")[4]["stop_reason"] is not StopReason.PLAYING
-    assert Sharing.shared == {"stop_reason": StopReason.PLAYING, "valid_action": False}
+    before = dict(Sharing.shared)
+    _, reward, *_, info = wrap(Sharing(), 1).step("abcd")
+    assert info["stop_reason"] is not StopReason.PLAYING
+    assert Sharing.shared == before
+    if wrap is MaxInvalid:
+        assert (reward, info["reward_terms"]) == (-1.0, {"given_up": -1.0})
+
+
+def test_a_system_prompt_that_is_no_text_is_none():
+    text, info = ToolUse(Sharing(), ["finish"]).reset()
+    assert text.endswith("\n\nbegin")
+    assert info["system_prompt"] == 3
 
 
 def test_max_invalid_needs_to_know_what_is_usable():
