@@ -110,8 +110,13 @@ def _find_slots(bits: object) -> list[Any]:
 
 
 def _slots() -> list[Any]:
-    """Return where the process keeps its randomness, looked for anew when numpy's moves."""
-    return _find_slots(np.random.get_bit_generator())  # type: ignore[attr-defined]
+    """Return where the process keeps its randomness, looked for anew when numpy's moves.
+
+    Torch's is the last, from the moment on that somebody imports it.
+    """
+    slots = _find_slots(np.random.get_bit_generator())  # type: ignore[attr-defined]
+    torch = _torch()
+    return slots if torch is None else [*slots, _ByFunctions(torch.get_state, torch.set_state)]
 
 
 class _NullWriter(io.TextIOBase):
@@ -141,43 +146,33 @@ class GlobalRngGuard:
 
     def __init__(self) -> None:
         self._seed = 0
-        self._own: list[Any] | None = None
-        self._own_torch: Any = None
-        self._callers: list[tuple[list[Any], Any, Any]] = []
+        self._own: list[Any] = []
+        self._callers: list[tuple[list[Any], Any]] = []
 
     def seed(self, seed: int) -> None:
         """Use the states derived from ``seed`` from the next entry on."""
-        self._seed, self._own, self._own_torch = seed, None, None
+        self._seed, self._own = seed, []
 
     def __enter__(self) -> None:
         _ONE_AT_A_TIME.acquire()
         slots, torch = _slots(), _torch()
-        callers = [slot.raw for slot in slots]
-        self._callers.append((callers, torch and torch.get_state(), sys.stdout))
+        self._callers.append(([slot.raw for slot in slots], sys.stdout))
         sys.stdout = _NULL_WRITER
-        if self._own is None:
+        if not self._own:
             random.seed(self._seed)
             np.random.seed(self._seed % 2**32)  # noqa: NPY002 - theirs
-        else:
-            for slot, state in zip(slots, self._own, strict=True):
-                slot.raw = state
-        if torch is not None:
-            if self._own_torch is None:
-                torch.manual_seed(self._seed)
-            else:
-                torch.set_state(self._own_torch)
+        if torch is not None and len(self._own) < len(slots):
+            torch.manual_seed(self._seed)
+        for slot, state in zip(slots, self._own, strict=False):
+            slot.raw = state
 
     def __exit__(self, *_: object) -> None:
         try:
-            slots = _slots()
-            callers, torchs, sys.stdout = self._callers.pop()
+            callers, sys.stdout = self._callers.pop()
+            slots = _slots()[: len(callers)]  # torch may have been imported in between
             self._own = [slot.raw for slot in slots]
             for slot, state in zip(slots, callers, strict=True):
                 slot.raw = state
-            if torchs is not None:
-                torch = _torch()
-                self._own_torch = torch.get_state()
-                torch.set_state(torchs)
         finally:
             _ONE_AT_A_TIME.release()
 

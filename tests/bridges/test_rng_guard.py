@@ -37,7 +37,7 @@ def places(request, monkeypatch):
             *rng_guard.python_slots(random._inst, quick=False),
             *rng_guard.numpy_slots(np.random.mtrand._rand, quick=False),
         ]
-        monkeypatch.setattr(rng_guard, "_slots", lambda: slow)
+        monkeypatch.setattr(rng_guard, "_find_slots", lambda bits: slow)
     return request.param
 
 
