@@ -110,10 +110,10 @@ def play(env, seed=0, steps=STEPS, between=lambda: None):
     return said
 
 
-def check_steps(make, steps=STEPS):
+def check_steps(make):
     """A hundred random steps: the same again with others in between, and in another environment."""
     env, other = make(), make()
-    alone = play(env, seed=3, steps=steps)
+    alone = play(env, seed=3)
     state = {"over": True}
 
     def disturb():
@@ -122,8 +122,7 @@ def check_steps(make, steps=STEPS):
         _, _, terminated, truncated, _ = other.step(other.random_action())
         state["over"] = terminated or truncated
 
-    assert play(env, seed=3, steps=steps, between=disturb) == alone
-    assert play(other, seed=3, steps=steps) == alone
+    assert play(env, seed=3, between=disturb) == alone
+    assert play(other, seed=3) == alone
     env.close()
     other.close()
-    return alone
