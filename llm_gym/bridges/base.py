@@ -9,7 +9,8 @@ import copy
 import difflib
 import importlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple, TypedDict
 
@@ -30,6 +31,9 @@ from llm_gym.registry.suite import install_line
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _WORD_LIST = 1000
+_UNBUILT = (
+    *(AssertionError, ImportError, LookupError, OSError, SyntaxError, TypeError, ValueError),
+)
 
 
 def need_package(package: str, module: str = "") -> ModuleType:
@@ -43,6 +47,18 @@ def need_package(package: str, module: str = "") -> ModuleType:
         raise ConfigError(
             f"this bridge needs {suite}{why}. Install it with: {install_line(package)}"
         ) from error
+
+
+@contextmanager
+def building(failed: str) -> Iterator[None]:
+    """Turn what a suite raises of settings that it cannot build into one sentence."""
+    try:
+        yield
+    except LLMGymError:
+        raise
+    except _UNBUILT as error:
+        why = " ".join(str(error).split())
+        raise ConfigError(f"{failed}: {why:.200}") from error
 
 
 def choose(name: str, given: str, known: Iterable[str]) -> str:

@@ -7,10 +7,7 @@ import numpy as np
 
 from llm_gym.bridges import base
 from llm_gym.bridges.rng_guard import GlobalRngGuard
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
-
-_PACKAGE = "gem"
 
 
 class GEMEnv(base.BridgeEnv):
@@ -53,11 +50,10 @@ class GEMEnv(base.BridgeEnv):
         env_kwargs: Mapping[str, Any] | None = None,
         **common: Unpack[base.BridgeArgs],
     ) -> None:
-        suite = base.need_package(_PACKAGE)
-        base.choose(
-            "env_id", env_id, base.need_package(_PACKAGE, "gem.envs.registration").ENV_REGISTRY
-        )
-        constants = base.need_package(_PACKAGE, "gem.utils.constants")
+        suite = base.need_package("gem")
+        known = base.need_package("gem", "gem.envs.registration").ENV_REGISTRY
+        base.choose("env_id", env_id, known)
+        constants = base.need_package("gem", "gem.utils.constants")
         pays = constants.LanguageGameReward
         # What an unusable reply is paid, where nothing else is paid that.
         usual = {pays.internal_step_reward, pays.fail_reward, pays.success_reward}
@@ -65,8 +61,8 @@ class GEMEnv(base.BridgeEnv):
         self._full, self._last_words = pays.success_reward, constants.TERMINAL_STATE
         self.env_id, self.has_splits = env_id, splits
         super().__init__(**common)
-        with self._rng_guard:
-            self._made = self._game = _make(suite, env_id, env_kwargs)
+        with self._rng_guard, base.building(f"GEM cannot make {env_id} here"):
+            self._made = self._game = suite.make(env_id, **(env_kwargs or {}))
         self._sampler = GlobalRngGuard()
 
     def begin(self, seed: int) -> str:
@@ -101,11 +97,3 @@ class GEMEnv(base.BridgeEnv):
 def _with_suffix(text: object, info: Mapping[str, Any]) -> str:
     suffix = info.get("suffix") or ""
     return f"{text}\n{suffix}".strip() if suffix else str(text)
-
-
-def _make(suite: Any, env_id: str, settings: Mapping[str, Any] | None) -> Any:
-    try:
-        return suite.make(env_id, **(settings or {}))
-    except (ImportError, LookupError, OSError, TypeError, ValueError) as error:
-        why = " ".join(str(error).split())
-        raise ConfigError(f"GEM cannot make {env_id} here: {why:.200}") from error

@@ -7,8 +7,6 @@ from typing import Any, Unpack
 from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, need_package, verdict
 from llm_gym.core.errors import ConfigError, WorkerError
 
-_PACKAGE = "openenv"
-
 
 class OpenEnvEnv(BridgeEnv):
     """An environment that an OpenEnv server runs, through OpenEnv's own client.
@@ -54,7 +52,7 @@ class OpenEnvEnv(BridgeEnv):
         success_reward: float = 1.0,
         **common: Unpack[BridgeArgs],
     ) -> None:
-        suite = need_package(_PACKAGE, "openenv.core.generic_client")
+        suite = need_package("openenv", "openenv.core.generic_client")
         if not url:
             raise ConfigError("url must say where the server is, got nothing")
         self.url, self.action_field, self.action = url, action_field, dict(action or {})

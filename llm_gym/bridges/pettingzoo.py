@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from llm_gym.bridges.base import need_package
+from llm_gym.bridges.base import building, need_package
 from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.infos import Info, Options
@@ -19,7 +19,6 @@ from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text import AsText
 from llm_gym.wrappers.as_text.env import AsTextEnv
 
-_PACKAGE = "pettingzoo"
 _OTHERS_TURNS = 10_000
 _TRIES = 5  # moves of an opponent in one turn
 _LONGEST_RULES = 2000
@@ -85,6 +84,9 @@ class OneSeat(gym.Env[Any, Any]):
         if self._masked:
             info["action_mask"] = np.asarray(observation["action_mask"], dtype=np.int8)
             observation = observation["observation"]
+        # Lists can be compared and recorded.
+        arrays = {name: info[name].tolist() for name in info if isinstance(info[name], np.ndarray)}
+        info.update(arrays)
         # With no agent left the game is over for the seat as well.
         over = not game.agents or game.terminations.get(seat, True)
         cut = not over and game.truncations.get(seat, False)
@@ -165,7 +167,7 @@ class PettingZooEnv(AsTextEnv):
         render_mode: Literal["ansi"] | None = None,
         **settings: Any,
     ) -> None:
-        need_package(_PACKAGE)
+        need_package("pettingzoo")
         with GlobalRngGuard():
             game, drawn = _make(env_id, dict(env_kwargs or {}))
         agents = list(game.possible_agents)
@@ -190,13 +192,12 @@ class PettingZooEnv(AsTextEnv):
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         text, info = super().reset(seed=seed, options=options)
         self._closed = False
-        return text, _plain(info)
+        return text, info
 
     def step(self, action: str) -> tuple[str, Any, bool, bool, dict[str, Any]]:
         if self._closed:
             raise ResetNeeded("the episode has not begun; call reset() before step()")
-        text, reward, terminated, truncated, info = super().step(action)
-        return text, reward, terminated, truncated, _plain(info)
+        return super().step(action)
 
     def render(self) -> str | None:
         return self.text._state if self.render_mode == "ansi" else None
@@ -212,12 +213,6 @@ class PettingZooEnv(AsTextEnv):
         mine, theirs = observation[..., 0], observation[..., 1]
         cells = np.where(mine, "X", np.where(theirs, "O", "."))
         return _with_moves("\n".join(" ".join(row) for row in cells), info)
-
-
-def _plain(info: dict[str, Any]) -> dict[str, Any]:
-    """Return ``info`` with arrays as lists, which can be compared and recorded."""
-    arrays = {name: info[name].tolist() for name in info if isinstance(info[name], np.ndarray)}
-    return {**info, **arrays} if arrays else info
 
 
 def _is_board(space: gym.Space[Any]) -> bool:
@@ -247,12 +242,9 @@ def _rules(game: Any, seat: str) -> str:
     return f"You are {seat}.{own} {told}"
 
 
-def _seen(game: Any, seat: str) -> gym.Space[Any]:
-    space: Any = game.observation_space(seat)
-    seen: gym.Space[Any] = space
-    if "action_mask" in getattr(space, "spaces", {}):
-        seen = space["observation"]
-    return seen
+def _seen(game: Any, seat: str) -> Any:
+    space = game.observation_space(seat)
+    return space["observation"] if "action_mask" in getattr(space, "spaces", {}) else space
 
 
 def _won(total: float, terminated: bool, reward: float, info: Mapping[str, Any]) -> bool:
@@ -276,11 +268,9 @@ def _make(env_id: str, settings: dict[str, Any]) -> tuple[Any, bool]:
         raise ConfigError(
             f"env_id must be a module with a game's env, got {env_id}: {error}"
         ) from error
-    try:
+    with building(f"{env_id} cannot be made with {settings}"):
         game = make(**settings)
         modes = game.metadata.get("render_modes") or []
         if "ansi" in modes and "render_mode" not in settings:
             return make(**settings, render_mode="ansi"), True
-    except (TypeError, ValueError, AssertionError) as error:
-        raise ConfigError(f"{env_id} cannot be made with {settings}: {error}") from error
-    return game, False
+        return game, False

@@ -6,18 +6,16 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from llm_gym.bridges.base import BridgeArgs, BridgeEnv, BridgeStep, choose, need_package
+from llm_gym.bridges import base
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.outcome import StopReason
 
-_PACKAGE = "reasoning_gym"
 _ROWS = 2**31 - 1
 # These draw all their rows when they are built, so each episode builds one with a single row.
 _DRAWN_UP_FRONT = {"acre", "composite", "gsm_symbolic", "list_functions", "word_ladder"}
 _HOW = "Write your answer between <answer> and </answer>."
 
 
-class ReasoningGymEnv(BridgeEnv):
+class ReasoningGymEnv(base.BridgeEnv):
     """A question of reasoning-gym.
 
     Description:
@@ -58,10 +56,11 @@ class ReasoningGymEnv(BridgeEnv):
         env_id: str = "countdown",
         config: Mapping[str, Any] | None = None,
         reward: Literal["score", "success"] = "score",
-        **common: Unpack[BridgeArgs],
+        **common: Unpack[base.BridgeArgs],
     ) -> None:
-        suite = need_package(_PACKAGE)
-        choose("env_id", env_id, need_package(_PACKAGE, "reasoning_gym.factory").DATASETS)
+        suite = base.need_package("reasoning_gym")
+        known = base.need_package("reasoning_gym", "reasoning_gym.factory").DATASETS
+        base.choose("env_id", env_id, known)
         if reward not in ("score", "success"):
             raise ConfigError(f"reward must be 'score' or 'success', got {reward!r}")
         if taken := {"seed", "size"} & set(config or {}):
@@ -69,7 +68,7 @@ class ReasoningGymEnv(BridgeEnv):
         self.dataset, self.config, self.reward = env_id, dict(config or {}), reward
         super().__init__(**common)
         self._suite = suite
-        self._extract = need_package(_PACKAGE, "reasoning_gym.utils").extract_answer
+        self._extract = base.need_package("reasoning_gym", "reasoning_gym.utils").extract_answer
         self._rows: Any = None
         if env_id not in _DRAWN_UP_FRONT:
             with self._rng_guard:
@@ -81,13 +80,12 @@ class ReasoningGymEnv(BridgeEnv):
             self._scorer = self._build(seed=seed, size=1)
             self._row = self._scorer[0]
         else:
-            self._scorer = self._rows
-            self._row = self._rows[seed]
+            self._scorer, self._row = self._rows, self._rows[seed]
         question = str(self._row["question"])
         self.instance = self.dataset, question
         return question if self.format.how else f"{question}\n\n{_HOW}"
 
-    def play(self, text: str) -> BridgeStep:
+    def play(self, text: str) -> base.BridgeStep:
         answer = text
         if not self.format.how:
             answer = self._extract(text) or text
@@ -95,13 +93,12 @@ class ReasoningGymEnv(BridgeEnv):
             score = float(self._scorer.score_answer(answer, self._row))
         except Exception:  # noqa: BLE001 - an answer that the scorer dies of is a wrong one
             score = 0.0
-        won = score >= 1.0
-        right = self._row["answer"]
+        won, right = score >= 1.0, self._row["answer"]
         told = "" if right is None or won else f" The answer: {right}"
         paid = score if self.reward == "score" else float(won)
-        stop = StopReason.WON if won else StopReason.LOST
         said = {"score": score, "answer": right}
-        return BridgeStep(f"Score: {score:g}.{told}", paid, stop, True, said)
+        stop = base.verdict(True, won)
+        return base.BridgeStep(f"Score: {score:g}.{told}", paid, stop, True, said)
 
     def random_move(self, rng: np.random.Generator) -> str:
         """Return a small number, which is the answer of no few questions."""
@@ -116,12 +113,9 @@ class ReasoningGymEnv(BridgeEnv):
         return answer if self.format.how else f"<answer>{answer}</answer>"
 
     def _build(self, **where: int) -> Any:
-        config = dict(self.config)
-        if self.dataset == "composite":
-            spec = need_package(_PACKAGE, "reasoning_gym.composite").DatasetSpec
-            config["datasets"] = [spec(**row) for row in config.get("datasets", [])]
-        try:
+        config, given = dict(self.config), json.dumps(self.config, default=str)
+        with base.building(f"{self.dataset} cannot be built with {given}"):
+            if self.dataset == "composite":
+                spec = base.need_package("reasoning_gym", "reasoning_gym.composite").DatasetSpec
+                config["datasets"] = [spec(**row) for row in config.get("datasets", [])]
             return self._suite.create_dataset(self.dataset, **config, **where)
-        except (TypeError, ValueError, AssertionError) as error:
-            given = json.dumps(self.config, default=str)
-            raise ConfigError(f"{self.dataset} cannot be built with {given}: {error}") from error

@@ -18,21 +18,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 _ONE_AT_A_TIME = threading.RLock()  # what is swapped belongs to the process, with all its threads
 
 
-class StateSlot(Protocol):
-    """Holds a random state; what is read there can be written back."""
-
-    raw: Any
-
-
 class _ByFunctions:
-    """A state that is read and written by its library's own functions."""
+    """A slot of a state whose ``raw`` is read and written by its library's own functions."""
 
     def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]) -> None:
         self._read, self._write = read, write
@@ -50,7 +44,7 @@ def _memory(address: int, size: int) -> Any:
     return (ctypes.c_char * size).from_address(address)
 
 
-def python_slots(generator: random.Random, quick: bool = True) -> list[StateSlot]:
+def python_slots(generator: random.Random, quick: bool = True) -> list[Any]:
     """Return where ``generator`` keeps its randomness, after a try with another one."""
     trial = random.Random(1)
     if not (quick and _replays([_words_of_python(trial)], trial.random)):
@@ -62,7 +56,7 @@ def python_slots(generator: random.Random, quick: bool = True) -> list[StateSlot
     return [_words_of_python(generator), spare]
 
 
-def numpy_slots(state: np.random.RandomState, quick: bool = True) -> list[StateSlot]:
+def numpy_slots(state: np.random.RandomState, quick: bool = True) -> list[Any]:
     """Return where ``state`` keeps its randomness, after a try with another one."""
     trial = np.random.RandomState(1)
     at = _spare_of_numpy(trial)
@@ -108,16 +102,21 @@ def _replays(slots: list[Any], draw: Callable[[], float]) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _find_slots(bits: object) -> list[StateSlot]:
+def _find_slots(bits: object) -> list[Any]:
     # The cache holds ``bits``, so that its memory stays.
     python: random.Random = random._inst
     whole: np.random.RandomState = np.random.mtrand._rand
     return [*python_slots(python), *numpy_slots(whole)]
 
 
-def _slots() -> list[StateSlot]:
-    """Return where the process keeps its randomness, looked for anew when numpy's moves."""
-    return _find_slots(np.random.get_bit_generator())  # type: ignore[attr-defined]
+def _slots() -> list[Any]:
+    """Return where the process keeps its randomness, looked for anew when numpy's moves.
+
+    Torch's is the last, from the moment on that somebody imports it.
+    """
+    slots = _find_slots(np.random.get_bit_generator())  # type: ignore[attr-defined]
+    torch = _torch()
+    return slots if torch is None else [*slots, _ByFunctions(torch.get_state, torch.set_state)]
 
 
 class _NullWriter(io.TextIOBase):
@@ -147,43 +146,33 @@ class GlobalRngGuard:
 
     def __init__(self) -> None:
         self._seed = 0
-        self._own: list[Any] | None = None
-        self._own_torch: Any = None
-        self._callers: list[tuple[list[Any], Any, Any]] = []
+        self._own: list[Any] = []
+        self._callers: list[tuple[list[Any], Any]] = []
 
     def seed(self, seed: int) -> None:
         """Use the states derived from ``seed`` from the next entry on."""
-        self._seed, self._own, self._own_torch = seed, None, None
+        self._seed, self._own = seed, []
 
     def __enter__(self) -> None:
         _ONE_AT_A_TIME.acquire()
         slots, torch = _slots(), _torch()
-        callers = [slot.raw for slot in slots]
-        self._callers.append((callers, torch and torch.get_state(), sys.stdout))
+        self._callers.append(([slot.raw for slot in slots], sys.stdout))
         sys.stdout = _NULL_WRITER
-        if self._own is None:
+        if not self._own:
             random.seed(self._seed)
             np.random.seed(self._seed % 2**32)  # noqa: NPY002 - theirs
-        else:
-            for slot, state in zip(slots, self._own, strict=True):
-                slot.raw = state
-        if torch is not None:
-            if self._own_torch is None:
-                torch.manual_seed(self._seed)
-            else:
-                torch.set_state(self._own_torch)
+        if torch is not None and len(self._own) < len(slots):
+            torch.manual_seed(self._seed)
+        for slot, state in zip(slots, self._own, strict=False):
+            slot.raw = state
 
     def __exit__(self, *_: object) -> None:
         try:
-            slots = _slots()
-            callers, torchs, sys.stdout = self._callers.pop()
+            callers, sys.stdout = self._callers.pop()
+            slots = _slots()[: len(callers)]  # torch may have been imported in between
             self._own = [slot.raw for slot in slots]
             for slot, state in zip(slots, callers, strict=True):
                 slot.raw = state
-            if torchs is not None:
-                torch = _torch()
-                self._own_torch = torch.get_state()
-                torch.set_state(torchs)
         finally:
             _ONE_AT_A_TIME.release()
 

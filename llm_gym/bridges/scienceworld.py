@@ -12,7 +12,6 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import Info, Options
 from llm_gym.core.splits import check_split
 
-_PACKAGE = "scienceworld"
 _FULL = 100.0
 _ENDS_WITHIN = 10.0
 """Seconds that its Java process gets to end by itself."""
@@ -59,7 +58,7 @@ class ScienceWorldEnv(BridgeEnv):
         simplifications: str = "easy",
         **common: Unpack[BridgeArgs],
     ) -> None:
-        suite = need_package(_PACKAGE)
+        suite = need_package("scienceworld")
         common.setdefault("action_format", "plain")
         common.setdefault("max_turns", 100)
         super().__init__(**common)

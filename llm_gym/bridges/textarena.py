@@ -120,7 +120,6 @@ def make_opponent(given: Given) -> Opponent:
     return found  # type: ignore[no-any-return]
 
 
-_PACKAGE = "textarena"
 _MOST_PLAYERS = 15
 _OTHERS_TURNS = 200
 _DOWNLOADS = (
@@ -184,8 +183,8 @@ class TextArenaEnv(base.BridgeEnv):
         env_kwargs: Mapping[str, Any] | None = None,
         **common: Unpack[base.BridgeArgs],
     ) -> None:
-        arena = base.need_package(_PACKAGE)
-        registry = base.need_package(_PACKAGE, "textarena.envs.registration").ENV_REGISTRY
+        arena = base.need_package("textarena")
+        registry = base.need_package("textarena", "textarena.envs.registration").ENV_REGISTRY
         base.choose("env_id", env_id, registry)
         if players is not None and not 1 <= players <= _MOST_PLAYERS:
             raise ConfigError(f"players must be 1 to {_MOST_PLAYERS}, got {players}")
@@ -194,7 +193,7 @@ class TextArenaEnv(base.BridgeEnv):
         self.env_id, self.players, self.seat, self.has_splits = env_id, players, seat, splits
         self.opponent = make_opponent(opponent)
         super().__init__(**common)
-        with self._rng_guard:
+        with self._rng_guard, base.building(f"TextArena cannot make {env_id} here"):
             made = _make(arena, env_id, env_kwargs)
         # Outermost first, which is the order that a reply passes them in.
         self._writers: list[Any] = []
@@ -248,7 +247,11 @@ class TextArenaEnv(base.BridgeEnv):
         said = {"reason": reason, "rewards": everyone, "role": mine.get("role")}
         if mine.get("invalid_move"):
             return base.BridgeStep(news, reward, StopReason.INVALID, False, said)
-        return base.BridgeStep(news, reward, self._verdict(reward), True, said)
+        alone = self.players == 1
+        stop = base.verdict(True, reward >= 1.0 if alone else reward > 0.0)
+        if reward == 0.0 and not alone:
+            stop = StopReason.DRAWN
+        return base.BridgeStep(news, reward, stop, True, said)
 
     def random_move(self, rng: np.random.Generator) -> str:
         return random_reply(self._shown[self.seat], rng)
@@ -296,13 +299,13 @@ class TextArenaEnv(base.BridgeEnv):
 
     def _other_plays(self, other: int) -> bool:
         """Let an opponent move, in a few tries; False and ``_failed`` where it makes no move."""
-        state, tries, before = self._state, 0, None
-        while not before or (tries < _TRIES and not state.done and self._refused_since(before)):
+        state, refused = self._state, False
+        for _ in range(_TRIES):
             self._hear(other)
             with self._rng_guard.outside():
                 reply = ask(self.opponent, self._shown[other])
             self._set_errors(0, 1)  # the game asks again, where it would end at once
-            before, tries = self._errors(), tries + 1
+            before, _ = self._errors()
             try:
                 self._step(reply)
             except LLMGymError:
@@ -310,10 +313,13 @@ class TextArenaEnv(base.BridgeEnv):
             except Exception as error:  # noqa: BLE001 - a text of an opponent's that the game dies of
                 self._failed = f"the game died of the opponent's {reply!r:.60}: {error!r:.100}"
                 return False
+            refused = self._errors()[0] > before
+            if state.done or not refused:
+                break
         about = state.game_info.get(other) or {}
         why = str(about.get("reason") or "")
         forfeit = about.get("invalid_move") or (state.done and _ILLEGAL.search(why))
-        if forfeit or (not state.done and self._refused_since(before)):
+        if forfeit or (not state.done and refused):
             self._failed = f"the opponent made no legal move, but {reply!r:.60} {why}".rstrip()
             return False
         return True
@@ -325,9 +331,6 @@ class TextArenaEnv(base.BridgeEnv):
     def _set_errors(self, count: int, allowed: int) -> None:
         if hasattr(self._state, "error_allowance"):
             self._state.error_count, self._state.error_allowance = count, allowed
-
-    def _refused_since(self, before: tuple[int, int]) -> bool:
-        return self._errors()[0] > before[0]
 
     def _hear(self, player: int) -> str:
         """Return the messages to a player that are new, and add them to what it was shown."""
@@ -347,18 +350,9 @@ class TextArenaEnv(base.BridgeEnv):
     def _news(self) -> str:
         return self._hear(self.seat)
 
-    def _verdict(self, reward: float) -> StopReason:
-        if self.players == 1:
-            return StopReason.WON if reward >= 1.0 else StopReason.LOST
-        if reward == 0.0:
-            return StopReason.DRAWN
-        return StopReason.WON if reward > 0.0 else StopReason.LOST
-
 
 def _make(arena: Any, env_id: str, settings: Mapping[str, Any] | None) -> Any:
     try:
         return arena.make(env_id, **(settings or {}))
     except LookupError as error:  # of NLTK, which did not find its words
         raise ConfigError(f"{env_id} needs words that TextArena downloads: {_DOWNLOADS}") from error
-    except (SyntaxError, ImportError, OSError, TypeError, ValueError) as error:
-        raise ConfigError(f"TextArena cannot make {env_id} here: {error!s:.200}") from error

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from llm_gym.core.errors import ConfigError, RecordError
+from llm_gym.core.errors import ConfigError, RecordError, error_words
 from llm_gym.datasets.rows import SPLIT_NAMES
 
 
@@ -36,7 +36,13 @@ class Source:
 
     def data(self, at: int) -> Any:
         """Return the row at a place."""
-        return self._rows[at]
+        try:
+            return self._rows[at]
+        except (LookupError, TypeError) as error:  # such as a table that is read by column
+            raise RecordError(
+                f"{self.where(at)}: it cannot be read by its number ({error_words(error)}); pass a "
+                "list of dictionaries"
+            ) from error
 
     def where(self, at: int) -> str:
         """Return the name of a row for error messages."""
@@ -109,14 +115,15 @@ def open_file(path: Path, limit: int | None = None) -> Source:
             f"dataset must be a file that ends in {', '.join(SUFFIXES)}, got {str(path)!r}; for a "
             "data set of a hub, pass what datasets.load_dataset returns"
         )
-    if not path.is_file():
+    if not os.path.isfile(path):  # ``Path.is_file`` raises for a name that is too long
         raise ConfigError(f"there is no file {str(path)!r}")
-    if name.endswith((".csv", ".tsv")):
-        rows = csv_rows(path, "," if name.endswith(".csv") else "\t")
-        return FileSource(path, islice(_written(rows, 1), limit), "row")
     if name.endswith(".parquet"):
-        return FileSource(path, islice(_written(parquet_rows(path), 0), limit), "row")
-    return FileSource(path, islice(json_lines(path), limit), "line")
+        rows = _written(parquet_rows(path), 0)
+    elif name.endswith((".csv", ".tsv")):
+        rows = _written(csv_rows(path, "," if name.endswith(".csv") else "\t"), 1)
+    else:
+        return FileSource(path, islice(json_lines(path), limit), "line")
+    return FileSource(path, islice(rows, limit), "row")
 
 
 def _written(rows: Iterable[Any], first: int) -> Iterator[tuple[int, bytes]]:

@@ -33,7 +33,7 @@ class Grader(ABC):
 
     asks: ClassVar[str]
     """What the player is told about the answer."""
-    examples: ClassVar[tuple[str, ...]]
+    examples: ClassVar[tuple[str, ...]] = ("your answer",)
     pattern: ClassVar[str | None] = None
     """Regex of usable replies; None for any text."""
     trusted: ClassVar[bool] = True
@@ -65,7 +65,7 @@ class Grader(ABC):
 
 
 def as_text(answer: object) -> str:
-    """Return a gold answer as text. ``ValueError`` says why it is none.
+    """Return a gold answer or an option as text. ``ValueError`` says why it is none.
 
     >>> as_text(42), as_text(42.0), as_text(0.5), as_text(True)
     ('42', '42', '0.5', 'true')
@@ -80,7 +80,7 @@ def as_text(answer: object) -> str:
         return str(answer)
     if isinstance(answer, float) and math.isfinite(answer):
         return str(int(answer)) if answer.is_integer() else repr(answer)
-    raise ValueError(f"the answer must be text or a number, got {answer!r:.60}")
+    raise ValueError(f"an answer or an option must be text or a number, got {answer!r:.60}")
 
 
 def normalise(text: str) -> str:
@@ -104,7 +104,6 @@ class ExactGrader(Grader):
     """The same text after ``normalise``."""
 
     asks = "Answer with nothing but the answer."
-    examples = ("your answer",)
 
     def key(self, answer: object, choices: Sequence[str]) -> str:
         return normalise(as_text(answer))
@@ -127,7 +126,6 @@ class ContainsGrader(Grader):
 
     extra_words: int = 8
     asks = "Answer in a few words and commit to one answer."
-    examples = ("your answer",)
 
     def __post_init__(self) -> None:
         if self.extra_words < 0:
@@ -281,30 +279,24 @@ class ChoiceGrader(Grader):
         return LETTERS[key]
 
 
-@dataclass(frozen=True, eq=False)
 class FunctionGrader(Grader):
     """A function of reply and answer that returns True, False or a score from 0 to 1."""
 
-    function: Callable[[str, Any], float]
     asks = "Answer the question."
-    examples = ("your answer",)
     trusted = False
 
-    def __post_init__(self) -> None:
+    def __init__(self, function: Callable[[str, Any], float]) -> None:
+        self.function = function
+        self.takes_row = False
+        """Whether the function's second argument is called ``row``, and gets the whole row."""
         try:
-            inspect.signature(self.function).bind("", "")
+            taken = inspect.signature(function)
+            taken.bind("", "")
+            self.takes_row = list(taken.parameters)[1:2] == ["row"]
         except TypeError as error:
             raise ConfigError(f"a grader takes a reply and an answer, or a row: {error}") from error
         except ValueError:  # a builtin that does not say what it takes
             return
-
-    @property
-    def takes_row(self) -> bool:
-        """Whether the function's second argument is called ``row``, and gets the whole row."""
-        try:
-            return list(inspect.signature(self.function).parameters)[1:2] == ["row"]
-        except ValueError:
-            return False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FunctionGrader) and other.function is self.function

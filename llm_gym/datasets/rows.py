@@ -142,7 +142,7 @@ def _read_message(message: Any) -> tuple[str, str]:
         content = None if None in texts else "".join(map(str, texts))
     if not isinstance(content, str):
         raise ValueError(f"a message must hold text, got {message!r:.60}")
-    role = {"developer": "system"}.get(role, role)
+    role = "system" if role == "developer" else role
     if role not in ("system", "user", "assistant", "tool"):
         raise ValueError(f"a message must be of system, user, assistant or tool, got {role!r:.40}")
     return role, content
@@ -158,9 +158,8 @@ def read_answers(answer: Any) -> tuple[object, ...]:
     answers = tuple(answer) if many else (answer,)
     if not answers:
         raise ValueError("the list of accepted answers is empty")
-    for one in answers:
-        if not as_text(one).strip():
-            raise ValueError("the answer is empty")
+    if not all(as_text(one).strip() for one in answers):
+        raise ValueError("the answer is empty")
     return answers
 
 

@@ -84,7 +84,6 @@ class Table:
         self.multiline = False
         """Whether an answer has more than one line."""
         self._index()
-        self._numbers: dict[str, np.ndarray[Any, np.dtype[np.int64]]] = {}
 
     @property
     def name(self) -> str:
@@ -95,7 +94,7 @@ class Table:
 
     def count(self, split: str | None) -> int:
         """Return how many rows are in ``split``; None is all of them."""
-        return len(self) if split is None else len(self._of(split))
+        return len(self._rows(split))
 
     def at(self, position: int, split: str | None, key: int | None) -> int:
         """Return the number of the row at ``position`` of a walk through ``split``.
@@ -103,9 +102,9 @@ class Table:
         The walk is endless and visits every row once per pass: in an order that ``key`` chooses,
         or in the order of the file where it is None.
         """
-        size = self.count(split)
-        at = position % size if key is None else shuffled(position, size, key)
-        return at if split is None else int(self._of(split)[at])
+        rows = self._rows(split)
+        at = position % len(rows) if key is None else shuffled(position, len(rows), key)
+        return int(rows[at])
 
     def fetch(self, number: int) -> DatasetRow:
         return self._read(self.data(number))
@@ -144,6 +143,9 @@ class Table:
         if not codes:
             raise ConfigError(f"{self.name} has no rows")
         self._codes = np.frombuffer(bytes(codes), dtype=np.uint8)
+        self._numbers = {
+            split: np.flatnonzero(self._codes == code) for code, split in enumerate(splits.SPLITS)
+        }
         if declared:
             self._refuse_leaks(np.frombuffer(questions, dtype=np.uint64))
 
@@ -188,17 +190,15 @@ class Table:
 
     # --- rows ------------------------------------------------------------------------------
 
-    def _of(self, split: str) -> Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]:
-        if split not in self._numbers:
-            numbers = np.flatnonzero(self._codes == splits.SPLITS.index(split))
-            if not len(numbers):
-                counts = np.bincount(self._codes, minlength=3).tolist()
-                told = ", ".join(f"{n} {s}" for n, s in zip(counts, splits.SPLITS, strict=True))
-                raise ConfigError(
-                    f"{self.name} has no {split} rows, it has {told}; with few rows, name their "
-                    "splits in a column"
-                )
-            self._numbers[split] = numbers
+    def _rows(self, split: str | None) -> Sequence[int] | np.ndarray[Any, np.dtype[np.int64]]:
+        if split is None:
+            return range(len(self))
+        if not len(self._numbers[split]):
+            told = ", ".join(f"{len(rows)} {name}" for name, rows in self._numbers.items())
+            raise ConfigError(
+                f"{self.name} has no {split} rows, it has {told}; with few rows, name their "
+                "splits in a column"
+            )
         return self._numbers[split]
 
 

@@ -6,6 +6,7 @@ import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
 from llm_gym.core.settings import TypedSettings, named_settings, plain
+from llm_gym.core.spaces import AnyText
 
 
 class TextWrapper(TypedSettings, gym.Wrapper[Any, str, Any, Any], RecordConstructorArgs):
@@ -18,3 +19,8 @@ class TextWrapper(TypedSettings, gym.Wrapper[Any, str, Any, Any], RecordConstruc
         given = {name: plain(value) for name, value in given.items() if name != "env"}
         RecordConstructorArgs.__init__(made, _disable_deepcopy=True, **given)
         return made
+
+
+def longer_text(env: gym.Env[Any, Any], by: int) -> AnyText:
+    """Return the space of the observations of ``env`` with up to ``by`` characters more."""
+    return AnyText(getattr(env.observation_space, "max_length", 0) + by)

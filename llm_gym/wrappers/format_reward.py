@@ -8,8 +8,7 @@ import gymnasium as gym
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import Info, Options, reward_terms
-from llm_gym.core.spaces import AnyText
-from llm_gym.wrappers.base import TextWrapper
+from llm_gym.wrappers.base import TextWrapper, longer_text
 
 THINK = "think"
 _ASK = "Think first, between <think> and </think>, then give your reply."
@@ -69,8 +68,7 @@ class FormatReward(TextWrapper):
         super().__init__(env)
         self.penalty = penalty
         self.ask = (_ASK if format == THINK else "") if ask is None else ask
-        inner = getattr(env.observation_space, "max_length", 0)
-        self.observation_space = AnyText(inner + len(self.ask) + 1)
+        self.observation_space = longer_text(env, len(self.ask) + 1)
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)

@@ -6,11 +6,10 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from llm_gym.core.errors import ContractError
-from llm_gym.core.infos import Info, Options, find_attribute
+from llm_gym.core.infos import Info, Options, find_attribute, reward_terms
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.settings import check_range
-from llm_gym.core.spaces import AnyText
-from llm_gym.wrappers.base import TextWrapper
+from llm_gym.wrappers.base import TextWrapper, longer_text
 
 _NOTE_CHARS = 100  # what is added to an observation
 
@@ -77,8 +76,7 @@ class MaxInvalid(TextWrapper):
         super().__init__(env)
         self.max_invalid, self.in_a_row = max_invalid, in_a_row
         self._invalid = 0
-        inner = getattr(env.observation_space, "max_length", 0)
-        self.observation_space = AnyText(inner + _NOTE_CHARS)
+        self.observation_space = longer_text(env, _NOTE_CHARS)
 
     @property
     def rule(self) -> str:
@@ -105,7 +103,7 @@ class MaxInvalid(TextWrapper):
             if price := find_attribute(self.env, "quitting_cost"):
                 cost = price()
                 reward = float(reward) + cost
-                info["reward_terms"] = {**info.get("reward_terms", {}), "given_up": cost}
+                info["reward_terms"] = {**reward_terms(info), "given_up": cost}
         return observation, reward, terminated, truncated, info
 
 
@@ -150,8 +148,7 @@ class TokenBudget(TextWrapper):
         super().__init__(env)
         self._count = count_tokens or about_tokens
         self.max_tokens = self._left = max_tokens
-        inner = getattr(env.observation_space, "max_length", 0)
-        self.observation_space = AnyText(inner + _NOTE_CHARS)
+        self.observation_space = longer_text(env, _NOTE_CHARS)
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)

@@ -7,12 +7,11 @@ import gymnasium as gym
 
 from llm_gym.core.infos import Info, Options, find_system_prompt, reward_terms
 from llm_gym.core.settings import check_range
-from llm_gym.core.spaces import AnyText
 from llm_gym.reading.calls import MAX_CALLS
 from llm_gym.reading.parsers import ActionParser, get_parser
 from llm_gym.tools.calling import Ran, feedback, is_call, run_calls
 from llm_gym.tools.registry import ToolRegistry, ToolSource, as_registry
-from llm_gym.wrappers.base import TextWrapper
+from llm_gym.wrappers.base import TextWrapper, longer_text
 
 MAX_TOOL_CALLS = 10
 _MARKS_CHARS = 100  # what a parser puts around a result
@@ -72,9 +71,8 @@ class ToolUse(TextWrapper):
         self.registry, self.parser = as_registry(tools), get_parser(parser)
         self.max_calls, self.call_cost, self.describe = max_calls, call_cost, describe
         self._text = self._instructions() if describe else ""
-        inner = getattr(env.observation_space, "max_length", 0)
         results = MAX_CALLS * (self.registry.max_result_chars + _MARKS_CHARS)
-        self.observation_space = AnyText(int(inner + max(len(self._text) + 2, results)))
+        self.observation_space = longer_text(env, max(len(self._text) + 2, results))
         self._left = max_calls
         self._playing = False
         self._info: dict[str, Any] = {}
@@ -93,7 +91,8 @@ class ToolUse(TextWrapper):
         observation, info = self.env.reset(seed=seed, options=options)
         self.registry.reset()
         self._left, self._playing = self.max_calls, True
-        if prompt := info.get("system_prompt"):
+        prompt = info.get("system_prompt")
+        if prompt and isinstance(prompt, str):  # an environment of others may say anything there
             info = {**info, "system_prompt": _joined(prompt, self._text)}
         else:
             observation = _joined(self._text, observation)
@@ -134,14 +133,13 @@ class ToolUse(TextWrapper):
     ) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._info, self._playing = info, not (terminated or truncated)
-        terms = self._costs(ran) if ran is not None else {}
-        if terms:
+        if terms := self._costs(ran):
             info = {**info, "reward_terms": {**reward_terms(info), **terms}}
             reward = float(reward) + sum(terms.values())
         return observation, reward, terminated, truncated, self._with_calls(info, ran)
 
-    def _costs(self, ran: Ran) -> dict[str, float]:
-        return {"tool_calls": -self.call_cost * ran.spent} if self.call_cost else {}
+    def _costs(self, ran: Ran | None) -> dict[str, float]:
+        return {"tool_calls": -self.call_cost * ran.spent} if ran and self.call_cost else {}
 
     def _with_calls(self, info: dict[str, Any], ran: Ran | None) -> dict[str, Any]:
         calls = [] if ran is None else [one.to_dict() for one in ran.results]

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from llm_gym.core.infos import Info, Options, find_system_prompt
 from llm_gym.core.settings import check_range
 from llm_gym.core.spaces import AnyText
-from llm_gym.wrappers.base import TextWrapper
+from llm_gym.wrappers.base import TextWrapper, longer_text
 
 MAX_CHARS = 32_768
 
@@ -42,9 +42,9 @@ class TranscriptObservation(TextWrapper):
         check_range("max_chars", max_chars, 1)
         super().__init__(env)
         self.max_turns, self.max_chars = max_turns, max_chars
-        inner = getattr(env.observation_space, "max_length", 0)
+        observation = getattr(env.observation_space, "max_length", 0)
         action = getattr(env.action_space, "max_length", 0)
-        self.observation_space = AnyText(2 * inner + action + max_chars)
+        self.observation_space = longer_text(env, observation + action + max_chars)
         self._first = ""
         self._turns: list[str] = []
 

@@ -68,13 +68,3 @@ def test_another_format_takes_the_place_of_the_tags():
     assert r"\boxed" in text
     assert "<answer>" not in text
     assert env.step(env.oracle_action())[4]["success"]
-
-
-def test_splits_are_kept_apart():
-    env = make("chain_sum")
-    seen = {
-        split: {env.reset(seed=seed, options={"split": split})[0] for seed in range(30)}
-        for split in ("train", "dev", "test")
-    }
-    assert not seen["train"] & seen["test"]
-    assert not seen["dev"] & seen["test"]

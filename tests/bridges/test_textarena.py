@@ -1,6 +1,5 @@
 """TextArena through the bridge, with the real package: ``make test-bridges``."""
 
-import json
 import subprocess
 import sys
 
@@ -16,8 +15,6 @@ from llm_gym.evaluate.endpoint.client import EndpointError
 
 pytest.importorskip("textarena")
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-WORDS = ["apple", "table", "chair", "horse", "plant", "stone", "bread", "water", "light", "house"]
 
 
 def make(env_id, **settings):
@@ -161,30 +158,6 @@ def test_a_served_model_plays_the_other_seat(chat_server):
         env.step("[7]")
 
 
-def test_what_the_game_dies_of_is_an_unusable_move_and_ends_somewhere(monkeypatch):
-    env = make("TicTacToe-v0", max_invalid=3)
-    env.reset(seed=0)
-    monkeypatch.setattr(env._game, "step", lambda _: 1 / 0)
-    for turn in range(3):
-        text, reward, terminated, truncated, info = env.step("[0]")
-        assert text == "The game could not use that reply."
-        assert (reward, terminated, truncated) == (-1.0 * (turn == 2), False, turn == 2)
-        assert not info["valid_action"]
-    assert info["stop_reason"] is StopReason.MAX_STEPS
-
-
-def test_splits_are_kept_apart():
-    env = make("FrozenLake-v0-random", splits=True)
-    found = {split: set() for split in ("train", "test")}
-    for split, seen in found.items():
-        for seed in range(10):
-            env.reset(seed=seed, options={"split": split})
-            seen.add(env.instance_id())
-    assert not found["train"] & found["test"]
-    with pytest.raises(ConfigError, match="no splits"):
-        make("Bandit-v0").reset(options={"split": "test"})
-
-
 def test_a_seat_that_the_game_has_not_is_told():
     with pytest.raises(ConfigError, match="seat must be"):
         make("TicTacToe-v0", seat=2).reset(seed=0)
@@ -193,35 +166,6 @@ def test_a_seat_that_the_game_has_not_is_told():
 def test_settings_of_the_game_reach_it():
     text, _ = make("GuessTheNumber-v0", env_kwargs={"max_number": 7}).reset(seed=0)
     assert "between 1 and 7" in text
-
-
-@pytest.fixture
-def words(tmp_path, monkeypatch):
-    """NLTK's data for ten words: TextArena would download the rest."""
-    nltk = pytest.importorskip("nltk")
-    corpus = tmp_path / "corpora" / "words"
-    corpus.mkdir(parents=True)
-    for name in ("en", "en-basic", "README"):
-        (corpus / name).write_text("\n".join(WORDS) + "\n")
-    tagger = tmp_path / "taggers" / "averaged_perceptron_tagger_eng"
-    tagger.mkdir(parents=True)
-    data = {"weights": {}, "tagdict": dict.fromkeys([*WORDS, "test"], "NN"), "classes": ["NN"]}
-    for name, value in data.items():
-        (tagger / f"averaged_perceptron_tagger_eng.{name}.json").write_text(json.dumps(value))
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-
-
-def test_wordle_is_played_where_its_words_are(words):
-    env = make("Wordle-v0")
-    seen = set()
-    for seed in range(12):
-        env.reset(seed=seed)
-        secret = env._game.state.game_state["secret_word"]
-        seen.add(secret)
-        text, *_ = env.step("[apple]" if secret != "apple" else "[table]")
-        assert "Feedback" in text
-        assert env.step(f"My guess: [{secret}]")[4]["success"]
-    assert 1 < len(seen) <= len(WORDS)
 
 
 NO_WORDS = """

@@ -1,5 +1,8 @@
 """Rows of any object: lists, data sets, streams, dictionaries of splits."""
 
+import itertools
+from collections import UserList
+
 import pytest
 
 from llm_gym.core.errors import ConfigError, RecordError
@@ -36,13 +39,8 @@ def test_a_real_dataset_object_is_read(tmp_path):
 
 
 def test_an_endless_iterable_is_read_up_to_the_limit():
-    def endless():
-        n = 0
-        while True:
-            yield {"prompt": f"{n}?", "answer": n}
-            n += 1
-
-    table = open_table(endless(), ReadOptions(ColumnNames(), get_grader("exact"), limit=4))
+    endless = ({"prompt": f"{n}?", "answer": n} for n in itertools.count())
+    table = open_table(endless, ReadOptions(ColumnNames(), get_grader("exact"), limit=4))
     assert [table.fetch(n).answers[0] for n in range(len(table))] == [0, 1, 2, 3]
 
 
@@ -64,3 +62,6 @@ def test_a_bad_row_of_an_object_is_named_with_its_index():
         open_table([ROWS[0], {"prompt": "x"}], PLAN)
     with pytest.raises(RecordError, match="dev rows, row 0"):
         open_table({"train": ROWS, "dev": [3]}, PLAN)
+    by_column = type("Frame", (UserList,), {"__getitem__": lambda self, at: {}[at]})(ROWS)
+    with pytest.raises(RecordError, match=r"row 0: .*by its number \(KeyError: 0\)"):
+        open_table(by_column, PLAN)

@@ -54,6 +54,7 @@ def test_a_conversation_is_written_out_and_its_last_word_is_the_answer():
         ({"prompt": "?", "answer": 1, "split": "tain"}, "train, dev or test, got 'tain'"),
         ({"prompt": "?", "answer": 1, "options": "AB"}, "choices"),
         ({"prompt": "?", "answer": 1, "options": ["a"]}, "2 to 26 choices, got 1"),
+        ({"prompt": "?", "answer": 1, "options": ["a", None]}, "an option must be .*, got None"),
         ([1], "a row must have named columns, got list"),
     ],
 )
@@ -96,16 +97,13 @@ def test_a_table_pickles_as_a_reference_and_copies_as_itself(tmp_path):
     assert pickle.loads(pickle.dumps(kept)).fetch(1999) == table.fetch(1999)
 
 
-@pytest.mark.parametrize("answer", ["two\nlines", "<think>x</think>"])
-def test_an_answer_that_its_format_cannot_write_is_named(answer):
-    rows = [*ROWS, {"prompt": "?", "answer": answer}]
-    with pytest.raises(RecordError, match=r"row 7: .*'plain'"):
-        open_table(rows, PLAN)
-
-
-def test_an_answer_that_is_too_long_is_named():
-    with pytest.raises(RecordError, match=r"row 0.*4000"):
-        open_table([{"prompt": "?", "answer": "x" * 4001}], PLAN)
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [("two\nlines", "'plain'"), ("<think>x</think>", "'plain'"), ("x" * 4001, "4000")],
+)
+def test_an_answer_that_no_player_can_write_is_named(answer, told):
+    with pytest.raises(RecordError, match=rf"row 7: .*{told}"):
+        open_table([*ROWS, {"prompt": "?", "answer": answer}], PLAN)
 
 
 def test_no_rows_is_an_error(tmp_path):

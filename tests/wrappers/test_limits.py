@@ -1,51 +1,72 @@
-"""A limit of turns cuts, says why, and leaves everything else alone."""
-
-from typing import Any
+"""EpisodeLimits, MaxInvalid, TokenBudget and FormatReward: each changes one thing and says so."""
 
 import gymnasium as gym
 import pytest
 from gymnasium.wrappers import TimeLimit
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, ContractError
 from llm_gym.core.outcome import StopReason
-from llm_gym.wrappers import EpisodeLimits
+from llm_gym.core.spaces import AnyText
+from llm_gym.wrappers import EpisodeLimits, FormatReward, MaxInvalid, TokenBudget, ToolUse
+from tests.evaluate.test_checker import Foreign
 from tests.wrappers.guessing import GAME, guessing
 
-
-def steps_until_cut(env: gym.Env[str, str]) -> tuple[int, StopReason]:
-    env.reset(seed=0)
-    for turn in range(1, 50):
-        _, _, terminated, truncated, info = env.step("no idea")
-        assert not terminated
-        if truncated:
-            return turn, info["stop_reason"]
-        assert info["stop_reason"] is StopReason.PLAYING
-    raise AssertionError("nothing was cut")
+ENDED, CUT = (True, False), (False, True)
+SPELLED = {"max_tokens": 5, "count_tokens": len}
 
 
-@pytest.mark.parametrize("max_turns", [1, 4])
-def test_turns_are_limited_in_every_episode_anew(max_turns: int) -> None:
-    env = EpisodeLimits(guessing(), max_turns=max_turns)
+@pytest.mark.parametrize(
+    ("wrap", "settings", "actions", "flags", "reason"),
+    [
+        (EpisodeLimits, {"max_turns": 1}, ["no"], CUT, StopReason.MAX_STEPS),
+        (EpisodeLimits, {"max_turns": 4}, ["no"] * 4, CUT, StopReason.MAX_STEPS),
+        (MaxInvalid, {"max_invalid": 2}, ["no", "1", "no", "no"], ENDED, StopReason.INVALID),
+        (MaxInvalid, {"max_invalid": 2, "in_a_row": False}, ["no", "1", "no"], ENDED,
+         StopReason.INVALID),
+        (TokenBudget, SPELLED, ["12", "1234"], CUT, StopReason.TOKENS),
+        (TokenBudget, {"max_tokens": 4}, ["x" * 9, "xxx"], CUT, StopReason.TOKENS),
+    ],
+)  # fmt: skip
+def test_every_episode_goes_on_to_its_limit_and_says_why_it_ends(
+    wrap, settings, actions, flags, reason
+):
+    env = wrap(guessing(), **settings)
     for _ in range(2):
-        assert steps_until_cut(env) == (max_turns, StopReason.MAX_STEPS)
+        env.reset(seed=0)
+        *before, (_, _, *last, info) = [env.step(action) for action in actions]
+        assert all(step[2:4] == (False, False) for step in before)
+        assert all(step[4]["stop_reason"] is StopReason.PLAYING for step in before)
+        assert (tuple(last), info["stop_reason"], info["success"]) == (flags, reason, False)
 
 
-def test_an_end_or_a_cut_from_inside_keeps_its_reason() -> None:
-    env = EpisodeLimits(gym.make(GAME), max_turns=1)
+@pytest.mark.parametrize("wrap", [EpisodeLimits, MaxInvalid, TokenBudget])
+def test_a_win_with_the_last_step_is_a_win(wrap):
+    env = wrap(guessing(), 1)
     env.reset(seed=0)
-    action = env.get_wrapper_attr("oracle_action")()
-    _, reward, terminated, truncated, info = env.step(action)
+    _, reward, terminated, truncated, info = env.step(env.unwrapped.oracle_action())
     assert (reward, terminated, truncated) == (1.0, True, False)
     assert info["stop_reason"] is StopReason.WON
-    inner = TimeLimit(guessing(), max_episode_steps=1)
-    env = EpisodeLimits(inner, max_turns=1)
+
+
+def test_a_cut_from_inside_keeps_its_reason():
+    env = EpisodeLimits(TimeLimit(guessing(), max_episode_steps=1), max_turns=1)
     env.reset(seed=0)
     *_, truncated, info = env.step("no idea")
     assert truncated
     assert info["stop_reason"] is StopReason.PLAYING, "TimeLimit says nothing, and we add nothing"
 
 
-def test_steps_and_reset_options_pass_through() -> None:
+def test_limits_are_told():
+    env = TokenBudget(guessing(), **SPELLED)
+    assert env.reset(seed=0)[0].endswith("\nTokens left: 5.")
+    assert env.step("12")[0].endswith("\nTokens left: 3.")
+    assert "Tokens left" not in env.step("1234")[0]
+    for in_a_row, end in ((True, " in a row.\n"), (False, ".\n")):
+        told, _ = MaxInvalid(guessing(), 2, in_a_row).reset(seed=0)
+        assert told.startswith(f"The game ends after 2 unusable replies{end}")
+
+
+def test_steps_and_reset_options_pass_through():
     plain, limited = guessing(), EpisodeLimits(guessing(), max_turns=1)
     assert plain.reset(seed=3) == limited.reset(seed=3)
     expected, got = plain.step("500"), limited.step("500")
@@ -58,16 +79,74 @@ def test_steps_and_reset_options_pass_through() -> None:
         env.reset(options={"colour": "red"})
 
 
-def test_the_info_of_the_environment_is_not_written_to() -> None:
-    shared: dict[str, Any] = {"stop_reason": StopReason.PLAYING}
+class Sharing(gym.Env):
+    """Has one info for all steps, and calls something else its reward terms."""
 
-    class Sharing(gym.Env[str, str]):
-        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, Any]:
-            return "begin", shared
+    observation_space = action_space = AnyText(9)
+    shared = {"stop_reason": StopReason.PLAYING, "valid_action": False, "reward_terms": 3}
 
-        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-            return "on", 0.0, False, False, shared
+    def quitting_cost(self):
+        return -1.0
 
-    env = EpisodeLimits(Sharing(), max_turns=1)
-    assert env.step("a")[4]["stop_reason"] is StopReason.MAX_STEPS
-    assert shared == {"stop_reason": StopReason.PLAYING}
+    def reset(self, *, seed=None, options=None):
+        return "begin", {"system_prompt": 3}
+
+    def step(self, action):
+        return "on", 0.0, False, False, self.shared
+
+
+@pytest.mark.parametrize("wrap", [EpisodeLimits, MaxInvalid, TokenBudget])
+def test_the_info_of_the_environment_is_not_written_to(wrap):
+    before = dict(Sharing.shared)
+    _, reward, *_, info = wrap(Sharing(), 1).step("abcd")
+    assert info["stop_reason"] is not StopReason.PLAYING
+    assert Sharing.shared == before
+    if wrap is MaxInvalid:
+        assert (reward, info["reward_terms"]) == (-1.0, {"given_up": -1.0})
+
+
+def test_a_system_prompt_that_is_no_text_is_none():
+    text, info = ToolUse(Sharing(), ["finish"]).reset()
+    assert text.endswith("\n\nbegin")
+    assert info["system_prompt"] == 3
+
+
+def test_max_invalid_needs_to_know_what_is_usable():
+    env = MaxInvalid(Foreign(), 1)
+    env.reset()
+    with pytest.raises(ContractError, match="valid_action"):
+        env.step("x")
+
+
+@pytest.mark.parametrize(
+    ("action", "good"),
+    [
+        ("<think>low</think>1", True), ("<think>low\nor not</think>\n1", True),
+        ("low</think>1", True), ("  <think>low</think>1", True), ("1", False),
+        ("<think>low</think>", False), ("<think>low</think> \n", False), ("<think>low 1", False),
+        ("<think>a</think>1<think>b</think>", False), ("<think><think>a</think>1", False),
+        ("a<think>b</think>1", False), ("<think>a</think></think>1", False),
+    ],
+)  # fmt: skip
+def test_thinking_first_is_free_and_everything_else_has_a_price(action, good):
+    env, bare = FormatReward(guessing(), penalty=0.25), guessing()
+    assert env.reset(seed=0)[0] == (
+        "Think first, between <think> and </think>, then give your reply.\n" + bare.reset(seed=0)[0]
+    )
+    observation, reward, *_, info = env.step(action)
+    assert observation == bare.step(action)[0]
+    assert reward == info["reward_terms"]["format"] == (0.0 if good else -0.25)
+
+
+def test_a_format_may_be_a_pattern_and_is_added_to_what_the_game_pays():
+    env = FormatReward(guessing(), format=r"[0-9]+\n.", ask="Digits, then a mark.")
+    assert env.reset(seed=0)[0].startswith("Digits, then a mark.\n")
+    assert env.step("12\n\n")[1] == 0.0
+    assert env.step("12")[1] == -0.1
+    assert FormatReward(guessing(), "[0-9]+").reset(seed=0) == guessing().reset(seed=0)
+    env = FormatReward(guessing(penalty=0.5), penalty=0.25)
+    env.reset(seed=0)
+    _, reward, *_, info = env.step("no idea")
+    assert reward == -0.75
+    assert info["reward_terms"] == {"success": 0.0, "invalid": -0.5, "format": -0.25}
+    assert env.step(env.unwrapped.oracle_action())[1] == 0.75

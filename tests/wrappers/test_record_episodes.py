@@ -16,7 +16,7 @@ from llm_gym.wrappers import AsText, EpisodeLimits, RecordEpisodes, ToolUse
 GAME = "llm_gym/GuessTheNumber-v0"
 
 
-def play(env, seed=None, moves=("1", "2", "3", "4", "5", "6")):
+def play(env, seed=None, moves="123456"):
     env.reset(seed=seed)
     for move in moves:
         _, _, terminated, truncated, _ = env.step(move)
@@ -39,32 +39,23 @@ def test_a_record_is_the_one_that_play_episode_makes(path):
     assert list(read_episodes(path)) == [expected]
 
 
-def test_every_episode_is_on_disk_as_soon_as_it_ends(path):
-    env = RecordEpisodes(gym.make(GAME), str(path))
-    for count in range(1, 4):
-        play(env, count)
-        assert len(list(read_episodes(path))) == count
+def test_an_episode_is_on_disk_as_soon_as_it_ends_and_without_a_seed_is_given_one(path):
+    game = gym.make(GAME, low=1, high=10**6)
+    env = RecordEpisodes(game, str(path))
+    for count in range(1, 5):
+        play(env, 0 if count == 1 else None)
+        episodes = list(read_episodes(path))
+        assert len(episodes) == count
     env.close()
-
-
-def test_an_episode_without_a_seed_is_given_one(path):
-    env = RecordEpisodes(gym.make(GAME, low=1, high=10**6), path)
-    play(env, seed=0)
-    for _ in range(3):
-        play(env)
-    env.close()
-    episodes = list(read_episodes(path))
     assert len({episode.seed for episode in episodes}) == 4
     assert len({episode.instance_id for episode in episodes}) == 4
-    assert all(replay(gym.make(GAME, low=1, high=10**6), episode) == "" for episode in episodes)
+    assert all(replay(game, episode) == "" for episode in episodes)
 
 
 def test_abandoned_episodes_are_not_written(path):
     env = RecordEpisodes(gym.make(GAME, high=1000), path)
-    play(env, 1, moves=("1", "2"))
-    env.reset(seed=2)
-    play(env, 3)
-    play(env, 4, moves=("1",))
+    for seed, moves in ((1, "12"), (2, ""), (3, "123456"), (4, "1")):
+        play(env, seed, moves)
     env.close()
     written = {episode.seed: episode.stop_reason for episode in read_episodes(path)}
     assert written == {3: StopReason.LOST}
@@ -114,41 +105,32 @@ def test_saved_episodes_play_out_the_same(path, capsys):
     assert capsys.readouterr().out == "10 the same, 0 different, 0 not played\n"
 
 
-def spoil(episode, field):
-    if field == "states":
-        episode.states[1] = episode.states[1][:10] + "!" + episode.states[1][10:]
-    elif field == "rewards":
-        episode.rewards[0] += 0.5
-    elif field == "moves":
-        episode.moves[0] = "17"
-    elif field == "terminated":
-        episode.terminated[0] = episode.dones[0] = True
-    elif field == "actions":
-        episode.actions[0] = "9"
-    elif field == "more":
-        for name in ("actions", "rewards", "dones", "infos", "moves", "terminated", "truncated"):
-            column = getattr(episode, name)
-            column.append(column[0])
-        episode.states.append("...")
-    return episode
+COLUMNS = ("actions", "rewards", "dones", "infos", "moves", "terminated", "truncated")
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("spoilt", "said"),
     [
-        ("states", "turn 0: the observation differs from character 10 on"),
-        ("rewards", "turn 0: the reward is 0.0, was 0.5"),
-        ("moves", "turn 0: the move differs from character 1 on: it is ...'1', was ...'17'"),
-        ("terminated", "turn 0: the end (terminated) is False, was True"),
-        ("actions", "turn 0: the observation differs"),
-        ("more", "turn 5: the episode is over, and was not"),
+        ({"states": "It is too low?!"}, "turn 0: the observation differs from character"),
+        ({"rewards": 0.5}, "turn 0: the reward is 0.0, was 0.5"),
+        ({"moves": "17"}, "turn 0: the move differs from character 1 on: it is ...'1', was ..."),
+        ({"terminated": True, "dones": True}, "turn 0: the end (terminated) is False, was True"),
+        ({"actions": "9"}, "turn 0: the observation differs"),
+        ({}, "turn 5: the episode is over, and was not"),
     ],
 )
-def test_a_difference_is_reported_with_its_turn(path, capsys, field, said):
+def test_a_difference_is_reported_with_its_turn(path, capsys, spoilt, said):
     env = RecordEpisodes(gym.make(GAME, high=1000), path)
     play(env, 3)
     env.close()
-    write_episodes(path, [spoil(episode, field) for episode in read_episodes(path)])
+    (episode,) = read_episodes(path)
+    for name, value in spoilt.items():
+        getattr(episode, name)[name == "states"] = value  # the first state holds the rules
+    if not spoilt:
+        for name in COLUMNS:
+            getattr(episode, name).append(getattr(episode, name)[0])
+        episode.states.append("...")
+    write_episodes(path, [episode])
     assert main(["replay", str(path)]) == 1
     out = capsys.readouterr().out
     assert f"episode 1 ({GAME}, seed 3) differs: " in out

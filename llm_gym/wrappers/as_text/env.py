@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
-from gymnasium import Space, spaces
+from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.env import TextEnv
@@ -25,13 +25,11 @@ def speaks_text(env: gym.Env[Any, Any]) -> bool:
     >>> speaks_text(gym.make("CartPole-v1"))
     False
     """
-    return _is_text(env.action_space) and _is_text(env.observation_space)
-
-
-def _is_text(space: Space[Any]) -> bool:
     # A space from outside Gymnasium may be another package's string space.
-    known = type(space).__module__.startswith("gymnasium.")
-    return isinstance(space, spaces.Text) or not known
+    return all(
+        isinstance(space, spaces.Text) or not type(space).__module__.startswith("gymnasium.")
+        for space in (env.action_space, env.observation_space)
+    )
 
 
 def ensure_text(env: Any, **settings: Any) -> gym.Env[str, str]:

@@ -53,15 +53,11 @@ class ReplyReader:
         self.book, self.format, self.strict, self.refuses = book, format, strict, refuses
         if parse is None and type(book).parse is not Phrasebook.parse:
             parse = book.parse
+        self.by_function = parse is not None
         self._parse, self._space = parse, space
         self._choices: Mapping[str, Any] = {}
         if parse is None and not refuses and isinstance(book.reader, ChoiceReader):
             self._choices = book.reader.table  # moves that need no reading, from text to action
-
-    @property
-    def by_function(self) -> bool:
-        """Whether the user's own ``parse`` function reads moves."""
-        return self._parse is not None
 
     def instruction(self) -> str:
         """Return how a move is written, with an example."""
@@ -78,28 +74,46 @@ class ReplyReader:
             problem = str(reason)
         if self.strict:
             return ParsedReply(move, problem=problem)
-        speaker = BookSpeaker(self.book, info, told)
-        try:
-            return read_on(reply, speaker, lambda found: self.action(found, info))
-        except Unusable as closer:
-            # Where a move is an object, what is inside one is no move of its own.
-            is_object = isinstance(self._space, gym.spaces.Dict | gym.spaces.Tuple)
-            return ParsedReply(move, problem=problem if is_object else str(closer) or problem)
+        closer = ""
+        for found in readings(reply, BookSpeaker(self.book, info), told):
+            if found.move is None:
+                closer = found.problem
+                break
+            try:
+                return ParsedReply(found.move, self.action(found.move, info), found.how)
+            except Unusable as reason:
+                if found.is_final:
+                    closer = str(reason)
+                    break
+        # Where a move is an object, what is inside one is no move of its own.
+        is_object = isinstance(self._space, gym.spaces.Dict | gym.spaces.Tuple)
+        return ParsedReply(move, problem=problem if is_object else closer or problem)
 
     def action(self, move: str | None, info: Mapping[str, Any]) -> Any:
         if move is None:
             raise Unusable(f"I found no move in your reply. {self.instruction()}".rstrip())
         if len(move) > _LONGEST_MOVE:
             raise Unusable(f"A move has at most {_LONGEST_MOVE} characters.")
-        if self._parse is None:
-            action = self.book.parse(move)
-        else:
-            action = read_by_function(self._parse, self._space, move)
+        action = self.book.parse(move) if self._parse is None else self._call_parse(move)
         if self.refuses:
             legal, reader = self.book.legal_moves(info), self.book.reader
             if legal is not None and reader is not None and reader.write(action) not in legal:
                 raise Unusable(f"That is not possible now. Legal moves: {', '.join(legal)}.")
         return action
+
+    def _call_parse(self, move: str) -> Any:
+        """Return the action that the user's function finds in ``move``."""
+        assert self._parse is not None
+        try:
+            chosen = self._parse(move)
+            usable = chosen is not None and self._space.contains(chosen)
+        except Unusable:
+            raise
+        except Exception as error:  # it reads what a model wrote, and may trip over anything
+            raise Unusable(f"I cannot use that move: {clip(str(error), 200)}") from error
+        if not usable:
+            raise Unusable("I cannot use that move.")
+        return chosen
 
 
 def _is_count(text: str, at: int) -> bool:
@@ -112,12 +126,9 @@ def _is_count(text: str, at: int) -> bool:
 
 
 class BookSpeaker:
-    """Finds the moves of a phrasebook in sentences; quotes from ``told`` do not count."""
+    """Finds the moves of a phrasebook in sentences."""
 
-    def __init__(
-        self, book: Phrasebook, info: Mapping[str, Any], told: tuple[str, ...] = ()
-    ) -> None:
-        self.book, self.told = book, told
+    def __init__(self, book: Phrasebook, info: Mapping[str, Any]) -> None:
         self.moves = book.legal_moves(info)
         aliases = {} if book.reader is None else book.reader.aliases()
         meant = {word: move for word, move in aliases.items() if move in (self.moves or ())}
@@ -145,33 +156,3 @@ class BookSpeaker:
 
     def marked_move(self, label: str, text: str) -> str:
         return "" if self.free_text and label == "fence" else text
-
-
-def read_on(reply: str, speaker: BookSpeaker, read: Callable[[str], Any]) -> ParsedReply:
-    """Return the move in a reply that contains other text, too.
-
-    Raises ``Unusable`` if there is none, with whatever was understood.
-    """
-    for found in readings(reply, speaker, speaker.told):
-        if found.move is None:
-            raise Unusable(found.problem)
-        try:
-            return ParsedReply(found.move, read(found.move), found.how)
-        except Unusable:
-            if found.is_final:
-                raise
-    raise Unusable("")
-
-
-def read_by_function(parse: Callable[[str], Any], space: gym.Space[Any], move: str) -> Any:
-    """Return the action that the user's function finds in ``move``."""
-    try:
-        chosen = parse(move)
-        usable = chosen is not None and space.contains(chosen)
-    except Unusable:
-        raise
-    except Exception as error:  # it reads what a model wrote, and may trip over anything
-        raise Unusable(f"I cannot use that move: {clip(str(error), 200)}") from error
-    if not usable:
-        raise Unusable("I cannot use that move.")
-    return chosen

@@ -13,13 +13,6 @@ from llm_gym.core.outcome import stop_reason
 from llm_gym.registry.user_code import import_object
 
 
-def path_of(phrasebook: Any) -> Any:
-    """Return a class as ``module:Class`` for JSON, if it can be imported by that name."""
-    if isinstance(phrasebook, type) and "<locals>" not in phrasebook.__qualname__:
-        return f"{phrasebook.__module__}:{phrasebook.__qualname__}"
-    return phrasebook
-
-
 def of_reset(env: gym.Env[Any, Any], given: Any) -> tuple[Any, dict[str, Any]]:
     """Return the two values of ``reset``."""
     observation, info = _shaped(env, "reset", "observation, info", given)

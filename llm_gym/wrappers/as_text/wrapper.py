@@ -20,10 +20,15 @@ from llm_gym.core.outcome import StopReason, refuse_step, stop_reason
 from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
-from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook, find_phrasebook, load_phrasebook
+from llm_gym.wrappers.as_text.phrasebooks.book import (
+    Phrasebook,
+    find_phrasebook,
+    load_phrasebook,
+    path_of,
+)
 from llm_gym.wrappers.as_text.phrasebooks.readers import Unusable
 from llm_gym.wrappers.as_text.replies import ParsedReply, ReplyReader
-from llm_gym.wrappers.as_text.settings import Success, load_success, of_reset, of_step, path_of
+from llm_gym.wrappers.as_text.settings import Success, load_success, of_reset, of_step
 from llm_gym.wrappers.base import TextWrapper
 
 _PLAYING = StopReason.PLAYING
@@ -96,8 +101,6 @@ class AsText(TextWrapper):
     """
 
     has_splits = False
-    _worst = 0.0
-    """The lowest reward of a step in this episode."""
     _player_seed: int | None = None
     _player_rng: np.random.Generator | None = None
 
@@ -128,7 +131,8 @@ class AsText(TextWrapper):
         if parse is not None and masked == "refuse":
             raise ConfigError("masked='refuse' needs no parse; return None in parse to refuse one")
         super().__init__(env)
-        self._saved_kwargs["phrasebook"] = path_of(phrasebook)
+        if isinstance(phrasebook, type) and "<locals>" not in phrasebook.__qualname__:
+            self._saved_kwargs["phrasebook"] = path_of(phrasebook)  # for JSON
         kind = find_phrasebook(env) if phrasebook is None else load_phrasebook(phrasebook)
         self.book = kind(env, reads_actions=parse is None)
         self._format = get_format(action_format)
@@ -155,7 +159,7 @@ class AsText(TextWrapper):
         self._state, self._total = "", 0.0
         self._last_info: dict[str, Any] = {}
         self._turn = self._misses = self._charged = self._invalid_actions = 0
-        self._worst = 0.0
+        self._worst = 0.0  # the lowest reward of a step
 
     # --- Gymnasium -----------------------------------------------------------------------
 
@@ -171,17 +175,19 @@ class AsText(TextWrapper):
         if self.rules == "system":
             ours["system_prompt"] = self._told  # for players at the other end of a process
         else:
-            text = clip(f"{self._told}\n\n{text}", self.max_observation_chars)
-        return text, {**ours, **info}
+            text = f"{self._told}\n\n{text}"
+        return clip(text, self.max_observation_chars), {**ours, **info}
 
     def step(self, action: str) -> _Step:
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise refuse_step("AsText", action, self._stop)
         reading = self._replies.read(action, self._last_info, (self._told, self._state))
         if reading.problem is not None:
-            return self._answer(reading)
-        text, reward, terminated, truncated, ours, info = self._play(reading)
-        return text, reward, terminated, truncated, {**ours, **info}
+            text, reward, terminated, truncated, info = self._answer(reading)
+        else:
+            text, reward, terminated, truncated, ours, own = self._play(reading)
+            info = {**ours, **own}
+        return clip(text, self.max_observation_chars), reward, terminated, truncated, info
 
     # --- the turn ------------------------------------------------------------------------
 
@@ -203,7 +209,6 @@ class AsText(TextWrapper):
             self._finish(ours, terminated, truncated, points, info)
             if terminated and self._own_describe is None:
                 text = f"{text}\n{self.book.ending(points)}".strip()
-                text = clip(text, self.max_observation_chars)
         return text, reward, terminated, truncated, ours, info
 
     def _checked_fallback(self, move: str) -> str | None:
@@ -253,7 +258,6 @@ class AsText(TextWrapper):
         ours["fallback"] = fallback
         text = f"{reading.problem} I play {fallback} for you.\n{text}"
         won = {key: value for key, value in info.items() if key not in _VERDICTS}
-        text = clip(text, self.max_observation_chars)
         return text, sum(terms.values()), terminated, truncated, {**ours, **won}
 
     def _answer(self, reading: ParsedReply) -> _Step:
@@ -283,8 +287,7 @@ class AsText(TextWrapper):
         cut = self._stop is StopReason.MAX_STEPS
         if terminated or cut:
             terms["given_up"] = self.quitting_cost()
-        reward = sum(terms.values(), 0.0)
-        return clip(text, self.max_observation_chars), reward, terminated, cut, info
+        return text, sum(terms.values(), 0.0), terminated, cut, info
 
     def quitting_cost(self) -> float:
         """Return what a random player would lose in the remaining turns; its gains do not count.
@@ -377,7 +380,7 @@ class AsText(TextWrapper):
         return self._told if self.rules == "system" else ""
 
     def _rules_told(self) -> str:
-        parts = [self.book.rules_text(), self.book.how()]
+        parts = [self.book.rules_text(), self.book.limit_text(), self.book.how()]
         if self.retries:
             parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
         if self.invalid == "terminate":
@@ -397,8 +400,7 @@ class AsText(TextWrapper):
         text = self._describe(observation, info)
         if not isinstance(text, str):
             raise ContractError(f"describe must return a str, got {type(text).__name__}")
-        longest = self.max_observation_chars
-        return text if len(text) <= longest else clip(text, longest)
+        return clip(text, self.max_observation_chars)
 
 
 SETTINGS: Mapping[str, Any] = inspect.unwrap(AsText.__init__).__kwdefaults__

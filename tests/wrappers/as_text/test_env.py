@@ -56,13 +56,9 @@ def test_its_spec_and_its_pickle_hold_the_game():
         assert again.step("right")[0] == ". . P .\n. H . H\n. . . H\nH . . G"
 
 
-@pytest.mark.parametrize(
-    "kwargs",
-    [{}, {"vectorization_mode": "async", "vector_kwargs": {"shared_memory": False}}],
-    ids=["sync", "async"],
-)
-def test_it_works_in_the_stock_vector_environments(kwargs):
-    envs = gym.make_vec("llm_gym/AsText-v0", num_envs=2, **kwargs, **LAKE, rules="system")
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_it_works_in_the_stock_vector_environments(mode):
+    envs = gym.make_vec("llm_gym/AsText-v0", 2, mode, **LAKE, rules="system")
     texts, _ = envs.reset(seed=0)
     assert texts[0].startswith("P . . .")
     texts, rewards, *_, infos = envs.step(["right", "what?"])
@@ -189,26 +185,16 @@ def test_a_reward_is_one_number_also_in_an_array(success):
         env = gym.wrappers.TransformReward(TwoGoals(), lambda pair: reward)
         return started(env, success=success).step("2")[1]
 
-    assert [paid(np.array([2.0])), paid(np.array(3)), paid(np.float32(4)), paid(True)] == [
-        2,
-        3,
-        4,
-        1,
-    ]
+    for one in (np.array([1.0]), np.array(1), np.float32(1), True):
+        assert paid(one) == 1
     for odd in (None, "1", 1j, np.array([]), [object()]):
         with pytest.raises(ContractError, match="must be a number"):
             paid(odd)
 
 
-def test_the_threshold_of_the_spec_tells_success():
-    env = AsText(gym.make("CartPole-v1", max_episode_steps=9))
-    env.env.spec.reward_threshold = 9
-    for threshold, success in ((9.0, True), (9.5, False)):
-        env.book.env.spec.reward_threshold = threshold
-        env.reset(seed=3)
-        done = False
-        while not done:
-            *_, terminated, truncated, info = env.step(env.random_action())
-            done = terminated or truncated
-        assert info["turn"] == 9
-        assert info["success"] is success
+@pytest.mark.parametrize(("threshold", "success"), [(9.0, True), (9.5, False)])
+def test_the_threshold_of_the_spec_tells_success(threshold, success):
+    env = started(gym.make("CartPole-v1", max_episode_steps=9))
+    env.book.env.spec.reward_threshold = threshold
+    *_, last = [env.step("push left" if turn % 2 else "push right") for turn in range(9)]
+    assert (last[3], last[4]["success"]) == (True, success)

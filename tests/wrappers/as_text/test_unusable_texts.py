@@ -10,15 +10,26 @@ from llm_gym.wrappers import AsText, MaxInvalid
 from tests.wrappers.as_text.plain_envs import NONSENSE, Corridor, started
 
 
-def test_an_unusable_text_is_answered_and_the_fallback_is_played():
-    env = started(rules="system")
+@pytest.mark.parametrize(
+    ("settings", "told", "steps", "terms"),
+    [
+        ({}, " I play stay for you.", [1], {"reward": 0.0}),
+        ({"invalid": "feedback"}, "", [], {}),
+        ({"invalid": "feedback", "penalty": 0.25}, "", [], {"invalid": -0.25}),
+    ],
+)
+def test_an_unusable_text_is_answered_and_a_fallback_played_or_nothing(
+    settings, told, steps, terms
+):
+    env = started(rules="system", **settings)
     text, reward, terminated, truncated, info = env.step(NONSENSE)
-    assert text == "Your move must be one of: go left, stay, go right. I play stay for you.\n0"
-    assert (reward, terminated, truncated) == (0.0, False, False)
-    assert env.unwrapped.steps == [1]
+    assert text == f"Your move must be one of: go left, stay, go right.{told}\n0"
+    assert (reward, terminated, truncated) == (sum(terms.values()), False, False)
+    assert (env.unwrapped.steps, info["reward_terms"]) == (steps, terms)
     assert (info["valid_action"], info["invalid_actions"], info["turn"]) == (False, 1, 1)
-    assert (info["move"], info["fallback"]) == (NONSENSE, "stay")
-    assert "For an unusable reply I play stay" in env.system_prompt
+    assert (info["move"], info.get("fallback")) == (NONSENSE, "stay" if steps else None)
+    assert ("For an unusable reply I play stay" in env.system_prompt) == bool(steps)
+    assert ("costs 0.25 points" in env.system_prompt) == ("penalty" in settings)
 
 
 def test_what_the_fallback_earns_is_not_paid_and_its_win_is_none():
@@ -30,30 +41,33 @@ def test_what_the_fallback_earns_is_not_paid_and_its_win_is_none():
     assert "is_success" not in info
 
 
-@pytest.mark.parametrize(
-    ("env_id", "turns", "total"),
-    [("MountainCar-v0", 200, -200.0), ("Acrobot-v1", 500, -500.0), ("Taxi-v4", 200, -200.0)],
-)
-def test_nonsense_costs_as_much_as_playing(env_id, turns, total):
-    env = started(gym.make(env_id))
+def total(env, act, turns=1000):
+    """Play to the end, or so many turns; return the sum of rewards and the last info."""
     rewards, done = [], False
-    while not done:
-        _, reward, terminated, truncated, info = env.step(NONSENSE)
+    while not done and len(rewards) < turns:
+        _, reward, terminated, truncated, info = env.step(act())
         rewards.append(reward)
+        assert reward == pytest.approx(sum(info["reward_terms"].values()))
         done = terminated or truncated
-    assert (len(rewards), sum(rewards), info["success"]) == (turns, total, False)
+    return sum(rewards), info
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Blackjack-v1", "FrozenLake-v1"])
-def test_nonsense_earns_nothing_where_time_is_paid(env_id):
-    for seed in range(5):
-        env = AsText(gym.make(env_id))
+@pytest.mark.parametrize(
+    ("env_id", "least", "most"),
+    [
+        # As much as playing, and nothing where time is paid.
+        ("MountainCar-v0", -200.0, -200.0), ("Acrobot-v1", -500.0, -500.0),
+        ("Taxi-v4", -200.0, -200.0), ("CartPole-v1", 0.0, 0.0), ("FrozenLake-v1", 0.0, 0.0),
+        ("Blackjack-v1", -1.0, 0.0),
+    ],
+)  # fmt: skip
+def test_nonsense_costs_as_much_as_playing_and_earns_nothing(env_id, least, most):
+    env = AsText(gym.make(env_id))
+    for seed in range(3):
         env.reset(seed=seed)
-        done = False
-        while not done:
-            _, reward, terminated, truncated, _ = env.step(NONSENSE)
-            assert reward <= 0.0
-            done = terminated or truncated
+        paid, info = total(env, lambda: NONSENSE)
+        assert least <= paid <= most
+        assert not info.get("success")
 
 
 def test_without_a_fallback_nonsense_costs_the_worst_step_and_wins_nothing():
@@ -82,49 +96,28 @@ def test_the_fallback_is_ones_own_where_that_is_legal(env, settings, fallback):
             started(fallback=wrong)
 
 
-def test_an_unusable_text_never_reaches_the_environment_where_that_is_asked_for():
-    env = started(invalid="feedback")
-    text, reward, terminated, truncated, info = env.step(NONSENSE)
-    assert text == "Your move must be one of: go left, stay, go right.\n0"
-    assert (reward, terminated, truncated) == (0.0, False, False)
-    assert env.unwrapped.steps == []
-    assert (info["valid_action"], info["invalid_actions"], info["turn"]) == (False, 1, 1)
-    assert info["reward_terms"] == {}
-    _, reward, *_, info = started(penalty=0.25, invalid="feedback").step(NONSENSE)
-    assert (reward, info["reward_terms"]) == (-0.25, {"invalid": -0.25})
-    assert "costs 0.25 points" in AsText(Corridor(), penalty=0.25).reset()[0]
-
-
-def test_nonsense_without_end_is_cut_and_not_rewarded_with_an_end():
-    env = started(max_invalid=3, invalid="feedback")
-    flags = [env.step(NONSENSE)[2:4] for _ in range(2)]
-    assert flags == [(False, False)] * 2
-    env.step("stay")
-    text, _, terminated, truncated, info = env.step(NONSENSE)
-    assert (terminated, truncated) == (False, True)
-    assert info["stop_reason"] is StopReason.MAX_STEPS
-    assert info["success"] is False
-    assert text.endswith("\n0"), "a cut shows the state, for the value of what would have come"
+@pytest.mark.parametrize(
+    ("settings", "texts", "flags", "reason"),
+    [
+        ({"max_invalid": 3, "invalid": "feedback"}, "no no stay no", (False, True),
+         StopReason.MAX_STEPS),
+        ({"invalid": "terminate", "retries": 1}, "no no", (True, False), StopReason.INVALID),
+        # Retries are given anew every turn and do not count.
+        ({"retries": 1, "max_invalid": 1}, "no stay no stay no no", (False, True),
+         StopReason.MAX_STEPS),
+    ],
+)  # fmt: skip
+def test_nonsense_without_end_is_cut_or_ends_the_episode(settings, texts, flags, reason):
+    env = started(**settings)
+    *before, last = [env.step(NONSENSE if text == "no" else text) for text in texts.split()]
+    assert all(step[2:4] == (False, False) for step in before)
+    assert (last[2:4], last[4]["stop_reason"], last[4]["success"]) == (flags, reason, False)
+    if flags[1]:
+        assert last[0].endswith("\n0"), "a cut shows the state, for the value of what would follow"
     with pytest.raises(ResetNeeded):
         env.step("stay")
-
-
-def test_an_unusable_text_can_end_the_episode():
-    env = started(invalid="terminate", retries=1)
-    assert env.step(NONSENSE)[2:4] == (False, False)
-    _, _, terminated, truncated, info = env.step(NONSENSE)
-    assert (terminated, truncated) == (True, False)
-    assert info["stop_reason"] is StopReason.INVALID
-
-
-def test_retries_are_given_anew_every_turn_and_do_not_count():
-    env = started(retries=1, max_invalid=1)
-    assert "1 unusable replies per turn are forgiven" in AsText(Corridor(), retries=1).reset()[0]
-    for _ in range(3):
-        assert env.step(NONSENSE)[4]["turn"] == len(env.unwrapped.steps)
-        assert not env.step("stay")[3]
-    env.step(NONSENSE)
-    assert env.step(NONSENSE)[3]
+    told = AsText(Corridor(), **settings).reset()[0]
+    assert ("1 unusable replies per turn are forgiven" in told) == ("retries" in settings)
 
 
 class Pit(gym.Env):
@@ -138,17 +131,6 @@ class Pit(gym.Env):
 
     def step(self, action):
         return 0, -50.0 if action else -1.0, False, False, {}
-
-
-def total(env, act, turns=1000):
-    """Play to the end, or so many turns; return the sum of rewards and the last info."""
-    rewards, done = [], False
-    while not done and len(rewards) < turns:
-        _, reward, terminated, truncated, info = env.step(act())
-        rewards.append(reward)
-        assert reward == pytest.approx(sum(info["reward_terms"].values()))
-        done = terminated or truncated
-    return sum(rewards), info
 
 
 @pytest.mark.parametrize("invalid", ["fallback", "feedback", "terminate"])

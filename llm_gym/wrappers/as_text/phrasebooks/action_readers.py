@@ -3,7 +3,7 @@
 import json
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,23 +11,21 @@ from gymnasium import Space, spaces
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
-from llm_gym.wrappers.as_text.phrasebooks.readers import FEW, NumberReader, Reader, Unusable
+from llm_gym.wrappers.as_text.phrasebooks.discover import distinct, tidy
+from llm_gym.wrappers.as_text.phrasebooks.readers import (
+    FEW,
+    NumberReader,
+    Reader,
+    Unusable,
+    allowed_at,
+)
 
 _IDLE = re.compile(
     r"no.?op|(?:do )?nothing|(?:do not|don't) \w+|stay|wait|idle|none|stand|stick|hold|done|"
     r"(?:torque|force) 0|no \w+"
 )
 """Names of choices that leave things as they are."""
-_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
-
-
-def tidy(text: str) -> str:
-    """Return ``text`` as names are compared: lower case, single spaces, no quotes around it.
-
-    >>> tidy(' "Move  Left". ')
-    'move left'
-    """
-    return " ".join(text.lower().split()).strip(" .!'\"`")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,20}")
 
 
 class ChoiceReader(Reader):
@@ -49,8 +47,8 @@ class ChoiceReader(Reader):
         self.named = names is not None
         self.names: list[str] | None = None
         if names is not None:
-            self.names = [tidy(name) for name in names]
-            if len(self.names) != int(space.n) or len(set(self.names)) != len(self.names):
+            self.names = distinct(names, int(space.n))
+            if self.names is None:
                 raise ConfigError(f"{space} needs {space.n} different names, got {list(names)}")
         elif space.n <= FEW:
             self.names = [str(choice) for choice in range(self.low, self.high + 1)]
@@ -103,10 +101,9 @@ class ChoiceReader(Reader):
         return self.table[idle[0]] if idle else self._type(self.low)
 
     def allowed(self, mask: Any) -> Sequence[str] | None:
-        flags = np.asarray(mask) if isinstance(mask, (np.ndarray, list, tuple)) else None
-        if flags is None or self.names is None or flags.shape != (len(self.names),):
+        if self.names is None or (at := allowed_at(mask, len(self.names))) is None:
             return None
-        return [name for name, flag in zip(self.names, flags.tolist(), strict=True) if flag]
+        return [self.names[choice] for choice in at]
 
 
 class WordsReader(Reader):
@@ -165,66 +162,66 @@ class PartsReader(Reader):
     def __init__(self, space: spaces.Dict | spaces.Tuple[Any]) -> None:
         self.is_dict = isinstance(space, spaces.Dict)
         found = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        self.keys: dict[str, Any] = {str(key): key for key, _ in found}
-        self.parts = {str(key): make_reader(space[key]) for key in self.keys.values()}
+        self.parts = {key: make_reader(part) for key, part in found}
+
+    def _action(self, parts: Iterable[Any]) -> Any:
+        """Return the action that consists of ``parts``, in their order."""
+        return dict(zip(self.parts, parts, strict=True)) if self.is_dict else tuple(parts)
 
     def read(self, text: str) -> Any:
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):
             data = None
-        if isinstance(data, list) is self.is_dict:
-            data = None
-        elif isinstance(data, list):
-            data = {str(at): part for at, part in enumerate(data)}
-        if not isinstance(data, dict) or data.keys() != self.parts.keys():
+        names = list(map(str, self.parts))
+        if isinstance(data, list) and not self.is_dict and len(data) == len(names):
+            given = data
+        elif isinstance(data, dict) and self.is_dict and data.keys() == set(names):
+            given = [data[name] for name in names]
+        else:
             raise Unusable(f"Your move must be {self._kind()}.")
-        found = {self.keys[name]: self._part(name, data[name]) for name in self.parts}
-        return found if self.is_dict else tuple(found.values())
+        return self._action(map(self._part, self.parts, given))
 
-    def _part(self, name: str, data: Any) -> Any:
+    def _part(self, key: Any, data: Any) -> Any:
         try:
             if isinstance(data, float) and data.is_integer():
                 data = int(data)
-            return self.parts[name].read(data if isinstance(data, str) else json.dumps(data))
+            return self.parts[key].read(data if isinstance(data, str) else json.dumps(data))
         except (Unusable, RecursionError) as error:
-            raise Unusable(f"In {self._title(name)}: {error}") from None
+            raise Unusable(f"In {self._title(key)}: {error}") from None
 
     def write(self, action: Any) -> str:
         return json.dumps(self.to_json(action), ensure_ascii=False)
 
     def to_json(self, action: Any) -> Any:
         """Return ``action`` as a JSON value."""
-        written = {n: _to_json(part, action[self.keys[n]]) for n, part in self.parts.items()}
+        written = {str(key): _to_json(part, action[key]) for key, part in self.parts.items()}
         return written if self.is_dict else list(written.values())
 
     def draw(self, rng: np.random.Generator) -> Any:
-        drawn = {self.keys[name]: part.draw(rng) for name, part in self.parts.items()}
-        return drawn if self.is_dict else tuple(drawn.values())
+        return self._action([part.draw(rng) for part in self.parts.values()])
 
     def fallback(self) -> Any:
-        found = {self.keys[name]: part.fallback() for name, part in self.parts.items()}
-        if any(part is None for part in found.values()):
-            return None
-        return found if self.is_dict else tuple(found.values())
+        found = [part.fallback() for part in self.parts.values()]
+        return None if any(part is None for part in found) else self._action(found)
 
     def how(self) -> str:
-        told = [f"{self._title(name)} is {part.how()}" for name, part in self.parts.items()]
+        told = [f"{self._title(key)} is {part.how()}" for key, part in self.parts.items()]
         return f"{self._kind()}; {'; '.join(told)}"
 
     def _kind(self) -> str:
         if self.is_dict:
-            return f"a JSON object with {', '.join(map(json.dumps, self.parts))}"
+            return f"a JSON object with {', '.join(map(self._title, self.parts))}"
         return f"a JSON list of {len(self.parts)} part{'s' * (len(self.parts) != 1)}"
 
-    def _title(self, name: str) -> str:
-        return json.dumps(name) if self.is_dict else f"part {int(name) + 1}"
+    def _title(self, key: Any) -> str:
+        return json.dumps(str(key), ensure_ascii=False) if self.is_dict else f"part {key + 1}"
 
     def pattern(self) -> str:
         parts = [_json_pattern(part) for part in self.parts.values()]
         if self.is_dict:
-            keys = [re.escape(json.dumps(name, ensure_ascii=False)) for name in self.parts]
-            pairs = [f"{key}: {part}" for key, part in zip(keys, parts, strict=True)]
+            keys = [re.escape(self._title(key)) for key in self.parts]
+            pairs = map(": ".join, zip(keys, parts, strict=True))
             return rf"\{{{', '.join(pairs)}\}}"
         return rf"\[{', '.join(parts)}\]"
 

@@ -19,6 +19,7 @@ from llm_gym.core.infos import flag
 from llm_gym.registry.user_code import import_object
 from llm_gym.wrappers.as_text.phrasebooks import discover
 from llm_gym.wrappers.as_text.phrasebooks.action_readers import make_reader
+from llm_gym.wrappers.as_text.phrasebooks.discover import distinct
 from llm_gym.wrappers.as_text.phrasebooks.observations import FEW, say
 from llm_gym.wrappers.as_text.phrasebooks.planning import best_actions
 from llm_gym.wrappers.as_text.phrasebooks.readers import Reader
@@ -68,16 +69,14 @@ class Phrasebook:
     # --- what the player is told ---------------------------------------------------------
 
     def rules_text(self) -> str:
-        """Return the description of the game; the format of a move is added to it."""
+        """Return the description of the game; limits and the format of a move are added to it."""
         spec = self.env.spec
         told = [f"You are playing {spec.id if spec else type(self.game).__name__}."]
-        story = discover.prose(self._doc.get("description") or self._doc[""], _STORY)
-        told.append(story)
+        told.append(discover.prose(self._doc.get("description") or self._doc[""], _STORY))
         for heading in ("rewards", "reward", "reward function"):
             if rewards := discover.prose(self._doc.get(heading, ""), _REWARDS):
                 told.append(f"Rewards: {rewards}")
                 break
-        told.append(self.limit_text())
         return " ".join(filter(None, told))
 
     def step_limit(self) -> int | None:
@@ -96,11 +95,13 @@ class Phrasebook:
 
     def legal_line(self, info: Mapping[str, Any]) -> str:
         """Return a line with the moves that the action mask allows, if there is one."""
-        mask = info.get(_MASK)
-        if mask is None:
-            return ""
-        moves = self.reader.allowed(mask) if self.reader is not None else None
+        moves = self._allowed(info)
         return f"Legal moves: {', '.join(moves)}." if moves else ""
+
+    def _allowed(self, info: Mapping[str, Any]) -> Sequence[str] | None:
+        """Return the moves that the action mask allows; None without a mask that can be read."""
+        mask = info.get(_MASK)
+        return None if mask is None or self.reader is None else self.reader.allowed(mask)
 
     def ending(self, reward: float) -> str:
         """Return the text at the end of a game, after the description of its last state."""
@@ -123,10 +124,7 @@ class Phrasebook:
 
     def legal_moves(self, info: Mapping[str, Any]) -> Sequence[str] | None:
         """Return the moves that the action mask allows, or all moves; None if they are too many."""
-        if self.reader is None:
-            return None
-        allowed = None if (mask := info.get(_MASK)) is None else self.reader.allowed(mask)
-        return allowed or self.reader.moves()
+        return None if self.reader is None else self._allowed(info) or self.reader.moves()
 
     def fallback_move(self, info: Mapping[str, Any]) -> str | None:
         """Return the move that is played for an unusable text: the idle move, if it is legal.
@@ -199,11 +197,8 @@ class Phrasebook:
     def _choice_names(self, count: int) -> Sequence[str] | None:
         if count > FEW:
             return None
-        if found := discover.choice_names(self.game, count):
-            return found
-        names = self._listed("action", count)
-        lowered = [name.lower() for name in names or ()]
-        return lowered if len(set(lowered)) == count else None
+        found = discover.choice_names(self.game, count)
+        return found or distinct(self._listed("action", count) or (), count)
 
     def _listed(self, what: str, count: int) -> list[str] | None:
         for heading, text in self._doc.items():
@@ -221,7 +216,7 @@ def _length(space: gym.Space[Any]) -> int:
 def _docstring(kind: type) -> str:
     """Return the docstring of an environment's class, or of the nearest one it derives from."""
     own = itertools.takewhile(lambda each: each not in (gym.Env, gym.Wrapper, object), kind.__mro__)
-    docs = [each.__doc__ or "" for each in own]
+    docs = [each.__doc__ if isinstance(each.__doc__, str) else "" for each in own]
     return docs[0] or next((doc for doc in docs if doc and not discover.for_authors(doc)), "")
 
 
@@ -252,7 +247,7 @@ def register_phrasebook(env: str | type[gym.Env[Any, Any]], book: str | type[Phr
         book: A subclass of ``Phrasebook``, which may be given as ``module:Class``.
     """
     if isinstance(env, type):
-        env = _path(env)
+        env = path_of(env)
     if not isinstance(env, str) or not env:
         raise ConfigError(f"a phrasebook is for an id or a class of environments, got {env!r}")
     _BOOKS[env] = book if isinstance(book, str) else _checked(book)
@@ -267,7 +262,7 @@ def find_phrasebook(env: gym.Env[Any, Any]) -> type[Phrasebook]:
     'Phrasebook'
     """
     name = env.spec.id if env.spec is not None else ""
-    keys = [name, re.sub(r"-v\d+$", "", name), *map(_path, type(env.unwrapped).__mro__)]
+    keys = [name, re.sub(r"-v\d+$", "", name), *map(path_of, type(env.unwrapped).__mro__)]
     for key in keys:
         if key in _BOOKS:
             return load_phrasebook(_BOOKS[key])
@@ -285,5 +280,6 @@ def _checked(book: Any) -> type[Phrasebook]:
     raise ConfigError(f"a phrasebook must be a subclass of {_HERE}.Phrasebook, got {book!r}")
 
 
-def _path(kind: type) -> str:
+def path_of(kind: type) -> str:
+    """Return the name of a class as ``module:Class``."""
     return f"{kind.__module__}:{kind.__qualname__}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
-from llm_gym.wrappers.as_text.phrasebooks.observations import number
+from llm_gym.wrappers.as_text.phrasebooks.observations import label_numbers
 
 
 class CartPoleWords(Phrasebook):
@@ -22,8 +22,8 @@ class CartPoleWords(Phrasebook):
             "A pole stands on a cart, which you push to the left or to the right. Keep the pole "
             f"up as long as you can. It has fallen when its angle leaves {-angle:.3g} to "
             f"{angle:.3g} radians, and the track ends at {-track:g} and {track:g}. What is to the "
-            f"right is positive: position, angle and speeds. {self.limit_text()}"
-        ).strip()
+            f"right is positive: position, angle and speeds."
+        )
 
     def oracle_move(self) -> str:
         """Push under the pole, and a little back to the middle."""
@@ -46,9 +46,8 @@ class MountainCarWords(Phrasebook):
             "A car stands in a valley between two hills. Its motor is too weak to drive straight "
             f"up: swing to and fro to gain speed. The goal is the position {game.goal_position:g}, "
             f"up on the right; the valley is lowest at -0.52 and ends on the left at "
-            f"{game.min_position:g}. Speed is positive to the right. Every move costs 1 point. "
-            f"{self.limit_text()}"
-        ).strip()
+            f"{game.min_position:g}. Speed is positive to the right. Every move costs 1 point."
+        )
 
     def oracle_move(self) -> str:
         """Push the way that the car rolls."""
@@ -60,6 +59,7 @@ class AcrobotWords(Phrasebook):
 
     names = ("torque -1", "torque 0", "torque 1")
     aliases = {"torque +1": 2, "+1": 2, "-1": 0}
+    labels = ("First angle", "second angle", "first speed", "second speed", "tip height")
     end_text = "The tip is up."
     end_is_success = True
 
@@ -68,25 +68,18 @@ class AcrobotWords(Phrasebook):
             "Two links hang in a chain from a fixed point. You turn the joint between them with a "
             "torque of -1, 0 or 1; swing the tip up until its height is above 1. Both links hang "
             "down at angle 0, with the tip at height -2. The second angle is relative to the first "
-            f"link. Angles are in radians. Every move costs 1 point. {self.limit_text()}"
-        ).strip()
+            "link. Angles are in radians. Every move costs 1 point."
+        )
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         cos1, sin1, cos2, sin2, speed1, speed2 = map(float, observation)
         first, second = math.atan2(sin1, cos1), math.atan2(sin2, cos2)
         height = -cos1 - math.cos(first + second)
-        values = map(number, (first, second, speed1, speed2, height))
-        names = ("First angle", "second angle", "first speed", "second speed", "tip height")
-        return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
+        return label_numbers(self.labels, (first, second, speed1, speed2, height))
 
     def oracle_move(self) -> str:
         """Turn the joint so that the first link gains speed."""
         return self.names[0 if float(self.game.state[2]) > 0.0 else 2]
-
-
-_NAMES = ("Sideways", "height", "sideways speed", "vertical speed", "tilt", "tilt speed")
-
-_ENGINES = ("main engine", "side engines")
 
 
 class LunarLanderWords(Phrasebook):
@@ -94,10 +87,11 @@ class LunarLanderWords(Phrasebook):
 
     names = ("do nothing", "fire left engine", "fire main engine", "fire right engine")
     aliases = {"nothing": 0, "wait": 0, "left": 1, "main": 2, "right": 3}
+    labels = ("Sideways", "height", "sideways speed", "vertical speed", "tilt", "tilt speed")
 
     def _action_names(self) -> Sequence[str] | None:
         if getattr(self.game, "continuous", False):
-            return _ENGINES
+            return ("main engine", "side engines")
         return super()._action_names()
 
     def rules_text(self) -> str:
@@ -115,14 +109,13 @@ class LunarLanderWords(Phrasebook):
             )
         if getattr(self.game, "enable_wind", False):
             told.append("There is wind.")
-        return " ".join([*told, self.limit_text()]).strip()
+        return " ".join(told)
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         *numbers, left, right = map(float, observation)
-        told = [f"{name} {number(x)}" for name, x in zip(_NAMES, numbers, strict=True)]
-        sides = (("left", left), ("right", right))
-        legs = [f"{side} leg {'down' if leg else 'up'}" for side, leg in sides]
-        return ", ".join(told + legs)
+        legs = ["down" if leg else "up" for leg in (left, right)]
+        told = label_numbers(self.labels, numbers)
+        return f"{told}, left leg {legs[0]}, right leg {legs[1]}"
 
     def ending(self, reward: float) -> str:
         return "The lander is at rest." if reward > 0 else "The lander has crashed."

@@ -8,11 +8,15 @@ is not found is left out, and no docstring raises an exception.
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
+
+from llm_gym.core.infos import find_attribute
 
 _HEADING = re.compile(r"^#{1,4}[ \t]*(.+?)[ \t]*$|^([A-Z][A-Za-z ]{2,40}):?[ \t]*\n[-=]{3,}$", re.M)
 _ROW = re.compile(
@@ -93,6 +97,25 @@ def numbered(text: str, count: int) -> list[str] | None:
     return names if len(names) == len(set(names)) == count and all(names) else None
 
 
+def tidy(text: str) -> str:
+    """Return ``text`` as names are compared: lower case, single spaces, no quotes around it.
+
+    >>> tidy(' "Move  Left". ')
+    'move left'
+    """
+    return " ".join(text.lower().split()).strip(" .!'\"`")
+
+
+def distinct(names: Sequence[str], count: int) -> list[str] | None:
+    """Return tidy ``names``, or None unless they are ``count`` different ones.
+
+    >>> distinct(["Left", "Stay."], 2), distinct(["Up!", "up"], 2), distinct(["..."], 1)
+    (['left', 'stay'], None, None)
+    """
+    told = [tidy(name) for name in names]
+    return told if len(told) == len(set(told)) == count and all(told) else None
+
+
 def prose(text: str, longest: int) -> str:
     r"""Return the first paragraphs of ``text`` as plain words, at most ``longest`` characters.
 
@@ -131,7 +154,7 @@ def _whole_sentences(text: str) -> str:
 
 _ACTIONS = ("action_meanings", "ACTION_MEANING", "action_names", "ACTION_NAMES", "actions",
             "Actions", "ACTIONS", "action_type", "_action_to_name")  # fmt: skip
-_LIMITS = ("max_steps", "max_episode_steps", "_max_episode_steps", "max_episode_length", "horizon")
+_LIMITS = ("max_steps", "max_episode_steps", "max_episode_length", "horizon")
 
 
 def choice_names(game: Any, count: int) -> list[str] | None:
@@ -145,19 +168,21 @@ def choice_names(game: Any, count: int) -> list[str] | None:
     >>> choice_names(Game(), 2)
     ['stay', 'go up']
     """
-    meanings = getattr(game, "get_action_meanings", None)  # as Atari games have it
-    found = [meanings()] if callable(meanings) else []
-    found += [getattr(game, name, None) for name in _ACTIONS]
-    found += [getattr(each, "actions", None) for each in found]  # of highway-env's action type
     module = sys.modules.get(type(game).__module__)
-    found += [
-        each
-        for name, each in vars(module or object).items()
-        if name.lower().endswith(("action", "actions")) and isinstance(each, type)
+    ways: list[Callable[[], Any]] = [
+        lambda: game.get_action_meanings(),  # as Atari games have it
+        *(partial(getattr, game, name) for name in _ACTIONS),
+        lambda: game.action_type.actions,  # as highway-env has it
+        *(
+            partial(getattr, module, name)
+            for name, each in vars(module or object).items()
+            if name.lower().endswith(("action", "actions")) and isinstance(each, type)
+        ),
     ]
-    for each in found:
-        if names := _names(each, count):
-            return names
+    for find in ways:
+        with suppress(Exception):  # of others' code, which may mean something else by it
+            if names := _names(find(), count):
+                return names
     return None
 
 
@@ -172,19 +197,16 @@ def _names(found: Any, count: int) -> list[str] | None:
         found = [each.name for each in found]
     if not isinstance(found, Sequence) or not all(isinstance(name, str) for name in found):
         return None
-    names = [" ".join(name.replace("_", " ").lower().split()) for name in found]
-    return names if len(names) == len(set(names)) == count and all(names) else None
+    return distinct([name.replace("_", " ") for name in found], count)
 
 
 def step_limit(env: gym.Env[Any, Any], game: Any) -> int | None:
-    """Return after how many steps an episode is cut: by a wrapper, its spec, or itself."""
-    wrapper: Any = env
-    while isinstance(wrapper, gym.Wrapper):
-        if isinstance(wrapper, gym.wrappers.TimeLimit):
-            return int(wrapper._max_episode_steps)
-        wrapper = wrapper.env
+    """Return after how many steps an episode is cut: by ``TimeLimit``, its spec, or itself."""
     spec_limit = None if env.spec is None else env.spec.max_episode_steps
-    limits = [spec_limit, *(getattr(game, name, None) for name in _LIMITS)]
+    limits = [find_attribute(env, "_max_episode_steps"), spec_limit]
+    for name in _LIMITS:
+        with suppress(Exception):  # it may be a property that raises
+            limits.append(getattr(game, name, None))
     for limit in limits:
         if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
             return limit

@@ -44,9 +44,8 @@ class MiniGridWords(Phrasebook):
             "looking up; # is a wall, a dot is free, ? is not seen, D is a door, K a key, B a "
             "ball, X a box, G the goal and ~ is lava, which ends everything. pick up takes what is "
             "right ahead, drop puts it down there; toggle opens a door or box right ahead, and a "
-            "locked door if you carry the key of its colour. Fewer moves earn more. "
-            f"{self.limit_text()}"
-        ).strip()
+            "locked door if you carry the key of its colour. Fewer moves earn more."
+        )
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         view: Any = observation.get("image") if isinstance(observation, Mapping) else None

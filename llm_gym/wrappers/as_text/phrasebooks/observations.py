@@ -38,7 +38,7 @@ def say(space: Space[Any], value: Any, labels: Sequence[str] = ()) -> str:
         if kind in _SAYERS:
             try:
                 return _SAYERS[kind](space, value, labels)
-            except (TypeError, ValueError, LookupError, AttributeError):
+            except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
                 break  # not what its space promises
     return clip(str(value), 1000)
 
@@ -52,6 +52,15 @@ def number(value: float) -> str:
     return "0" if abs(value) < _NOTHING else f"{value:.4g}"
 
 
+def label_numbers(labels: Sequence[str], numbers: Sequence[float]) -> str:
+    """Return each number after its label.
+
+    >>> label_numbers(["Angle", "speed"], [0.5, 2])
+    'Angle 0.5, speed 2'
+    """
+    return ", ".join([f"{name} {number(x)}" for name, x in zip(labels, numbers, strict=True)])
+
+
 def _say_array(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
     array = np.asarray(value)
     if array.size > FEW:
@@ -59,7 +68,7 @@ def _say_array(space: Space[Any], value: Any, labels: Sequence[str]) -> str:
     if array.ndim <= 1:
         numbers = [array.item()] if array.ndim == 0 else array.tolist()
         if len(labels) == len(numbers):
-            return ", ".join([f"{name} {number(x)}" for name, x in zip(labels, numbers)])  # noqa: B905
+            return label_numbers(labels, numbers)
         return " ".join([number(x) for x in numbers])
     rows = array.reshape(-1, array.shape[-1]).tolist()
     return "\n".join(" ".join(number(x) for x in row) for row in rows)

@@ -75,6 +75,8 @@ def _steps(game: Any, place: _Place) -> Iterator[tuple[int, _Place]]:
     yield LEFT, place._replace(way=(place.way - 1) % 4)
     yield RIGHT, place._replace(way=(place.way + 1) % 4)
     ahead = place.at[0] + _WAYS[place.way][0], place.at[1] + _WAYS[place.way][1]
+    if not (0 <= ahead[0] < game.grid.width and 0 <= ahead[1] < game.grid.height):
+        return  # the place is a door in the outer wall
     thing, kind = game.grid.get(*ahead), _kind(game, ahead)
     changed = place._replace(changed=place.changed | {ahead})
     if kind in ("empty", "goal", "floor") or ahead in place.changed:

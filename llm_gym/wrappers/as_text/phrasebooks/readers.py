@@ -74,6 +74,7 @@ class Reader(ABC):
 _NUMBER = r"[-+]?(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][-+]?[0-9]{1,3})?"
 _IS_NUMBER = re.compile(_NUMBER)
 _WHOLE = r"-?[0-9]{1,20}"
+_IS_WHOLE = re.compile(r"[-+]?[0-9]+")
 _GAPS = str.maketrans("[](),;", "      ")
 _NAMED = 8  # so many numbers are told one by one
 _Array = npt.NDArray[Any]
@@ -83,7 +84,7 @@ def parse_numbers(text: str, most: int) -> list[float]:
     """Return the numbers in ``text``, which may stand in brackets and between commas.
 
     >>> parse_numbers("[0.5, -1] 2e1", 9)
-    [0.5, -1.0, 20.0]
+    [0.5, -1, 20.0]
     """
     words = text.translate(_GAPS).split()
     if len(words) > most:
@@ -91,7 +92,8 @@ def parse_numbers(text: str, most: int) -> list[float]:
     for word in words:
         if not _IS_NUMBER.fullmatch(word):
             raise Unusable(f"Your move must be in plain numbers; {word[:20]!r} is not a number.")
-    return [float(word) for word in words]
+    # A float of 64 bits would round a whole number of 18 digits.
+    return [int(word) if _IS_WHOLE.fullmatch(word) else float(word) for word in words]
 
 
 class NumberReader(Reader):
@@ -123,7 +125,7 @@ class NumberReader(Reader):
         if len(numbers) != self.size:
             raise Unusable(f"Your move must have {_count(self.size)}, yours has {len(numbers)}.")
         if self.whole:
-            if not all(x.is_integer() for x in numbers):
+            if any(x % 1 for x in numbers):  # also of what is infinite
                 raise Unusable("Your move must have whole numbers only.")
             numbers = [int(x) for x in numbers]
         else:
@@ -168,10 +170,11 @@ class NumberReader(Reader):
     def allowed(self, mask: Any) -> Sequence[str] | None:
         if self._moves is None or not isinstance(mask, (tuple, list)) or len(mask) != self.size:
             return None
-        choices = [
-            [str(low + value) for value in np.flatnonzero(np.asarray(part)).tolist()]
-            for part, low in zip(mask, self.low, strict=True)
-        ]
+        choices = []
+        for part, low, high in zip(mask, self.low, self.high, strict=True):
+            if (at := allowed_at(part, high - low + 1)) is None:
+                return None
+            choices.append([str(low + value) for value in at])
         return [" ".join(row) for row in itertools.product(*choices)]
 
     def examples(self) -> Sequence[str]:
@@ -222,11 +225,26 @@ def _bounds(space: Any, kind: Callable[[Any], Any]) -> tuple[list[Any], list[Any
     if isinstance(space, spaces.Box):
         low, high = space.low, space.high
     elif isinstance(space, spaces.MultiDiscrete):
-        low = np.asarray(getattr(space, "start", np.zeros_like(space.nvec)))
-        high = low + space.nvec - 1
+        low, high = space.start, space.start + space.nvec - 1
     else:
         low, high = np.zeros(space.shape, np.int8), np.ones(space.shape, np.int8)
     return [kind(x) for x in low.ravel()], [kind(x) for x in high.ravel()]
+
+
+def allowed_at(mask: Any, count: int) -> list[int] | None:
+    """Return the places in ``mask`` that are not 0; None if it is no mask of ``count`` choices.
+
+    >>> allowed_at([0, 1, 1], 3), allowed_at([0, 1], 3), allowed_at([[1], [0, 1]], 2)
+    ([1, 2], None, None)
+    """
+    try:
+        flags = np.asarray(mask)
+    except ValueError:  # lists of different lengths
+        return None
+    if flags.shape != (count,) or flags.dtype.kind not in "biuf":
+        return None
+    at: list[int] = np.flatnonzero(flags).tolist()
+    return at
 
 
 def _bound(value: float) -> str:

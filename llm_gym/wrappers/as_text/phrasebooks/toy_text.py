@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.envs.toy_text.blackjack import sum_hand, usable_ace
 
 from llm_gym.wrappers.as_text.phrasebooks.book import Phrasebook
@@ -26,40 +25,33 @@ def directions(names: Sequence[str]) -> dict[str, int]:
     return words
 
 
-def slip_chance(transitions: Mapping[int, Mapping[int, Sequence[Any]]]) -> float:
-    """Return the chance that a move does not go where it was meant to go.
+def slip_text(transitions: Mapping[int, Mapping[int, Sequence[Any]]]) -> str:
+    """Return what the player is told about a slippery ground.
 
     Gymnasium's slippery grids list three outcomes per move, the one meant in the middle.
 
-    >>> slip_chance({0: {0: [(1.0, 0, 0, False)]}})
-    0.0
+    >>> slip_text({0: {0: [(1.0, 0, 0, False)]}})
+    ''
     """
-    for moves in transitions.values():
-        for outcomes in moves.values():
-            if len(outcomes) == 3:
-                return 1.0 - float(outcomes[1][0])
-    return 0.0
-
-
-def slip_text(chance: float) -> str:
-    """Return what the player is told about a slippery ground."""
-    if not chance:
+    outcomes = [each for moves in transitions.values() for each in moves.values() if len(each) == 3]
+    if not outcomes:
         return ""
     return (
-        f"With probability {chance:.3g} you slip to one of the two sides of your direction instead."
+        f"With probability {1.0 - float(outcomes[0][1][0]):.3g} you slip to one of the two sides "
+        "of your direction instead."
     )
 
 
-def draw(rows: Sequence[str], at: int, player: str = "P") -> str:
+def draw(rows: Sequence[str], at: int) -> str:
     r"""Return the map with the player on it.
 
     >>> draw(["..", ".G"], 1)
     '. P\n. G'
     """
-    width = len(rows[0])
-    cells = "".join(rows)
-    cells = cells[:at] + player + cells[at + 1 :]
-    return "\n".join(" ".join(cells[i : i + width]) for i in range(0, len(cells), width))
+    cells = [list(row) for row in rows]
+    row, column = divmod(at, len(rows[0]))
+    cells[row][column] = "P"
+    return "\n".join(map(" ".join, cells))
 
 
 class FrozenLakeWords(Phrasebook):
@@ -71,34 +63,31 @@ class FrozenLakeWords(Phrasebook):
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         super().__init__(env, reads_actions=reads_actions)
         rows = [b"".join(row).decode() for row in self.game.desc.tolist()]
-        self._cells = "".join(rows).replace("S", ".").replace("F", ".")
-        lake = [row.replace("S", ".").replace("F", ".") for row in rows]
-        # One picture per place: the lake never changes, and every step shows one.
-        self._pictures = [draw(lake, at) for at in range(len(self._cells))]
+        self._lake = [row.replace("S", ".").replace("F", ".") for row in rows]
 
     def rules_text(self) -> str:
         told = [
             "Cross the frozen lake to the goal. On the map, P is you, a dot is ice, H is a hole "
             "and G is the goal. Move up, down, left or right; at the edge you stay where you are.",
-            slip_text(slip_chance(self.game.P)),
+            slip_text(self.game.P),
             "If you fall into a hole, you lose.",
-            self.limit_text(),
         ]
         return " ".join(filter(None, told))
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
-        return self._pictures[int(observation)]
+        return draw(self._lake, int(observation))
+
+    def _cell(self) -> str:
+        return "".join(self._lake)[int(self.game.s)]
 
     def ending(self, reward: float) -> str:
-        there = self._cells[int(self.game.s)]
-        return {"G": "You reach the goal.", "H": "You fall into a hole."}.get(
-            there, super().ending(reward)
-        )
+        ends = {"G": "You reach the goal.", "H": "You fall into a hole."}
+        return ends.get(self._cell(), self.end_text)
 
     def success(
         self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
     ) -> bool | None:
-        return terminated and self._cells[int(self.game.s)] == "G"
+        return terminated and self._cell() == "G"
 
 
 class CliffWalkingWords(Phrasebook):
@@ -111,25 +100,19 @@ class CliffWalkingWords(Phrasebook):
 
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         super().__init__(env, reads_actions=reads_actions)
-        cliff = np.asarray(self.game._cliff)
-        ground = [["C" if cell else "." for cell in row] for row in cliff.tolist()]
-        ground[-1][-1] = "G"
-        rows = ["".join(row) for row in ground]
-        self._pictures = [draw(rows, at) for at in range(cliff.size)]
+        rows = ["".join("C" if cell else "." for cell in row) for row in self.game._cliff]
+        self._ground = [*rows[:-1], f"{rows[-1][:-1]}G"]
 
     def rules_text(self) -> str:
-        told = [
+        return (
             "Walk along the cliff to the goal. On the map, P is you, a dot is safe ground, C is "
             "the cliff and G is the goal. Move up, down, left or right; at the edge you stay where "
             "you are. Every move costs 1 point; a step into the cliff costs 100 and takes you back "
-            "to the start, which is the bottom left corner.",
-            slip_text(slip_chance(self.game.P)),
-            self.limit_text(),
-        ]
-        return " ".join(filter(None, told))
+            f"to the start, which is the bottom left corner. {slip_text(self.game.P)}"
+        ).strip()
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
-        return self._pictures[int(observation)]
+        return draw(self._ground, int(observation))
 
 
 _IN_TAXI = 4
@@ -142,11 +125,9 @@ class TaxiWords(Phrasebook):
     mask_advises = True
     names = ("south", "north", "east", "west", "pick up", "drop off")
     aliases = {
-        "down": 0, "up": 1, "right": 2, "left": 3, "pickup": 4, "dropoff": 5,
-        "go south": 0, "go north": 1, "go east": 2, "go west": 3,
-        "move south": 0, "move north": 1, "move east": 2, "move west": 3,
-        "pick up passenger": 4, "pick up the passenger": 4,
-        "drop off passenger": 5, "drop off the passenger": 5,
+        **directions(["down", "up", "right", "left"]),
+        "pickup": 4, "pick up passenger": 4, "pick up the passenger": 4,
+        "dropoff": 5, "drop off passenger": 5, "drop off the passenger": 5,
     }  # fmt: skip
     end_text = "The passenger is where they wanted to go."
     end_is_success = True
@@ -154,7 +135,6 @@ class TaxiWords(Phrasebook):
     def __init__(self, env: gym.Env[Any, Any], *, reads_actions: bool = True) -> None:
         super().__init__(env, reads_actions=reads_actions)
         self._town = [b"".join(row).decode() for row in self.game.desc.tolist()]
-        self._told: dict[int, str] = {}
 
     def rules_text(self) -> str:
         told = [
@@ -169,25 +149,17 @@ class TaxiWords(Phrasebook):
             told.append(f"It rains: with probability {chance:.3g} the taxi drifts to one side.")
         if getattr(self.game, "fickle_passenger", False):
             told.append("A passenger may name another destination on the way.")
-        return " ".join([*told, self.limit_text()]).strip()
+        return " ".join(told)
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
-        state = int(observation)
-        if state not in self._told:
-            self._told[state] = self._picture(state)
-        line = self.legal_line(info)
-        return f"{self._told[state]}\n{line}" if line else self._told[state]
-
-    def _picture(self, state: int) -> str:
-        row, column, passenger, goal = map(int, self.game.decode(state))
+        row, column, passenger, goal = map(int, self.game.decode(int(observation)))
         town = list(self._town)
         line = town[row + 1]
         town[row + 1] = f"{line[: 2 * column + 1]}T{line[2 * column + 2 :]}"
         waiting = "in the taxi" if passenger == _IN_TAXI else self._stop(passenger)
-        return (
-            "\n".join(town) + f"\nTaxi: row {row}, column {column}. Passenger: {waiting}. "
-            f"Destination: {self._stop(goal)}."
-        )
+        where = f"Taxi: row {row}, column {column}. Passenger: {waiting}. "
+        told = [*town, f"{where}Destination: {self._stop(goal)}.", self.legal_line(info)]
+        return "\n".join(filter(None, told))
 
     def _stop(self, number: int) -> str:
         row, column = self.game.locs[number]
@@ -211,7 +183,7 @@ class BlackjackWords(Phrasebook):
             told.append("With an ace and a ten you win, unless the dealer has them too.")
         elif getattr(self.game, "natural", False):
             told.append("Winning with an ace and a ten earns 1.5.")
-        return " ".join([*told, self.limit_text()]).strip()
+        return " ".join(told)
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         points, card, ace = observation

@@ -1,5 +1,6 @@
 """Which phrasebook is used, and what the one for all finds in an environment."""
 
+from enum import Enum
 from types import SimpleNamespace
 
 import gymnasium as gym
@@ -87,47 +88,61 @@ def test_headings_of_other_styles_are_found_and_prose_is_plain():
     assert prose("", 50) == ""
 
 
-def test_names_may_come_from_the_environment_as_atari_has_them():
-    class Pong(Corridor):
-        def get_action_meanings(self):
-            return ["NOOP", "FIRE", "UP"]
+class Bare(gym.Env):
+    observation_space = action_space = gym.spaces.Discrete(3)
 
-    env = AsText(Pong())
-    env.reset()
-    assert env.legal_actions() == ["noop", "fire", "up"]
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return 0, 0.0, False, False, {}
 
 
-def test_names_may_come_from_the_action_type_as_highway_env_has_them():
-    class Generic(gym.Env):
+NUMBERS = ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "moves"),
+    [
+        # As Atari, highway-env and others have them.
+        ({"get_action_meanings": lambda self: ["NOOP", "FIRE", "UP"]}, ["noop", "fire", "up"]),
+        ({"action_type": SimpleNamespace(actions={0: "LANE_LEFT", 1: "IDLE", 2: "FASTER"})},
+         ["lane left", "idle", "faster"]),
+        ({"actions": Enum("Actions", {"LEFT": 0, "STAY": 1, "RIGHT": 2})},
+         ["left", "stay", "right"]),
+        ({}, NUMBERS),
+        # Of another meaning, or broken.
+        ({"get_action_meanings": lambda self, language: []}, NUMBERS),
+        ({"actions": property(lambda self: 1 / 0), "max_steps": property(lambda self: 1 / 0)},
+         NUMBERS),
+        ({"actions": Enum("Actions", {"LEFT": [0], "STAY": [1], "RIGHT": [2]})}, NUMBERS),
+        ({"action_names": ["Up!", "up", "down"]}, NUMBERS),
+        ({"action_names": ["...", "up", "down"]}, NUMBERS),
+        ({"__doc__": 3}, NUMBERS),
+    ],
+)  # fmt: skip
+def test_names_come_from_attributes_where_they_are_names(attributes, moves):
+    env = AsText(type("Game", (Bare,), attributes)())
+    text, _ = env.reset()
+    assert env.legal_actions() == moves
+    assert env.step(moves[1])[4]["valid_action"]
+    told = "a whole number from 0 to 2" if moves == NUMBERS else f"one of: {', '.join(moves)}"
+    assert text.startswith(f"You are playing Game. Your move is {told}.")
+
+
+def test_a_docstring_for_authors_is_not_told_and_rows_of_numbers_are():
+    class Generic(Bare):
         """An environment; the dynamics must be defined in the environment implementations."""
 
     class Road(Generic):
         observation_space = gym.spaces.Box(-np.inf, np.inf, (2, 3), np.float32)
-        action_space = gym.spaces.Discrete(3)
-        action_type = SimpleNamespace(actions={0: "LANE_LEFT", 1: "IDLE", 2: "FASTER"})
 
         def reset(self, *, seed=None, options=None):
             return np.array([[1, 0.5, 1 / 3], [1, 0.1, 6.123e-17]], np.float32), {}
 
-        def step(self, action):
-            return np.zeros((2, 3), np.float32), 0.0, False, False, {}
-
     env = AsText(Road(), rules="system")
     assert env.reset()[0].splitlines() == ["1 0.5 0.3333", "1 0.1 0"]
-    assert "lane left, idle, faster" in env.system_prompt
-    assert "implementations" not in env.system_prompt, "that is for authors"
-    assert env.step("idle")[4]["valid_action"]
-
-
-def test_an_environment_without_a_docstring_has_numbers():
-    class Bare(gym.Env):
-        observation_space = action_space = gym.spaces.Discrete(3)
-
-        def reset(self, *, seed=None, options=None):
-            return 0, {}
-
-    text, _ = AsText(Bare()).reset()
-    assert text.startswith("You are playing Bare. Your move is a whole number from 0 to 2.")
+    assert "implementations" not in env.system_prompt
 
 
 def test_the_docstring_of_a_base_class_will_do():
