@@ -212,9 +212,9 @@ def test_a_token_is_wanted_on_loopback_too_where_there_is_one(capfd):
         reset = [name(), 1, "reset", [0, None]]
         status, body = Caller(server).refused({"rows": [reset]})
         assert (status, TOKEN in body) == (401, False)
-        wrong = Caller(server, {"Authorization": f"Bearer {TOKEN}!"})
+        wrong = Caller(server, f"{TOKEN}!")
         assert wrong.refused({"rows": [reset]})[0] == 401
-        right = Caller(server, {"Authorization": f"Bearer {TOKEN}"})
+        right = Caller(server, TOKEN)
         assert len(right.rows(reset)[0]) == 4
         assert TOKEN not in str(right.http.get("/health", 20))
         assert TOKEN not in repr(vars(server)) + repr(vars(server.app))
