@@ -103,6 +103,14 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_pa
         (["play", "llm_gym/TextGame-v0", "--seed", "-1"], "--seed"),
         (["play", "llm_gym/TextGame-v0", "--sead", "1"], "did you mean --seed?"),
         (["eval", ECHO, "--endpoint", "http://x", "--model", "m", "--top-p", "2"], "--top-p"),
+        (
+            ["eval", ECHO, "--endpoint", "http://x", "--model", "m", "--constrained"],
+            "--constrained",
+        ),
+        (["eval", ECHO, "--endpoint", "http://x", "--model", "m", "--workers", "2"], "--workers"),
+        (["eval", ECHO, "--model", "m", "--body", "top_k=3"], "--body needs --endpoint"),
+        (["--verison"], "did you mean --version?"),
+        (["view", "x", "y", "--lmit", "3"], "--limit?); see llm-gym view --help"),
         (["check", "sandbox", "--isolation", "landlok"], "did you mean 'landlock'?"),
         (["plai"], "did you mean play?"),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=many"], "rooms"),
@@ -216,8 +224,9 @@ def test_the_core_alone_answers_without_the_trainer():
         (["resume", "runs/nothing"], 2, "runs/nothing"),
         (["eval", ECHO, "--model", "./runs/nothing"], 2, "./runs/nothing"),
         (["train", ECHO], 2, install_command("train")),
-        (["eval", ECHO, "--model", "x"], 2, "--endpoint"),
-        (["play", ECHO, "--model", "x"], 2, "llm-gym play --model needs"),
+        (["eval", ECHO, "--model", "nofolder"], 2, "'nofolder'"),
+        (["eval", ECHO, "--model", "."], 2, "--endpoint"),
+        (["play", ECHO, "--model", "."], 2, "llm-gym play --model needs"),
     ]
     ends = run_all((row[0] for row in table), TRAINER)
     for (arguments, code, said), (ended, out, err, _) in zip(table, ends, strict=True):
