@@ -170,7 +170,7 @@ def test_an_unknown_command_and_none_are_answered_with_all_there_are(capsys):
 
 def test_other_packages_add_commands_that_load_only_when_called(monkeypatch, capsys):
     entry = importlib.metadata.EntryPoint("greet", "tests_greeting:main", cli.GROUP)
-    monkeypatch.setattr(cli, "entry_points", lambda group: [entry])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry])
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "greet" in capsys.readouterr().out
