@@ -76,9 +76,9 @@ def _check_env(options: argparse.Namespace) -> int:
 
 def _check_sandbox(options: argparse.Namespace) -> int:
     from llm_gym.tools.sandbox import Sandbox, check
-    from llm_gym.tools.sandbox.sandbox import ISOLATIONS
+    from llm_gym.tools.sandbox.sandbox import ISOLATED
 
-    known = [name for name in ISOLATIONS if name != "none"]  # where every probe succeeds
+    known = ["auto", *ISOLATED]
     if options.isolation not in known:
         hint = did_you_mean(options.isolation, known)
         raise ConfigError(

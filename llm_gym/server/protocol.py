@@ -60,8 +60,8 @@ def unpack_info(info: Any) -> dict[str, Any]:
     info = decode(info)
     if not isinstance(info, dict):
         raise TypeError("info must be an object")
-    with suppress(ValueError):
-        info["stop_reason"] = StopReason(info.get("stop_reason"))
+    with suppress(KeyError, ValueError):
+        info["stop_reason"] = StopReason(info["stop_reason"])
     return info
 
 

@@ -98,14 +98,11 @@ def test_a_class_and_an_id_of_another_package_are_played(server, here, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["llm_gym/Ges-v0"], "llm_gym/Ges-v0"),
-        (["nowhere:Env"], "nowhere"),
-        ([], "--suite"),
-        ([GUESS, "--set", "hihg=3"], "hihg"),
-        ([GUESS, "--body", "x"], "--body"),
+        (["llm_gym/Ges-v0"], "llm_gym/Ges-v0"), (["nowhere:Env"], "nowhere"), ([], "--suite"),
+        ([GUESS, "--set", "hihg=3"], "hihg"), ([GUESS, "--body", "x"], "--body"),
         ([GUESS, "--key-env", "NOT_SET"], "key"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_one_sentence(server, here, capsys, arguments, told):
     assert run(server, *arguments) == 2
     said = capsys.readouterr()
