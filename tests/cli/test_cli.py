@@ -96,6 +96,7 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_pa
     [
         (["play", "llm_gym/TextGam-v0"], "did you mean llm_gym/TextGame-v0?"),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms"], "--set"),
+        (["play", "llm_gym/TextGame-v0", "--set", "=4"], "--set must be NAME=VALUE"),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=1"], "rooms"),
         (["play", "llm_gym/TextGame-v0", "--set", "x=4"], "'x'; it has action_format,"),
         (["list", "MountainCar"], "try llm-gym list --all MountainCar"),
@@ -116,7 +117,7 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_pa
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=many"], "rooms"),
         (["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"], "shaping"),
         (["play", "llm_gym/TextGame-v0", "--set", "rules=loud"], "got 'loud'"),
-        (["play", "Pendulum-v1", "--player", "oracle"], "Pendulum-v1 has no oracle to watch"),
+        (["play", "Pendulum-v1", "--player", "oracle"], "Pendulum-v1 has no oracle player"),
         (["check", "nowhere:Env"], "cannot import nowhere"),
         (["check", "llm_gym.envs:Nothing"], "module llm_gym.envs has no environment"),
         (["play", "x", "--import", "nowhere"], "cannot import nowhere"),

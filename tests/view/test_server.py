@@ -168,6 +168,10 @@ def test_the_command_tells_what_is_wrong(tmp_path, capsys):
     assert cli.main(["view", str(tmp_path / "nothing")]) == 2
     assert "there is no such file or folder" in capsys.readouterr().err
     run = str(make_run(tmp_path / "run"))
+    assert cli.main(["view", str(tmp_path)]) == 2
+    assert (
+        f"holds no run and no episodes; name a run in it, such as {run}" in capsys.readouterr().err
+    )
     assert cli.main(["view", run, "--limit", "3"]) == 2
     assert "--limit" in capsys.readouterr().err
     assert cli.main(["view", run, "--port", "99999"]) == 2
