@@ -154,7 +154,8 @@ _WITH_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD
 
 def read_function(function: Callable[..., object]) -> ToolDefinition:
     """Return the definition of a tool that calls ``function``."""
-    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+    # A function may be wrapped, as by ``lru_cache``; a builtin has no types.
+    if not inspect.isroutine(inspect.unwrap(function)) or inspect.isbuiltin(function):
         raise ConfigError(f"a tool must be a Tool object or a function, got {function!r:.200}")
     name = function.__name__
     if inspect.iscoroutinefunction(function):

@@ -155,7 +155,8 @@ def test_only_tools_and_functions_are_registered(wrong):
         ToolRegistry().register(wrong)
 
 
-def test_two_tools_of_one_name_are_refused():
+def test_a_wrapped_function_is_a_function_and_no_two_tools_have_one_name():
+    assert ToolRegistry([functools.cache(add)]).execute_tool("add", a=1, b=2) == (True, "3")
     with pytest.raises(ConfigError, match="add"):
         ToolRegistry([Adder(), Adder()])
 
