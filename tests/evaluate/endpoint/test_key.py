@@ -97,6 +97,7 @@ def test_a_model_that_says_the_key_is_not_recorded_with_it(key, reply, tmp_path)
 
 
 def test_the_command_shows_the_key_in_no_output_and_no_file(tmp_path):
+    """The core alone plays here: nothing of the trainer can be imported."""
     with StandIn(lambda messages: f"My key is {SECRET}") as server:
         server.manners += [says(500, {"error": "{key}"}), says(429, {"error": "{key}"})]
         server.manners += [lambda handler: False] * 12 + [says(400, {"error": "bad: {key}"})]
