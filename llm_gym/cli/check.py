@@ -33,9 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("what", nargs="?", help="a registered id or module:Class, or sandbox")
     parser.add_argument("--isolation", default="auto", help="with sandbox: its isolation (auto)")
-    parser.add_argument(
-        "--verbose", action="store_true", help="with sandbox: show the result of each attempt"
-    )
     add_settings(parser)
 
 
@@ -79,9 +76,9 @@ def _check_env(options: argparse.Namespace) -> int:
 
 def _check_sandbox(options: argparse.Namespace) -> int:
     from llm_gym.tools.sandbox import Sandbox, check
-    from llm_gym.tools.sandbox.sandbox import ISOLATIONS
+    from llm_gym.tools.sandbox.sandbox import ISOLATED
 
-    known = [name for name in ISOLATIONS if name != "none"]  # where every probe succeeds
+    known = ["auto", *ISOLATED]
     if options.isolation not in known:
         hint = did_you_mean(options.isolation, known)
         raise ConfigError(
@@ -92,10 +89,9 @@ def _check_sandbox(options: argparse.Namespace) -> int:
         landlock = f" and Landlock {sandbox.landlock}" if sandbox.landlock else ""
         say(f"isolated by {sandbox.mechanism}, seccomp, rlimits{landlock}")
     for finding in findings:
-        if options.verbose or not finding.contained:
-            mark = "held" if finding.contained else "ESCAPED"
-            note = "" if finding.counted else " (not counted: it fails without isolation too)"
-            say(f"{mark:<9}{finding.name}: {finding.detail}{note}")
+        mark = "held" if finding.contained else "ESCAPED"
+        note = "" if finding.counted else " (not counted: it fails without isolation too)"
+        say(f"{mark:<9}{finding.name}: {finding.detail}{note}")
     counted = [finding for finding in findings if finding.counted]
     held = sum(finding.contained for finding in counted)
     say(f"{held} of {len(counted)} ways out that work without isolation were closed")

@@ -43,8 +43,8 @@ def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for pair in pairs:
-        name, given, value = pair.partition("=")
-        if not given:
+        name, _, value = pair.partition("=")
+        if not name or "=" not in pair:
             raise ConfigError(f"{option} must be NAME=VALUE, got {pair!r}")
         try:
             found[name] = json.loads(value)
@@ -75,16 +75,19 @@ def check_model_path(path: str) -> None:
     beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a misspelt run
     if (looks_local or beside) and not Path(path).is_dir():
         raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
+    is_there = Path(path).is_dir() or hub_cache(path).is_dir()
+    if "/" not in path and not is_there:  # the cache may have a model with an old name, as gpt2
+        raise ConfigError(f"there is no model folder {path!r}; a hub model is named OWNER/NAME")
     for each in Path(path).glob("*"):
         if each.is_fifo() or each.is_char_device():
             raise ConfigError(f"a model folder must hold only regular files, got {each}; remove it")
     offline = {os.environ.get(name, "").upper() for name in _OFFLINE} & {"1", "ON", "YES", "TRUE"}
-    if "/" not in path or offline or Path(path).is_dir():
+    if offline or Path(path).is_dir():
         return
     try:
         _check_hub(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     except ConfigError:
-        if not hub_cache(path).is_dir():
+        if not is_there:
             raise
         os.environ["HF_HUB_OFFLINE"] = "1"  # its package would try again for minutes
 

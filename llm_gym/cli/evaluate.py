@@ -25,9 +25,15 @@ if TYPE_CHECKING:
     from llm_gym.evaluate.result import Evaluation
 
 
+_LOADED = ("credit", "engine", "engine_set", "constrained", "workers")
+_SERVED = ("key_env", "body")
+"""Options that have an effect only for a model that is loaded here, or for one that is served."""
+
+
 def main(argv: list[str], play_local: Callable[[list[str]], int]) -> int:
     """Run the command; ``play_local`` is the trainer's command, for a local model."""
-    options = eval_parser().parse_args(argv)
+    parser = eval_parser()
+    options = parser.parse_args(argv)
     if options.model is None:
         if Path(options.env or "", "config.json").is_file():
             raise ConfigError(f"say which model plays; did you mean --model {options.env}?")
@@ -35,15 +41,22 @@ def main(argv: list[str], play_local: Callable[[list[str]], int]) -> int:
             "say who plays: --model FOLDER, or --endpoint URL --model NAME; the scores of built-in "
             "players: llm-gym list"
         )
-    if options.endpoint is not None:
-        if options.credit is not None:
-            raise ConfigError("--credit needs a model that is loaded here, not --endpoint")
+    served = options.endpoint is not None
+    for name in _LOADED if served else _SERVED:
+        if getattr(options, name) != parser.get_default(name):
+            needs = "a model that is loaded here, not --endpoint" if served else "--endpoint"
+            raise ConfigError(f"--{name.replace('_', '-')} needs {needs}")
+    if served:
         return _play_served(options)
-    check_model_path(options.model)
     if options.env is not None or options.suite is not None:
         import_modules(options)
         for name in chosen(options):
             find_spec(name)
+        check_model_path(options.model)
+    elif not Path(options.model).is_dir():
+        raise ConfigError(
+            f"name an environment, or pass --suite; there is no folder of a run {options.model!r}"
+        )
     return play_local(argv)
 
 

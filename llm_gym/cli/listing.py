@@ -7,10 +7,9 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.cli.common import add_imports, import_modules
-from llm_gym.cli.parser import whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
-from llm_gym.evaluate.scores import PLAYERS, Score, games, measure, published
+from llm_gym.evaluate.scores import PLAYERS, games, published
 from llm_gym.registry.lookup import owner
 from llm_gym.registry.suite import (
     BRIDGES,
@@ -29,12 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument(
         "pattern", nargs="?", default="", help="list only ids or descriptions that contain this"
-    )
-    parser.add_argument(
-        "--measure",
-        type=whole(1),
-        metavar="N",
-        help="measure scores with N episodes each instead of printing the published ones",
     )
     parser.add_argument(
         "--all",
@@ -74,13 +67,13 @@ def run(options: argparse.Namespace) -> int:
         if about[env_id] != said:
             said = about[env_id]
             say(f"{said}")
-        scores = _scores(env_id, options.measure)
+        scores = published().get(env_id, {})
         won = (f"{scores[name].success:.1%}" if name in scores else "-" for name in PLAYERS)
         cells = "".join(f"{share:>9}" for share in won)
         whose = f"{owners.get(env_id, ''):<{wide}}"
         needs = f"  needs {NEEDS[env_id]}" if env_id in NEEDS else ""
         say(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}{needs}")
-    episodes = options.measure or max(s.episodes for r in published().values() for s in r.values())
+    episodes = max(score.episodes for row in published().values() for score in row.values())
     say(
         f"\nlimit: turns allowed. Success over up to {episodes} episodes. The oracle sees "
         "everything, the solver\nreads only observations, the reflex follows one simple rule.  "
@@ -109,7 +102,7 @@ def _others() -> list[str]:
 def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for env_id in ids:
-        scores = _scores(env_id, options.measure)
+        scores = published().get(env_id, {})
         rows[env_id] = {player: score._asdict() for player, score in scores.items()}
         if about := _about(env_id):
             rows[env_id]["about"] = about
@@ -127,13 +120,6 @@ def _about(env_id: str) -> str:
 def _first_alike(env_id: str, about: dict[str, str]) -> str:
     """Return the first id of the same game; its other levels are listed under it."""
     return next(each for each in about if each == env_id or about[each] == about[env_id] != "")
-
-
-def _scores(env_id: str, episodes: int | None) -> dict[str, Score]:
-    if episodes is None or env_id not in _SUITE:
-        return published().get(env_id, {})
-    env = gym.make(env_id)
-    return {player: measure(env, player, episodes) for player in PLAYERS}
 
 
 def _limit(env_id: str) -> str:

@@ -33,18 +33,9 @@ class Parser(argparse.ArgumentParser):
             return f"{what} must be one of {names}, got {given!r}" + f" {told}" * bool(meant)
         if message.startswith("unrecognized arguments: "):
             first = message.split()[2].partition("=")[0]
-            meant = closest(first, self._options())
+            meant = closest(first, self._option_string_actions)
             return message + (f" (did you mean {meant}?)" if meant else "")
         return _NUMBER.sub(r"\1 must", message)
-
-    def _options(self) -> list[str]:
-        commands = [
-            command
-            for action in self._actions
-            if isinstance(action, argparse._SubParsersAction)
-            for command in action.choices.values()
-        ]
-        return [name for each in (self, *commands) for name in each._option_string_actions]
 
 
 def add_repeated(

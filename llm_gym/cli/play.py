@@ -72,7 +72,7 @@ def _watch(player: str, name: str) -> Callable[[gym.Env[str, str]], str | None]:
         try:
             action: str = env.get_wrapper_attr(f"{player}_action")()
         except (AttributeError, NotImplementedError) as error:
-            raise ConfigError(f"{name} has no {player} to watch: {error}") from error
+            raise ConfigError(f"{name} has no {player} player: {error}") from error
         say(f"\n> {action}")
         return action
 

@@ -37,6 +37,11 @@ def run(options: argparse.Namespace) -> int:
     if options.limit is not None and options.export is None:
         raise ConfigError("--limit goes with --export")
     sources = open_sources(options.places)
+    for source in sources:
+        if not (source.files or source.metrics.rows or source.config()):
+            runs = sorted(path.parent for path in source.place.glob("*/metrics.jsonl"))
+            hint = f"; name a run in it, such as {runs[-1]}" if runs else ""
+            raise ConfigError(f"{source.place} holds no run and no episodes{hint}")
     if options.export is not None:
         size = write_export(sources, options.export, options.limit)
         say(f"{options.export}: {size / 2**20:.1f} MiB, open it in any browser")

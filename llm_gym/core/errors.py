@@ -6,6 +6,7 @@ because a wrong value may be a megabyte. Text written by a model never raises an
 answer to a bad move is an observation.
 """
 
+import os
 from functools import cache
 
 _MOST = 4000  # characters of a message, of both its ends
@@ -86,10 +87,11 @@ def install_command(extra: str) -> str:
         return f'pip install "llm-gym[{extra}]"'
     if not url.startswith("file:"):
         return f'pip install "llm-gym[{extra}] @ {url}"'
-    from urllib.parse import urlsplit
-    from urllib.request import url2pathname
+    from urllib.parse import unquote, urlsplit
 
-    path = url2pathname(urlsplit(url).path)
+    path = unquote(urlsplit(url).path)
+    if os.name == "nt":
+        path = path.removeprefix("/")  # before the drive
     editable = "--editable " if origin.get("dir_info", {}).get("editable") else ""
     return f'pip install {editable}"{path}[{extra}]"'
 

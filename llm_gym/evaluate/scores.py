@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
@@ -57,6 +56,8 @@ def wilson(wins: int, episodes: int) -> tuple[float, float]:
 
 def measure(env: gym.Env[str, str], player: str, episodes: int, seed: int = 0) -> Score:
     """Let a player of ``PLAYERS`` play the episodes ``seed``, ``seed + 1``, ..."""
+    import statistics
+
     from llm_gym.core.env import TextEnv  # it imports the whole reader
 
     act, game = PLAYERS[player], env.unwrapped

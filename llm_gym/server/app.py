@@ -29,7 +29,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_attribute, find_system_prompt
 from llm_gym.core.loopback import is_loopback, is_own, own_hosts, same_secret
 from llm_gym.server import openenv, protocol
-from llm_gym.server.sessions import Answer, Job, ServerLimits, SessionRunner, Sessions
+from llm_gym.server.sessions import Job, ServerLimits, SessionRunner, Sessions
 
 _SHORTEST_TOKEN = 16
 _IDLE_CHECK_S = 5.0
@@ -47,7 +47,13 @@ def make_app(
 
     async def rows(request: Request) -> Response:
         player = request.client.host if request.client else ""
-        return _json(await _run_rows(await _body(request, sessions.limits), runner, player))
+        body = await _body(request, sessions.limits)
+        sessions.counts["requests"] += 1
+        try:
+            jobs = read_jobs(body, sessions.limits)
+        except ConfigError as problem:
+            raise HTTPException(400, str(problem)) from None
+        return _json(_write({"rows": await runner.run(jobs, player)}))
 
     async def health(_: Request) -> Response:
         counts = {"sessions": len(sessions), **sessions.counts}
@@ -197,16 +203,6 @@ async def _body(request: Request, limits: ServerLimits) -> bytes:
     except ClientDisconnect:
         raise HTTPException(400, "the request was cut off") from None
     return bytes(body)
-
-
-async def _run_rows(body: bytes, runner: SessionRunner, player: str) -> str:
-    runner.sessions.counts["requests"] += 1
-    try:
-        jobs = read_jobs(body, runner.sessions.limits)
-    except ConfigError as problem:
-        raise HTTPException(400, str(problem)) from None
-    answers: list[Answer] = await runner.run(jobs, player)
-    return _write({"rows": answers})
 
 
 def read_jobs(body: bytes, limits: ServerLimits) -> list[Job]:

@@ -8,7 +8,7 @@ answer is a list, whose form depends on the operation, or an object with ``error
 ``ERRORS``) and ``message``. ``llm_gym.episodes.encoding`` writes infos and numbers.
 """
 
-from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from llm_gym.core.outcome import StopReason
@@ -45,8 +45,6 @@ the environment refuses its input, raises, or takes too long. After one of the f
 operation has not taken place and its number is free."""
 NOT_PLAYED = frozenset({LOST, BUSY, ORDER, FULL})
 
-_REASONS: Mapping[str, StopReason] = {str(reason): reason for reason in StopReason}
-
 
 def error(kind: str, message: str) -> dict[str, str]:
     """Return the answer of a row that failed."""
@@ -62,9 +60,8 @@ def unpack_info(info: Any) -> dict[str, Any]:
     info = decode(info)
     if not isinstance(info, dict):
         raise TypeError("info must be an object")
-    reason = info.get("stop_reason")
-    if isinstance(reason, str) and reason in _REASONS:
-        info["stop_reason"] = _REASONS[reason]
+    with suppress(KeyError, ValueError):
+        info["stop_reason"] = StopReason(info["stop_reason"])
     return info
 
 

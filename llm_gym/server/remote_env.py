@@ -1,7 +1,6 @@
 """``llm_gym/Remote-v0``: an environment on a server; lost requests are repeated."""
 
 import json
-import os
 import secrets
 import sys
 import threading
@@ -18,7 +17,14 @@ from llm_gym.core.outcome import refuse_step
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import shown
 from llm_gym.episodes.play import Beginning
-from llm_gym.evaluate.endpoint.http import Backoff, HTTPError, JsonHTTP, Key, is_transient, jitter
+from llm_gym.evaluate.endpoint.http import (
+    Backoff,
+    HTTPError,
+    JsonHTTP,
+    is_transient,
+    jitter,
+    read_key,
+)
 from llm_gym.server import protocol
 
 
@@ -201,7 +207,6 @@ def unpack_call(name: str, answer: list[Any]) -> Any:
 
 
 _MAX_LENGTH = 1 << 30
-_MAX_TEXT = 1 << 20
 
 
 class About(NamedTuple):
@@ -225,9 +230,7 @@ class Connection:
     ) -> None:
         if not timeout > 0:
             raise ConfigError(f"timeout must be above 0, got {timeout}")
-        secret = os.environ.get(token_env, "").strip()
-        key = Key(secret, token_env) if secret else None
-        self._http = JsonHTTP(url, key.headers if key else None, key.hide if key else None)
+        self._http = JsonHTTP(url, read_key(token_env))
         self._token_env = token_env
         self._leave()
         self._timeout, self._backoff = timeout, Backoff(tries, first_s=0.1, longest_s=5.0)
@@ -316,22 +319,13 @@ def _read_about(told: Any) -> About:
     return About(
         _space(told["observation"]),
         _space(told["action"]),
-        _text(told["system_prompt"]),
+        protocol.text(told["system_prompt"]),
         told["has_splits"] is True,
     )
 
 
 def _space(told: Mapping[str, Any]) -> AnyText:
-    return AnyText(_whole(told["max_length"]), examples=[*map(_text, told["examples"][:100])])
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _MAX_TEXT:
-        raise TypeError(f"expected some text, got {value!r:.100}")
-    return value
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 < value <= _MAX_LENGTH:
-        raise TypeError(f"expected a whole number above 0, got {value!r:.100}")
-    return value
+    longest = told["max_length"]
+    if type(longest) is not int or not 0 < longest <= _MAX_LENGTH:
+        raise TypeError(f"expected a whole number above 0, got {longest!r:.100}")
+    return AnyText(longest, examples=[*map(protocol.text, told["examples"][:100])])

@@ -94,8 +94,6 @@ class Sessions:
         """What has happened, for ``/health``."""
         self._make = make
         self._table: dict[str, EnvSession] = {}
-        self._held: Counter[str] = Counter()
-        """Sessions of each player."""
 
     def __len__(self) -> int:
         return len(self._table)
@@ -110,18 +108,18 @@ class Sessions:
         if len(self._table) >= self.limits.sessions and not self._make_room(player):
             return None
         session = self._table[name] = EnvSession(now, player)
-        self._held[player] += 1
         self.counts["sessions opened"] += 1
         return session
 
     def _make_room(self, player: str) -> bool:
-        most, count = self._held.most_common(1)[0]
+        held = Counter(session.player for session in self._table.values())
+        most, count = held.most_common(1)[0]
         theirs = [
             (one.used_at, name)
             for name, one in self._table.items()
             if one.player == most and not one.busy
         ]
-        if count <= self._held[player] + 1 or not theirs:
+        if count <= held[player] + 1 or not theirs:
             return False
         self.end(min(theirs)[1], "displaced")
         return True
@@ -176,9 +174,6 @@ class Sessions:
         if session is None:
             return
         self.counts[f"sessions {reason}"] += 1
-        self._held[session.player] -= 1
-        if not self._held[session.player]:
-            del self._held[session.player]
         session.lost = True
         if session.on_end is not None and reason in ("idle", "displaced"):
             session.on_end()

@@ -5,6 +5,7 @@ Subclass ``Tool``, or write a typed function with a Google docstring and put ``@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
@@ -76,11 +77,9 @@ class FunctionTool(Tool):
     """A tool that ``tool`` made of a function. It can still be called like the function."""
 
     def __init__(self, function: Callable[..., object], timeout: float | None = TIMEOUT) -> None:
+        functools.update_wrapper(self, function)
         self.function, self.timeout = function, check_timeout(timeout)
-        name, description, parameters = read_function(function)
-        self.definition = ToolDefinition(name, description, parameters)
-        self.__doc__, self.__module__ = function.__doc__, function.__module__
-        self.__qualname__ = function.__qualname__
+        self.definition = read_function(function)
 
     def execute(self, /, **params: Any) -> object:
         return self.function(**params)
@@ -90,10 +89,11 @@ class FunctionTool(Tool):
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         # By name, as functions are: a decorated name no longer leads to the bare function.
+        name = self.function.__qualname__
         found: Any = sys.modules.get(self.__module__)
-        for part in self.__qualname__.split("."):
+        for part in name.split("."):
             found = getattr(found, part, None)
-        return self.__qualname__ if found is self else (FunctionTool, (self.function, self.timeout))
+        return name if found is self else (FunctionTool, (self.function, self.timeout))
 
     def __deepcopy__(self, memo: object) -> FunctionTool:
         return self
@@ -136,12 +136,10 @@ def tool(
 
 def check_timeout(timeout: float | None) -> float | None:
     """Return ``timeout`` if it is a number of seconds above 0, or None."""
-    if timeout is None:
-        return None
-    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not (number and 0 < timeout < math.inf):
-        raise ConfigError(f"timeout must be a number of seconds above 0 or None, got {timeout!r}")
-    return timeout
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is None or (is_number and 0 < timeout < math.inf):
+        return timeout
+    raise ConfigError(f"timeout must be a number of seconds above 0 or None, got {timeout!r}")
 
 
 _SIMPLE: dict[Any, dict[str, Any]] = {
@@ -151,16 +149,15 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 }  # fmt: skip
 _ARG = re.compile(r"(\w+)(?: *\([^)]*\))? *:(.*)")
 _SECTION = re.compile(r"(?:Args|Arguments|Returns|Raises|Yields|Example|Examples|Note|Notes):")
-_WITHOUT_NAME = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.VAR_POSITIONAL,
-    inspect.Parameter.VAR_KEYWORD,
-)
+_WITH_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def read_function(function: Callable[..., object]) -> tuple[str, str, dict[str, Any]]:
-    """Return the name, the description and the JSON schema of the arguments of ``function``."""
-    name = getattr(function, "__name__", type(function).__name__)
+def read_function(function: Callable[..., object]) -> ToolDefinition:
+    """Return the definition of a tool that calls ``function``."""
+    # A function may be wrapped, as by ``lru_cache``; a builtin has no types.
+    if not inspect.isroutine(inspect.unwrap(function)) or inspect.isbuiltin(function):
+        raise ConfigError(f"a tool must be a Tool object or a function, got {function!r:.200}")
+    name = function.__name__
     if inspect.iscoroutinefunction(function):
         raise ConfigError(f"the tool {name} must be a plain function, got an async one")
     description, described = read_docstring(inspect.getdoc(function) or "")
@@ -179,14 +176,14 @@ def read_function(function: Callable[..., object]) -> tuple[str, str, dict[str, 
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required := [key for key, given in parameters.items() if given.default is given.empty]:
         schema["required"] = required
-    return name, description, {**schema, "additionalProperties": False}
+    return ToolDefinition(name, description, {**schema, "additionalProperties": False})
 
 
 def _read_parameter(
     parameter: inspect.Parameter, hints: dict[str, Any], described: dict[str, str], where: str
 ) -> dict[str, Any]:
     key = parameter.name
-    if parameter.kind in _WITHOUT_NAME:
+    if parameter.kind not in _WITH_NAME:
         raise ConfigError(f"{where} must be one that is given by name, got {parameter}")
     if key not in hints:
         raise ConfigError(f"{where} needs a type, such as {key}: str")

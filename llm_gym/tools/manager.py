@@ -89,10 +89,6 @@ def play(env: gym.Env[str, str], action: str) -> Step:
     return Step(str(observation), float(reward), bool(terminated), bool(truncated), dict(info))
 
 
-MOVE = "environment_step"
-"""Name in the history of a reply that was played as a move."""
-
-
 @dataclass
 class ToolTurn:
     """One reply of the model, and its result."""
@@ -208,7 +204,8 @@ class MultiTurnManager:
         else:
             turn.answer = parsed.answer or ""
         if turn.answer is not None and self.env is not None:
-            self._play(turn, turn.answer)
+            turn.step, told = play(self.env, turn.answer), {"action": turn.answer}
+            turn.tool_call = ToolResult("environment_step", told, True, turn.step.observation)
         over = turn.step is not None and (turn.step.terminated or turn.step.truncated)
         said_all = turn.answer is not None and self.env is None
         turn.done = over or said_all or turn.number + 1 == self.max_turns
@@ -242,11 +239,6 @@ class MultiTurnManager:
     def _steppers(self) -> list[EnvironmentStepTool]:
         tools = self.registry.tools.values()
         return [tool for tool in tools if isinstance(tool, EnvironmentStepTool)]
-
-    def _play(self, turn: ToolTurn, move: str) -> None:
-        assert self.env is not None
-        turn.step = play(self.env, move)
-        turn.tool_call = ToolResult(MOVE, {"action": move}, True, turn.step.observation)
 
     def _joined(self, results: list[ToolResult]) -> ToolResult:
         names = ", ".join(one.name for one in results)

@@ -8,7 +8,6 @@ names, so that the spec of an environment with tools can be written as JSON.
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -19,16 +18,6 @@ from llm_gym.tools.schema import fit
 
 MAX_RESULT_CHARS = 4000
 """Default maximum length of a result."""
-
-
-@dataclass
-class ToolCounts:
-    """How often a tool was called, and how often it failed."""
-
-    calls: int = 0
-    errors: int = 0
-    timeouts: int = 0
-    """Errors that were timeouts."""
 
 
 class ToolRegistry:
@@ -58,8 +47,6 @@ class ToolRegistry:
         if max_result_chars < 100:
             raise ConfigError(f"max_result_chars must be at least 100, got {max_result_chars}")
         self.max_result_chars = max_result_chars
-        self.counts: dict[str, ToolCounts] = {}
-        """Calls of each tool since the registry was made."""
         self.tools: dict[str, Tool] = {}
         """Tools by name, in order of registration."""
         for one in tools:
@@ -68,16 +55,10 @@ class ToolRegistry:
     def register(self, tool: Tool | Callable[..., object]) -> Tool:
         """Add a tool or a function and return the tool. Also usable as a decorator."""
         if not isinstance(tool, Tool):
-            if isinstance(tool, type) or not callable(tool):
-                raise ConfigError(
-                    f"register takes a tool or a function, got {tool!r}; build a class first"
-                )
             tool = FunctionTool(tool)
-        name = tool.definition.name
-        if name in self.tools:
-            raise ConfigError(f"there is a tool called {name} already")
-        self.tools[name] = tool
-        self.counts[name] = ToolCounts()
+        if tool.name in self.tools:
+            raise ConfigError(f"there is a tool called {tool.name} already")
+        self.tools[tool.name] = tool
         return tool
 
     @property
@@ -99,19 +80,12 @@ class ToolRegistry:
         """Run a tool; return whether it succeeded, and its result or what went wrong."""
         tool = self.tools.get(name)
         if tool is None:
-            return False, self.unknown(name)
-        counts = self.counts[name]
-        counts.calls += 1
+            return False, self._unknown(name)
         params, problem = fit(params, tool.definition.parameters)
         if problem:
-            counts.errors += 1
             return False, f"{name} was not called: {problem}."
         succeeded, result = _run(tool, params)
-        if not succeeded:
-            counts.errors += 1
-            counts.timeouts += result is None
-        text = f"{name} took longer than {tool.timeout:g} s." if result is None else result
-        return succeeded, shorten(text, self.max_result_chars)
+        return succeeded, shorten(result, self.max_result_chars)
 
     def reset(self) -> None:
         for tool in self.tools.values():
@@ -121,13 +95,11 @@ class ToolRegistry:
         for tool in self.tools.values():
             tool.close()
 
-    def unknown(self, name: object) -> str:
-        """Return the answer to a call of a tool that does not exist."""
-        known = ", ".join(self.tools) or "none"
-        shown = str(name)[:64]
+    def _unknown(self, name: str) -> str:
+        shown = name[:64]
         meant = closest(shown, self.tools)
         hint = f" Did you mean {meant}?" if meant else ""
-        return f"There is no tool {shown!r}.{hint} Tools: {known}."
+        return f"There is no tool {shown!r}.{hint} Tools: {', '.join(self.tools) or 'none'}."
 
 
 def shorten(text: str, limit: int) -> str:
@@ -157,8 +129,7 @@ def as_text(result: object) -> str:
         return str(result)
 
 
-def _run(tool: Tool, params: dict[str, Any]) -> tuple[bool, str | None]:
-    """Return whether the tool succeeded, and its text; None after a timeout."""
+def _run(tool: Tool, params: dict[str, Any]) -> tuple[bool, str]:
     if tool.timeout is None:
         return _attempt(tool, params)
     # Each call has its own thread, so that a call that hangs blocks no other.
@@ -168,7 +139,7 @@ def _run(tool: Tool, params: dict[str, Any]) -> tuple[bool, str | None]:
     )
     worker.start()
     worker.join(tool.timeout)
-    return answers[0] if answers else (False, None)
+    return answers[0] if answers else (False, f"{tool.name} took longer than {tool.timeout:g} s.")
 
 
 def _attempt(tool: Tool, params: dict[str, Any]) -> tuple[bool, str]:
@@ -251,7 +222,6 @@ def _built(source: ToolSource) -> list[Any]:
         target = settings.pop("mcp")
         where = {"url": target} if isinstance(target, str) else {"command": target}
         return list(McpServer(**where, **settings).tools)  # the connection ends with the process
-    name = settings.pop("tool", None)
-    if not isinstance(name, str):
+    if not isinstance(name := settings.pop("tool", None), str):
         raise ConfigError(f'a tool with settings needs its name as "tool", got {source!r}')
     return [get_tool(name, **settings)]

@@ -7,7 +7,7 @@ import json
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from llm_gym import __version__
 from llm_gym.core.errors import RecordError
@@ -17,7 +17,7 @@ from llm_gym.episodes.play import begin
 from llm_gym.episodes.replay import rebuild
 from llm_gym.evaluate.scores import published
 from llm_gym.registry.user_code import close_user_env
-from llm_gym.view.sources import EpisodeIndex, Summary, ViewSource
+from llm_gym.view.sources import Summary, ViewSource
 
 MAX_MOVES = 500
 MAX_TEXT = 20_000
@@ -70,6 +70,7 @@ def _note(state: str, episode: Trajectory, at: int) -> str:
 
 MAX_WORDS = 1_000
 Query = Mapping[str, str]
+Item = TypeVar("Item")
 
 
 class Api:
@@ -93,7 +94,8 @@ class Api:
 
     def episode(self, query: Query) -> bytes:
         with self._lock:
-            raw = self._file(query).raw(_number(query, "line"))
+            file = _chosen(self._source(query).files, query, "file")
+            raw = file.raw(_number(query, "line"))
         return dump(json.loads(raw)) if b"NaN" in raw or b"Infinity" in raw else raw
 
     def play(self, request: Any) -> dict[str, Any]:
@@ -172,16 +174,7 @@ class Api:
         }
 
     def _source(self, query: Query) -> ViewSource:
-        number = _number(query, "source")
-        if not 0 <= number < len(self.sources):
-            raise RecordError(f"there is no source {number}")
-        return self.sources[number]
-
-    def _file(self, query: Query) -> EpisodeIndex:
-        files, number = self._source(query).files, _number(query, "file")
-        if not 0 <= number < len(files):
-            raise RecordError(f"there is no file {number}")
-        return files[number]
+        return _chosen(self.sources, query, "source")
 
 
 def dump(answer: Any) -> bytes:
@@ -204,6 +197,13 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _chosen(items: Sequence[Item], query: Query, name: str) -> Item:
+    number = _number(query, name)
+    if not 0 <= number < len(items):
+        raise RecordError(f"there is no {name} {number}")
+    return items[number]
 
 
 def _number(query: Query, name: str) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.view.api import Api, dump
@@ -70,14 +71,13 @@ def export(sources: Sequence[ViewSource], limit: int | None = None) -> bytes:
         sources: What it shows.
         limit: Most episodes of a file that are taken along; None for all.
     """
-    api, data, size = Api(sources), {}, 0
-    data["sources"] = api.ask("sources", {})
-    data["suite"] = api.ask("suite", {})
-    data["metrics"], data["episodes"], data["records"] = [], [], {}
+    api, size = Api(sources), 0
+    data: dict[str, Any] = {"metrics": [], "episodes": [], "records": {}}
+    data |= {"sources": api.about({}), "suite": api.suite({})}
     for number, source in enumerate(sources):
         query = {"source": str(number)}
-        data["metrics"].append(api.ask("metrics", {**query, "from": "0"}))
-        told = api.ask("episodes", query)
+        data["metrics"].append(api.metrics({**query, "from": "0"}))
+        told = api.episodes(query)
         for at, file in enumerate(told["files"]):
             file["rows"] = file["rows"][:limit]
             lines = [row[0] for row in file["rows"]]

@@ -47,13 +47,29 @@ class Summary(NamedTuple):
     snippet: str
 
 
+_Stamp = tuple[int, int, int]
+"""Inode, size and time of change of a file."""
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _has_grown(before: _Stamp | None, now: _Stamp | None) -> bool:
+    return before is not None and now is not None and before[0] == now[0] and before[1] < now[1]
+
+
 class EpisodeIndex:
     """The episodes of one file, whole or still being written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._seen: _Stamp | None = None
         self._forget()
-        self._seen: tuple[int, int, int] | None = None
 
     def _forget(self) -> None:
         self.rows: list[Summary] = []
@@ -62,24 +78,17 @@ class EpisodeIndex:
         self._next, self._line = 0, 0
 
     def refresh(self) -> bool:
-        try:
-            stat = self.path.stat()
-        except OSError:
-            changed = self._seen is not None
-            self._forget()
-            self._seen = None
-            return changed
-        now = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if now == self._seen:
+        before, self._seen = self._seen, _stamp(self.path)
+        if self._seen == before:
             return False
-        before, self._seen = self._seen, now
-        grown = before is not None and before[0] == now[0] and before[1] < now[1]
-        if not grown or self.path.suffix == ".gz":
+        if not _has_grown(before, self._seen) or self.path.suffix == ".gz":
             self._forget()
         try:
             with open_file(self.path) as file:
                 file.seek(self._next)
                 self._read(file)
+        except FileNotFoundError:
+            pass
         except _UNREADABLE as error:  # such as a gzip member that is still being written
             self._complain(f"{self.path.name}: {error}")
         return True
@@ -198,7 +207,7 @@ _MAX_CONFIG = 2**20
 _MAX_METRICS = 512 * 2**20
 _ITERATION = re.compile(r"-(\d{6})$")
 _NO_EPISODES = frozenset({"metrics.jsonl", "warm_start.jsonl"})
-_ORDER = ("before", "train", "eval", "after")
+_ORDER = {"before": 0, "train": 1, "eval": 1, "after": 2}
 
 
 class MetricsFile:
@@ -209,21 +218,18 @@ class MetricsFile:
         self.rows: list[dict[str, Any]] = []
         self.generation = 0
         """Goes up when rows that were there before have changed: a resumed run drops some."""
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: _Stamp | None = None
         self._next = 0
 
     def refresh(self) -> None:
-        try:
-            stat = self.path.stat()
-        except OSError:
+        now = _stamp(self.path)
+        # To open a pipe would wait for its writer.
+        if now is None or now == self._seen or self.path.is_fifo():
             return
-        now = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if now == self._seen or self.path.is_fifo():  # to open a pipe would wait for its writer
-            return
-        before, self._seen = self._seen, now
-        if before is None or before[0] != now[0] or before[1] >= now[1]:
+        if not _has_grown(self._seen, now):
             self.rows, self._next = [], 0
             self.generation += 1
+        self._seen = now
         try:
             with self.path.open("rb") as file:
                 file.seek(self._next)
@@ -268,11 +274,10 @@ class ViewSource:
         return flatten(data) if isinstance(data, dict) else {}
 
     def refresh(self) -> None:
-        known = {file.path: file for file in self.files}
+        known = {file.path for file in self.files}
+        # At the end: the numbers of the others stay.
         found = _episode_files(self.place)
-        for path in found:
-            if path not in known:  # at the end: the numbers of the others stay
-                self.files.append(EpisodeIndex(path))
+        self.files += [EpisodeIndex(path) for path in found if path not in known]
         changed = [file.refresh() for file in self.files]
         self.version += any(changed)
 
@@ -326,9 +331,7 @@ def _episode_files(place: Path) -> list[Path]:
 
 def _by_time(path: Path) -> tuple[int, int, str]:
     kind, _, number = path.name.partition(".")[0].partition("-")
-    rank = _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
-    middle = 1 if kind in ("train", "eval") else rank
-    return middle, int(number) if number.isdecimal() else 0, path.name
+    return _ORDER.get(kind, 3), int(number) if number.isdecimal() else 0, path.name
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from llm_gym.cli import TRACEBACK, main
 MODULE = '''
 import gymnasium as gym
 from gymnasium import spaces
-from llm_gym import BaseEnvironment
+from llm_gym import AnyText, BaseEnvironment, TextEnv, win
 
 
 class Corridor(gym.Env):
@@ -44,6 +44,26 @@ class Door(BaseEnvironment):
 
     def step(self, action):
         return "Open.", 1.0, True, {}
+
+
+class Hello(gym.Env):
+    observation_space = action_space = AnyText(99)
+
+    def reset(self, *, seed=None, options=None):
+        return "Say it.", {}
+
+    def step(self, action):
+        return "", 1.0, action == "hello", False, {}
+
+
+class Coin(TextEnv):
+    max_turns = 2
+
+    def new_game(self, rng): pass
+    def rules_text(self): return "Call it."
+    def example_moves(self): return ["heads", "tails"]
+    def describe(self): return "It lands."
+    def apply(self, move): return win("Right.")
 
 
 class BreaksInStep(Corridor):
@@ -92,6 +112,7 @@ class NoEnvironment:
 
 gym.register("mine/Door-v0", entry_point=Door)
 gym.register("mine/Gone-v0", entry_point="mine_to_play:Gone")
+gym.register("mine/NeedsMore-v0", entry_point="nowhere_at_all:Game")
 '''
 
 
@@ -123,6 +144,22 @@ def test_a_class_or_function_needs_no_id_and_an_older_shape_is_adapted(name, min
     assert main(["play", f"{mine}:{name}", "--seed", "0"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "typed", "told"),
+    [
+        ("mine_to_play:Hello", ["hm", "hello"], "after 2 turns, return 2]"),
+        # As a file, too; ? tells what is known of the moves.
+        ("mine_to_play.py:Coin", ["?", "heads"], "for example: heads  tails"),
+        ("mine_to_play:Coin", ["heads"], "[won after 1 turn, return 1]"),
+    ],
+)
+def test_a_game_is_played_by_hand(name, typed, told, mine, monkeypatch, capsys):
+    lines = iter(typed)
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+    assert main(["play", name]) == 0
+    assert told in capsys.readouterr().out
+
+
 def test_settings_reach_the_class_and_its_words(mine, capsys):
     tagged = ["--set", "length=9", "--set", "action_format=tag", "--player", "random"]
     assert main(["play", f"{mine}:Corridor", *tagged, "--seed", "1"]) == 0
@@ -144,9 +181,10 @@ def test_settings_reach_the_class_and_its_words(mine, capsys):
         ("ReturnsFour", "llm-gym check mine_to_play:ReturnsFour says what an environment must do"),
         ("NoEnvironment", "mine_to_play:NoEnvironment is no environment: it must derive from"),
         ("Coridor", "has no environment 'Coridor'; did you mean mine_to_play:Corridor?"),
-        ("gym", "has no environment 'gym'; it has Corridor, BreaksInStep,"),
+        ("gym", "has no environment 'gym'; it has Corridor, Hello, Coin,"),
         ("mine/Door-v0", "it is no gymnasium.Env; named by its class, as module:Class, it would"),
         ("mine/Gone-v0", "module 'mine_to_play' has no attribute 'Gone'"),
+        ("mine/NeedsMore-v0", "cannot build mine_to_play:mine/NeedsMore-v0: No module named 'nowh"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # Gymnasium's own, about the same mistakes

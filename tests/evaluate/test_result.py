@@ -31,20 +31,12 @@ def four():
 
 def test_the_figures_are_means_over_episodes_and_replies(four):
     assert four.summary() == {
-        "env": "somebody/Own-v0",
-        "episodes": 4,
-        "success": 0.25,
+        "env": "somebody/Own-v0", "episodes": 4, "success": 0.25,
         "success_low": pytest.approx(0.0456, abs=1e-4),  # Wilson's interval of 1 in 4
-        "success_high": pytest.approx(0.6994, abs=1e-4),
-        "normalised": None,
-        "return": 1.0,
-        "turns": 2.0,
-        "invalid": 0.25,
-        "cut": 0.0,
-        "empty": 0.0,
-        "tokens": 60,
+        "success_high": pytest.approx(0.6994, abs=1e-4), "normalised": None, "return": 1.0,
+        "turns": 2.0, "invalid": 0.25, "cut": 0.0, "empty": 0.0, "tokens": 60,
         "tokens_per_s": 15.0,
-    }
+    }  # fmt: skip
 
 
 def test_in_words_it_says_the_place_between_the_players_and_the_pace_where_they_are_known(four):

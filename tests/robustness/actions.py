@@ -7,8 +7,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from llm_gym.registry.suite import ENVS
-
 # None of them names a legal move: no small number, no direction, no letter or word of a game.
 _PIECES = (
     "", " ", "\n\n", "\x00", "\x1b[J", "\u202e", "\ud800", "\u2028", "\ufeff", "\\", '"', "'", "`",
@@ -61,8 +59,3 @@ def play(env_id: str, actions: int, seed: int = 0) -> dict[str, Any]:
         found["wins"] += bool(over and info.get("success"))
     env.close()
     return found
-
-
-def all_ids() -> list[str]:
-    """Return every id of the suite."""
-    return [row.id for row in ENVS]

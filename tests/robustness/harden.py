@@ -21,17 +21,12 @@ from typing import Any
 
 import llm_gym  # noqa: F401 - registers the environments
 from benchmarks.lib.machine import RESULTS, provenance
+from llm_gym.evaluate.endpoint import http
+from llm_gym.registry.suite import ENVS
 from tests.robustness import actions, as_whom, files, replies, runs
 
 RESULT = RESULTS / "hardening.json"
-SIZES = {
-    "actions": 1_000_000,
-    "files": 200,
-    "replies": 100,
-    "sandbox": 100,
-    "kills": 20,
-    "disks": 20,
-}
+SIZES = {"actions": 10**6, "files": 200, "replies": 100, "sandbox": 100, "kills": 20, "disks": 20}
 _ESCAPES = """
 import json, sys, time
 from llm_gym.tools.sandbox import Sandbox, SandboxError
@@ -52,7 +47,7 @@ except SandboxError as error:
 
 
 def try_actions(size: int) -> dict[str, Any]:
-    ids = actions.all_ids()
+    ids = [row.id for row in ENVS]
     each = -(-size // len(ids))
     found = {env_id: actions.play(env_id, each) for env_id in ids}
     slowest = max(found, key=lambda env_id: found[env_id]["slowest_s"])
@@ -91,28 +86,19 @@ def try_files(size: int) -> dict[str, Any]:
 
 
 def try_replies(size: int) -> dict[str, Any]:
-    from llm_gym.evaluate.endpoint import http
-    from llm_gym.evaluate.endpoint.client import ChatClient, ContextFullError, EndpointError
-    from llm_gym.evaluate.endpoint.http import Backoff
-
     key, odd, times = "sk-Very/Secret_0123456789", [], {}
     os.environ["LLM_GYM_API_KEY"], http.MAX_BODY_BYTES = key, 8 << 20
     server = replies.HostileServer()
     chosen = list(replies.REPLIES)[:: max(1, len(replies.REPLIES) // max(size, 1))]
     for name in chosen:
-        server.reply = replies.REPLIES[name]
-        client = ChatClient(server.url, "m", timeout=0.5, backoff=Backoff(tries=1))
         start = time.perf_counter()
         try:
-            said = repr(client.reply([{"role": "user", "content": "Guess."}]))
-        except (EndpointError, ContextFullError) as error:
-            said = str(error)
+            said = replies.ask(server, name, timeout=0.5, backoff=http.Backoff(tries=1))
         except Exception as error:  # noqa: BLE001 - what is looked for
             said = ""
             odd.append(f"{name}: {type(error).__name__}: {error!s:.200}")
         times[name] = time.perf_counter() - start
         odd += [f"{name}: the key is in what was said"] if key in said else []
-        client.stop()
     server.close()
     return {"replies": len(chosen), **_verdict(odd, times)}
 
@@ -191,12 +177,8 @@ def main() -> int:
         start = time.perf_counter()
         found = PARTS[name](size)
         seconds = round(time.perf_counter() - start, 1)
-        result["parts"][name] = {
-            "size": size,
-            "whole": size == SIZES[name],
-            "seconds": seconds,
-            **found,
-        }
+        about = {"size": size, "whole": size == SIZES[name], "seconds": seconds}
+        result["parts"][name] = {**about, **found}
         mark = "held" if found["held"] else "DID NOT HOLD"
         print(f"{name:<8} {mark:<13} {seconds:7.1f} s  {json.dumps(found)[:300]}", flush=True)
     result["held"] = all(part["held"] for part in result["parts"].values())

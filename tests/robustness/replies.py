@@ -4,12 +4,16 @@
 """
 
 import json
+import pickle
 import socket
 import threading
 import time
+import traceback
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
+
+from llm_gym.evaluate.endpoint.client import ChatClient, ContextFullError, EndpointError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 JSON = b"Content-Type: application/json\r\n"
@@ -24,9 +28,9 @@ def plain(body: bytes, status: bytes = b"200 OK", more: bytes = b"") -> bytes:
     return b"HTTP/1.1 " + status + b"\r\n" + JSON + length + more + b"\r\n" + body
 
 
-def says(value: Any, status: bytes = b"200 OK") -> bytes:
+def says(value: Any) -> bytes:
     """Return a whole answer with JSON."""
-    return plain(json.dumps(value).encode(), status)
+    return plain(json.dumps(value).encode())
 
 
 def choice(**changes: Any) -> bytes:
@@ -172,6 +176,8 @@ def _keys() -> dict[str, Reply]:
             f"the key ({form}) in a passing error": plain(b"%s" % key.encode(), b"503 Busy"),
         }
     found |= {
+        "the key cut in the middle": plain(b"x" * 290 + b" {key} {key}", b"400 No"),
+        "the key without a quota": plain(b'{"error": "{key}: insufficient_quota"}', b"429 No"),
         "the key in the status line": b"HTTP/1.1 {key}\r\n\r\n",
         "the key in the reason": plain(b"{}", b"400 {key}"),
         "the key in a header": plain(b"{}", b"500 No", b"Retry-After: {key}\r\n"),
@@ -238,8 +244,21 @@ class HostileServer:
                 return
 
     def close(self) -> None:
-        """Stop listening."""
         self._listener.close()
+
+
+def ask(server: HostileServer, name: str, **settings: Any) -> str:
+    """Return all that a client says about the reply ``name``: the reply, or one error of ours."""
+    server.reply = REPLIES[name]
+    client = ChatClient(server.url, "m", **settings)
+    client._pause = lambda seconds: False
+    try:
+        reply = client.reply([{"role": "user", "content": "Guess."}])
+        return f"{reply!r} {reply.finish} {reply.text}"
+    except (EndpointError, ContextFullError) as error:
+        return "".join(traceback.format_exception(error)) + repr(pickle.dumps(error))
+    finally:
+        client.stop()
 
 
 def _refit(data: bytes) -> bytes:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import gymnasium as gym
 
 from llm_gym.core.spaces import AnyText
-from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP
+from llm_gym.evaluate.endpoint.http import HTTPError, JsonHTTP, Key
 from llm_gym.server.run import EnvServer
 
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -29,8 +29,8 @@ class Caller:
 
     all = []
 
-    def __init__(self, server, headers=None):
-        self.http = JsonHTTP(server.url, (lambda: headers) if headers else None)
+    def __init__(self, server, token=None):
+        self.http = JsonHTTP(server.url, Key(token, "a test") if token else None)
         self.all.append(self.http)
 
     def rows(self, *rows):

@@ -16,9 +16,9 @@ GAME = "llm_gym/TextGameEasy-v0"
 PLAYERS = 64
 
 
-def head(server, length, path="/v1/rows"):
+def head(server, length):
     return (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        f"POST /v1/rows HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     ).encode()
 
@@ -58,18 +58,14 @@ def garbage(server, stop):
 def huge(server, stop):
     """Sends bodies that are too large, whatever is answered."""
     while not stop.wait(0.02):
-        with talking(server) as plug:
-            try:
-                plug.sendall(head(server, 1 << 40))
-                for _ in range(50):
-                    plug.sendall(b"x" * 65536)
-            except OSError:
-                pass  # it has been shown the door
+        with talking(server) as plug, suppress(OSError):  # it is shown the door
+            plug.sendall(head(server, 1 << 40))
+            for _ in range(50):
+                plug.sendall(b"x" * 65536)
 
 
 def leaving(server, stop):
     """Asks for much and does not wait for the answer."""
-    caller = Caller(server)
     number = 0
     while not stop.wait(0.02):
         number += 1
@@ -78,7 +74,6 @@ def leaving(server, stop):
             # Closing with a reset, as a process does that is killed.
             plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             plug.sendall(head(server, len(rows)) + rows)
-    caller.http.close()
 
 
 def flooding(server, stop):

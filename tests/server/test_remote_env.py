@@ -65,9 +65,8 @@ def test_types_of_what_comes_back_are_those_of_home(remote, server):
         here, there = home.step(action), remote.step(action)
         assert there == here
         assert [type(value) for value in there[4].values()] == [type(v) for v in here[4].values()]
-    assert remote.unwrapped.legal_actions() == home.unwrapped.legal_actions()
-    assert remote.unwrapped.action_pattern() == home.unwrapped.action_pattern()
-    assert remote.unwrapped.instance_id() == home.unwrapped.instance_id()
+    for name in ("legal_actions", "action_pattern", "instance_id"):
+        assert getattr(remote.unwrapped, name)() == getattr(home.unwrapped, name)()
     assert remote.unwrapped.has_splits == home.unwrapped.has_splits
 
 

@@ -18,9 +18,12 @@ def sessions():
     return Sessions(lambda: gym.make(GUESS), ServerLimits(sessions=100, idle_s=10))
 
 
-def begin(sessions, row, now=0.0):
-    work = SessionRunner(sessions, in_loop=True, threads=1)
-    return work.play_here((name(row), 1, "reset", [row, None]), now)
+def in_loop(sessions):
+    return SessionRunner(sessions, in_loop=True, threads=1)
+
+
+def begin(sessions, row, now=0.0, player=""):
+    return in_loop(sessions).play_here((name(row), 1, "reset", [row, None]), now, player)
 
 
 def test_a_session_that_is_idle_is_ended_and_one_that_is_not_goes_on(sessions):
@@ -65,21 +68,11 @@ def test_every_environment_is_closed_also_one_that_raises_at_it():
             closed.append(self)
             raise OSError("no")
 
-    sessions = Sessions(Rude, ServerLimits())
-    for row in range(5):
-        begin(sessions, row)
-    sessions.end_all()
-    assert len(closed) == 5
-    assert len(sessions) == 0
-
-
-def test_an_environment_that_raises_when_closed_can_be_served():
-    class Rude(Hanging):
-        def close(self):
-            raise OSError("no")
-
     with serving("rude", Rude) as server:
-        assert Caller(server).rows([name(0), 1, "reset", [0, None]])[0][0] == "hello"
+        answers = Caller(server).rows(*([name(row), 1, "reset", [0, None]] for row in range(5)))
+        assert [answer[0] for answer in answers] == ["hello"] * 5
+    assert len(closed) == 6, "with the one that was looked at before"
+    assert len(server.sessions) == 0
 
 
 def test_an_environment_that_exits_fails_its_own_step_alone():
@@ -89,16 +82,13 @@ def test_an_environment_that_exits_fails_its_own_step_alone():
 
     sessions = Sessions(Exits, ServerLimits())
     begin(sessions, 0)
-    work = SessionRunner(sessions, in_loop=True, threads=1)
-    answer = work.play_here((name(0), 2, "step", "1"), 0.0)
+    answer = in_loop(sessions).play_here((name(0), 2, "step", "1"), 0.0)
     assert (answer["error"], "SystemExit: 7" in str(answer)) == ("failed", True)
 
 
 def test_no_player_keeps_others_out(sessions):
-    work = SessionRunner(sessions, in_loop=True, threads=1)
-
     def ask(row, player):
-        return work.play_here((name(row), 1, "reset", [row, None]), float(row), player)
+        return begin(sessions, row, float(row), player)
 
     for row in range(100):
         ask(row, "greedy")
@@ -110,8 +100,6 @@ def test_no_player_keeps_others_out(sessions):
     assert len(sessions) == 100
     assert name(0) not in sessions._table, "the one that was idle the longest"
     assert sessions.counts["sessions displaced"] == 51
-    sessions.end_all()
-    assert not sessions._held
 
 
 def test_others_get_their_turn_while_a_request_is_played():
@@ -121,19 +109,18 @@ def test_others_get_their_turn_while_a_request_is_played():
             return super().step(action)
 
     sessions = Sessions(Slow, ServerLimits())
-    work, turns = SessionRunner(sessions, in_loop=True, threads=1), []
+    turns = []
 
     async def play():
-        rows = [(name(0), 1, "reset", [0, None])]
-        task = asyncio.create_task(
-            work.run([*rows, *((name(0), n, "step", "") for n in range(2, 12))])
-        )
+        begin(sessions, 0)
+        steps = [(name(0), number, "step", "") for number in range(2, 12)]
+        task = asyncio.create_task(in_loop(sessions).run(steps))
         while not task.done():
             turns.append(None)
             await asyncio.sleep(0)
 
     asyncio.run(play())
-    assert len(turns) >= 10
+    assert len(turns) >= 9
 
 
 def count(*kinds):
@@ -165,6 +152,10 @@ def _play_many(caller, many):
     assert caller.rows(*([one, 3, "close", None] for one in ids)) == [[]] * many
 
 
+def kinds(answers):
+    return [one["error"] if isinstance(one, dict) else one[0] for one in answers]
+
+
 def test_an_environment_that_hangs_loses_its_own_session_and_no_other():
     Hanging.let_go.clear()
     limits = ServerLimits(step_s=1.5)  # a busy machine needs a while for a step
@@ -175,12 +166,10 @@ def test_an_environment_that_hangs_loses_its_own_session_and_no_other():
         moves = ["a", "hang", "b", "hang", "c", "raise"]
         rows = [[one, 2, "step", move] for one, move in zip(ids, moves, strict=True)]
         answers = caller.rows(*rows)
-        kinds = [one["error"] if isinstance(one, dict) else one[0] for one in answers]
-        assert kinds == ["a", "timeout", "b", "timeout", "c", "failed"]
+        assert kinds(answers) == ["a", "timeout", "b", "timeout", "c", "failed"]
         assert "ZeroDivisionError: it was told to" in answers[5]["message"]
         again = caller.rows(*([one, 3, "step", "on"] for one in ids))
-        kinds = [one["error"] if isinstance(one, dict) else one[0] for one in again]
-        assert kinds == ["on", "lost", "on", "lost", "on", "on"]
+        assert kinds(again) == ["on", "lost", "on", "lost", "on", "on"]
         assert caller.count("sessions timeout") == 2
     Hanging.let_go.set()
 
@@ -190,6 +179,6 @@ def test_light_games_are_played_in_the_loop_and_solvers_in_a_thread():
     for heavy in ("llm_gym/MathPython-v0", "llm_gym/TextToSQL-v0", "llm_gym/Dataset-v0"):
         assert not is_light(gym.make(heavy)), heavy
     assert not is_light(Hanging())
-    work = SessionRunner(Sessions(Hanging, ServerLimits()), in_loop=True, threads=1)
+    work = in_loop(Sessions(Hanging, ServerLimits()))
     assert not work.in_loop("call")
     assert work.in_loop("step")

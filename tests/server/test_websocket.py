@@ -55,16 +55,12 @@ def test_a_heavy_game_is_played_in_threads_and_answers_in_order():
 
 
 WRONG = {
-    "{": "INVALID_JSON",
-    "[" * 100_000: "INVALID_JSON",
-    "[]": "UNKNOWN_TYPE",
-    '{"type": "dance"}': "UNKNOWN_TYPE",
-    '{"type": "step", "data": 3}': "VALIDATION_ERROR",
+    "{": "INVALID_JSON", "[" * 100_000: "INVALID_JSON", "[]": "UNKNOWN_TYPE",
+    '{"type": "dance"}': "UNKNOWN_TYPE", '{"type": "step", "data": 3}': "VALIDATION_ERROR",
     '{"type": "step", "data": {"message": 3}}': "VALIDATION_ERROR",
     '{"type": "reset", "data": {"seed": "x"}}': "VALIDATION_ERROR",
-    '{"type": "reset", "data": {"path": "/etc"}}': "EXECUTION_ERROR",
-    LOOK: "EXECUTION_ERROR",
-}
+    '{"type": "reset", "data": {"path": "/etc"}}': "EXECUTION_ERROR", LOOK: "EXECUTION_ERROR",
+}  # fmt: skip
 
 
 def test_a_wrong_message_is_answered_with_a_code_and_the_session_goes_on(server):

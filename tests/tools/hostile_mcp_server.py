@@ -31,32 +31,33 @@ def lie(how):
     }[how]
 
 
+T, SCHEMA = {"name": "t", "inputSchema": {"type": "object"}}, {"minimum": "zero", "enum": 7}
+ODD = {"type": "object", "properties": {"n": {"type": "integer", **SCHEMA}}}
+LISTS = {
+    "endless": {"tools": [], "nextCursor": "more"},
+    "many": {"tools": [T] * 500, "nextCursor": "more"},
+    "schema": {"tools": [{"name": "odd", "inputSchema": ODD}]},
+    "shapes": {"tools": "none"},
+}
+
+
 def manners(kind, request):
     """Return what to say instead of the truth, or None for the truth."""
     method = request["method"]
     if kind == "silent" and method == "initialize":
         time.sleep(600)
-    if kind == "endless" and method == "tools/list":
-        return {"tools": [], "nextCursor": "more"}
-    if kind == "many" and method == "tools/list":
-        tool = {"name": "t", "inputSchema": {"type": "object"}}
-        return {"tools": [tool] * 500, "nextCursor": "more"}
-    if kind == "schema" and method == "tools/list":
-        number = {"type": "integer", "minimum": "zero", "enum": 7}
-        schema = {"type": "object", "properties": {"n": number}}
-        return {"tools": [{"name": "odd", "inputSchema": schema}]}
-    if kind == "shapes" and method == "tools/list":
-        return {"tools": "none"}
     if kind == method == "tools/call":
         return lie(request["params"]["arguments"]["text"])
-    if kind == "flood" and method == "tools/list":
+    if method != "tools/list":
+        return None
+    if kind == "flood":
         block = "x" * (1 << 20)
         for _ in range(4096):  # a reader that goes on reading holds 4 GiB in the end
             sys.stdout.write(block)
         sys.stdout.flush()
-    if kind == "ends" and method == "tools/list":
+    if kind == "ends":
         os._exit(3)
-    return None
+    return LISTS.get(kind)
 
 
 def main():

@@ -1,9 +1,8 @@
-"""The tools that come with the package: calculator, search and SQL."""
+"""Calculator and search."""
 
 import json
 import math
 import pickle
-import sqlite3
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.tools import ToolError, ToolRegistry, get_tool
 from llm_gym.tools.builtin.calculator import calculate
 from llm_gym.tools.builtin.search import BM25, SearchTool, words
-from llm_gym.tools.builtin.sql import SqlProcess, SqlTool
 from tests.work import ends_at_all, steps_of
 
 # --- calculator --------------------------------------------------------------------------
@@ -121,105 +119,9 @@ def test_search_reads_a_file_and_pickles(tmp_path):
     assert tool.execute(query="banana") == "[1] B: banana"
     assert pickle.loads(pickle.dumps(tool)).execute(query="apple") == "[1] A: apple"
     path.write_text("[1]")
-    with pytest.raises(ConfigError, match="object of texts"):
-        SearchTool(str(path))
-    with pytest.raises(ConfigError, match="cannot read"):
-        SearchTool(str(tmp_path / "none.json"))
-    with pytest.raises(ConfigError, match="results"):
-        SearchTool({}, results=0)
-    with pytest.raises(ConfigError, match="snippet_chars"):
-        SearchTool({}, snippet_chars=0)
-
-
-# --- SQL ---------------------------------------------------------------------------------
-
-SCRIPT = "CREATE TABLE t (n INTEGER, s TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, NULL);"
-
-
-@pytest.fixture
-def sql():
-    tool = SqlTool(SCRIPT, max_rows=2)
-    yield tool
-    tool.close()
-
-
-def test_a_query_is_a_table(sql):
-    assert sql.execute(query="SELECT s, n FROM t WHERE n < 3;") == "s | n\na | 1\nb | 2\n(2 rows)"
-    assert sql.execute(query="SELECT s FROM t WHERE n = 3") == "s\nNULL\n(1 row)"
-    assert sql.execute(query="SELECT n FROM t") == "n\n1\n2\n(the first 2 rows)"
-    assert sql.execute(query="SELECT x'00ff' AS b") == "b\nx'00ff'\n(1 row)"
-    assert sql.execute(query="WITH a AS (SELECT 5 AS n) SELECT n FROM a") == "n\n5\n(1 row)"
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "DELETE FROM t", "INSERT INTO t VALUES (4, 'd')", "UPDATE t SET n = 0", "DROP TABLE t",
-        "CREATE TABLE u (n)", "PRAGMA query_only = OFF", "ATTACH '/tmp/x.db' AS x", "VACUUM",
-        "VACUUM INTO '/tmp/x.db'", "BEGIN", "", "SELECT load_extension('x')", "SELECT random()",
-        "CREATE TEMP TABLE u (n)", "REINDEX", "ANALYZE", "DETACH main", "SAVEPOINT x",
-        "SELECT * FROM pragma_database_list",
-    ],
-)  # fmt: skip
-def test_nothing_but_reading_is_possible(sql, query):
-    assert ToolRegistry([sql]).execute_tool("sql", query=query)[0] is False
-    assert sql.execute(query="SELECT count(*) FROM t") == "count(*)\n3\n(1 row)"
-
-
-@pytest.mark.parametrize(
-    ("query", "reason"),
-    [
-        ("SELECT x FROM t", "no such column: x"), ("SELEC 1", "syntax error"),
-        ("SELECT 1; SELECT 2", "one statement"), ("SELECT '" + "x" * 5000 + "'", "at most 5000"),
-        ("SELECT zeroblob(1e9)", "too big"), ("SELECT \ud800", "SQL error"), ("\x00", "SQL error"),
-        ("SELECT " + "(" * 900 + "1" + ")" * 900, "SQL error"),
-        ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT sum(n) FROM c",
-         "too long"),
-        ("SELECT count(*) FROM t a, t b, t c, t d, t e, t f, t g, t h, t i, t j, t k, t l, t m",
-         "too long"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_answered_has_a_reason(sql, query, reason):
-    with pytest.raises(ToolError, match=reason):
-        sql.execute(query=query)
-
-
-def test_names_that_double_again_and_again_are_stopped_before_they_are_expanded(sql, monkeypatch):
-    monkeypatch.setattr(SqlProcess, "ask", None)  # nobody asks SQLite
-    query = "WITH t0 AS (SELECT 1 AS x)" + "".join(
-        f", t{i} AS (SELECT 1 AS x FROM t{i - 1}, t{i - 1} AS u)" for i in range(1, 40)
-    )
-    with pytest.raises(ToolError, match="at most 20"):
-        sql.execute(query=f"{query} SELECT * FROM t39")
-
-
-def test_a_query_is_held_to_its_limits():
-    count = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 9999) "
-    for steps, ok in ((1000, False), (2_000_000, True)):
-        registry = ToolRegistry([tool := SqlTool(SCRIPT)])
-        tool.database.max_steps = steps
-        assert registry.execute_tool("sql", query=f"{count} SELECT max(n) FROM c")[0] is ok
-        tool.close()
-    tool = SqlTool(SCRIPT)
-    tool.database.max_value_chars = 100
-    with pytest.raises(ToolError, match="too big"):
-        tool.execute(query="SELECT hex(zeroblob(80))")
-    tool.close()
-    with pytest.raises(ConfigError, match="max_rows"):
-        SqlTool(SCRIPT, max_rows=0)
-    with pytest.raises(ConfigError, match="database"):
-        SqlTool("nowhere.db")
-
-
-def test_a_file_is_opened_read_only_and_left_alone(tmp_path):
-    path = tmp_path / "data base.db"
-    with sqlite3.connect(path) as connection:
-        connection.executescript(SCRIPT)
-    connection.close()
-    before = path.read_bytes()
-    tool = SqlTool(str(path))
-    assert "2 | b" in tool.execute(query="SELECT * FROM t")
-    with pytest.raises(ToolError, match="read-only"):
-        tool.execute(query="DELETE FROM t")
-    tool.close()
-    assert path.read_bytes() == before
+    for corpus, settings, why in (
+        (str(path), {}, "object of texts"), (str(tmp_path / "none.json"), {}, "cannot read"),
+        ({}, {"results": 0}, "results"), ({}, {"snippet_chars": 0}, "snippet_chars"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=why):
+            SearchTool(corpus, **settings)

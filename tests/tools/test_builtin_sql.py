@@ -8,10 +8,92 @@ import threading
 import pytest
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.tools import ToolError
+from llm_gym.tools import ToolError, ToolRegistry
 from llm_gym.tools.builtin.sql import Database, SqlProcess, SqlTool, sql_process
 
-SCRIPT = "CREATE TABLE t (n); INSERT INTO t VALUES (1), (2);"
+SCRIPT = "CREATE TABLE t (n INTEGER, s TEXT); INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, NULL);"
+
+
+@pytest.fixture
+def sql():
+    return SqlTool(SCRIPT, max_rows=2)
+
+
+def test_a_query_is_a_table(sql):
+    assert sql.execute(query="SELECT s, n FROM t WHERE n < 3;") == "s | n\na | 1\nb | 2\n(2 rows)"
+    assert sql.execute(query="SELECT s FROM t WHERE n = 3") == "s\nNULL\n(1 row)"
+    assert sql.execute(query="SELECT n FROM t") == "n\n1\n2\n(the first 2 rows)"
+    assert sql.execute(query="SELECT x'00ff' AS b") == "b\nx'00ff'\n(1 row)"
+    assert sql.execute(query="WITH a AS (SELECT 5 AS n) SELECT n FROM a") == "n\n5\n(1 row)"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM t", "INSERT INTO t VALUES (4, 'd')", "UPDATE t SET n = 0", "DROP TABLE t",
+        "CREATE TABLE u (n)", "PRAGMA query_only = OFF", "ATTACH '/tmp/x.db' AS x", "VACUUM",
+        "VACUUM INTO '/tmp/x.db'", "BEGIN", "", "SELECT load_extension('x')", "SELECT random()",
+        "CREATE TEMP TABLE u (n)", "REINDEX", "ANALYZE", "DETACH main", "SAVEPOINT x",
+        "SELECT * FROM pragma_database_list",
+    ],
+)  # fmt: skip
+def test_nothing_but_reading_is_possible(sql, query):
+    assert ToolRegistry([sql]).execute_tool("sql", query=query)[0] is False
+    assert sql.execute(query="SELECT count(*) FROM t") == "count(*)\n3\n(1 row)"
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT x FROM t", "no such column: x"), ("SELEC 1", "syntax error"),
+        ("SELECT 1; SELECT 2", "one statement"), ("SELECT '" + "x" * 5000 + "'", "at most 5000"),
+        ("SELECT zeroblob(1e9)", "too big"), ("SELECT \ud800", "SQL error"), ("\x00", "SQL error"),
+        ("SELECT " + "(" * 900 + "1" + ")" * 900, "SQL error"),
+        ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT sum(n) FROM c",
+         "too long"),
+        ("SELECT count(*) FROM t a, t b, t c, t d, t e, t f, t g, t h, t i, t j, t k, t l, t m",
+         "too long"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_answered_has_a_reason(sql, query, reason):
+    with pytest.raises(ToolError, match=reason):
+        sql.execute(query=query)
+
+
+def test_names_that_double_again_and_again_are_stopped_before_they_are_expanded(sql, monkeypatch):
+    monkeypatch.setattr(SqlProcess, "ask", None)  # nobody asks SQLite
+    query = "WITH t0 AS (SELECT 1 AS x)" + "".join(
+        f", t{i} AS (SELECT 1 AS x FROM t{i - 1}, t{i - 1} AS u)" for i in range(1, 40)
+    )
+    with pytest.raises(ToolError, match="at most 20"):
+        sql.execute(query=f"{query} SELECT * FROM t39")
+
+
+def test_a_query_is_held_to_its_limits():
+    count = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 9999) "
+    database = Database(SCRIPT)
+    assert database.query(f"{count} SELECT max(n) FROM c")[1] == [(9999,)]
+    database.max_steps = 1000
+    with pytest.raises(ToolError, match="too long"):
+        database.query(f"{count} SELECT max(n) FROM c")
+    database.max_value_chars = 100
+    with pytest.raises(ToolError, match="too big"):
+        database.query("SELECT hex(zeroblob(80))")
+    with pytest.raises(ConfigError, match="max_rows"):
+        SqlTool(SCRIPT, max_rows=0)
+
+
+def test_a_file_is_opened_read_only_and_left_alone(tmp_path):
+    path = tmp_path / "data base.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(SCRIPT)
+    connection.close()
+    before = path.read_bytes()
+    tool = SqlTool(str(path))
+    assert "2 | b" in tool.execute(query="SELECT * FROM t")
+    with pytest.raises(ToolError, match="read-only"):
+        tool.execute(query="DELETE FROM t")
+    assert path.read_bytes() == before
 
 
 def doubled(levels: int) -> str:
@@ -59,14 +141,14 @@ def test_a_short_query_that_grows_inside_sqlite_costs_this_process_nothing():
     database = Database(SCRIPT)
     with pytest.raises(ToolError, match=r"too much memory|too long"):
         database.query(doubled(9))
-    assert database.query("SELECT sum(n) FROM t")[1] == [(3,)]
+    assert database.query("SELECT sum(n) FROM t")[1] == [(6,)]
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown_kb < 64 << 10
 
 
 def test_a_query_that_kills_the_process_costs_no_other_database(monkeypatch):
     first, second = Database(SCRIPT), Database("CREATE TABLE u (n); INSERT INTO u VALUES (7);")
-    assert first.query("SELECT count(*) FROM t")[1] == [(2,)]
+    assert first.query("SELECT count(*) FROM t")[1] == [(3,)]
     process = sql_process()
     starts = process.starts
     process._process.kill()
@@ -74,7 +156,7 @@ def test_a_query_that_kills_the_process_costs_no_other_database(monkeypatch):
     with pytest.raises(ToolError, match="too long"):
         first.query("SELECT 1")
     assert second.query("SELECT n FROM u")[1] == [(7,)]
-    assert first.query("SELECT count(*) FROM t")[1] == [(2,)]
+    assert first.query("SELECT count(*) FROM t")[1] == [(3,)]
     assert process.starts == starts + 1
 
 

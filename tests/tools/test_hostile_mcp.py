@@ -22,6 +22,16 @@ HERE = Path(__file__).parent
 SERVER = str(HERE / "hostile_mcp_server.py")
 
 
+@pytest.fixture
+def place(tmp_path):
+    """The file into which a server writes its process."""
+    return tmp_path / "pids"
+
+
+def pids(place):
+    return [int(line) for line in place.read_text().split()] if place.exists() else []
+
+
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
@@ -33,18 +43,14 @@ SERVER = str(HERE / "hostile_mcp_server.py")
     ],
 )  # fmt: skip
 def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
-    tmp_path, kind, why, monkeypatch
+    place, kind, why, kills_soon
 ):
-    for wait in ("PROCESS_TERMINATION_TIMEOUT", "FORCE_KILL_TIMEOUT"):  # until it is killed
-        monkeypatch.setattr(f"mcp.client.stdio.{wait}", 0.1, raising=False)
-    place = tmp_path / "pids"
     with pytest.raises(ConfigError, match=f"cannot connect.*{why}"):
         # Only a deaf server needs its time-out to come; the others must be found out before it.
         McpServer([sys.executable, SERVER, kind, str(place)], start_s=1.0 if "1 s" in why else 60.0)
     # A busy machine may not have begun with it within that second.
-    pids = [int(line) for line in place.read_text().split()] if place.exists() else []
-    assert len(pids) == 1 or "1 s" in why
-    assert still_running(pids) == []
+    assert len(pids(place)) == 1 or "1 s" in why
+    assert still_running(pids(place)) == []
 
 
 @pytest.mark.parametrize(
@@ -53,8 +59,7 @@ def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
      ("ends",), ("flood",)],
     ids=lambda lies: lies[0],
 )  # fmt: skip
-def test_a_call_that_is_answered_with_lies_is_one_sentence_and_the_next_is_made(tmp_path, lies):
-    place = tmp_path / "pids"
+def test_a_call_that_is_answered_with_lies_is_one_sentence_and_the_next_is_made(place, lies):
     server = McpServer([sys.executable, SERVER, "tools/call", str(place)], start_s=60.0, timeout=60)
     registry = ToolRegistry(server.tools)
     for how in lies:
@@ -67,13 +72,11 @@ def test_a_call_that_is_answered_with_lies_is_one_sentence_and_the_next_is_made(
             assert told, how
             assert "\n" not in told, how
     registry.close()
-    assert still_running([int(line) for line in place.read_text().split()]) == []
+    assert still_running(pids(place)) == []
 
 
-def test_a_schema_that_is_none_restricts_nothing(tmp_path):
-    with McpServer(
-        [sys.executable, SERVER, "schema", str(tmp_path / "pids")], timeout=60
-    ) as server:
+def test_a_schema_that_is_none_restricts_nothing(place):
+    with McpServer([sys.executable, SERVER, "schema", str(place)], timeout=60) as server:
         registry = ToolRegistry(server.tools)
         assert registry.execute_tool("odd", n=5)[0] in (True, False)
         assert "whole number" in registry.execute_tool("odd", n="x")[1]
@@ -92,8 +95,7 @@ def test_a_server_whose_loop_has_just_ended_is_closed():
     assert not server._thread.is_alive()
 
 
-def test_the_server_ends_with_us_even_when_we_are_killed(tmp_path):
-    place = tmp_path / "pids"
+def test_the_server_ends_with_us_even_when_we_are_killed(place):
     code = f"""
 import os, signal, sys, threading, time
 from llm_gym.tools.builtin.mcp_client import McpServer
@@ -107,36 +109,33 @@ McpServer([sys.executable, {SERVER!r}, "deaf", {str(place)!r}], start_s=60.0)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parents[1], check=False)
     assert done.returncode == -9
-    pids = [int(line) for line in place.read_text().split()]
-    assert len(pids) == 1
-    assert still_running(pids) == []
+    assert len(pids(place)) == 1
+    assert still_running(pids(place)) == []
+
+
+def guarded(command, line_bytes=0):
+    """Run a command under the guard, apart from us, since it may end its whole group."""
+    command = guard_command(command, line_bytes=line_bytes)
+    return subprocess.run(command, input=b"hello\n", capture_output=True, start_new_session=True)
 
 
 def test_the_guard_hands_on_streams_and_exit_status():
-    command = guard_command([sys.executable, "-c", "print(input()); raise SystemExit(7)"])
-    done = subprocess.run(command, input=b"hello\n", capture_output=True, check=False)
+    done = guarded([sys.executable, "-c", "print(input()); raise SystemExit(7)"])
     assert (done.returncode, done.stdout) == (7, b"hello\n")
-    assert (
-        subprocess.run(guard_command(["/nowhere"]), capture_output=True, check=False).returncode
-        == 127
-    )
+    assert guarded(["/nowhere"]).returncode == 127
 
 
 @pytest.mark.parametrize("line", [0, 1, 65536, 200_000])
 def test_the_guard_hands_on_lines_of_any_allowed_length(line):
     code = f"import sys; sys.stdout.write(('a' * {line} + chr(10)) * 3 + 'end')"
-    command = guard_command([sys.executable, "-c", code], line_bytes=max(line, 3))
-    done = subprocess.run(command, capture_output=True, check=False)
-    assert done.stdout == (b"a" * line + b"\n") * 3 + b"end"
-    assert done.returncode == 0
+    done = guarded([sys.executable, "-c", code], line_bytes=max(line, 3))
+    assert (done.returncode, done.stdout) == (0, (b"a" * line + b"\n") * 3 + b"end")
 
 
 @pytest.mark.parametrize("before", ["", "short\\n"])
 def test_a_line_that_is_too_long_ends_the_program_and_no_more_is_handed_on(before):
     code = f"import sys\nsys.stdout.write('{before}')\nwhile True: sys.stdout.write('a' * 4096)"
-    command = guard_command([sys.executable, "-c", code], line_bytes=100_000)
-    # Apart, since the guard ends its whole group.
-    done = subprocess.run(command, capture_output=True, check=False, start_new_session=True)
+    done = guarded([sys.executable, "-c", code], line_bytes=100_000)
     assert done.returncode == -9
     assert len(done.stdout) <= 100_000 + len("short\n")
     assert b"more than 100000 bytes" in done.stderr

@@ -12,6 +12,13 @@ from llm_gym.tools import EnvironmentStepTool, FinishTool, MultiTurnManager, Too
 from tests.tools.doubling import GAME, call, double
 
 
+@pytest.fixture
+def env():
+    env = gym.make(GAME)
+    env.reset(seed=0)
+    return env
+
+
 def manager(*tools, env=None, parser="json", **settings):
     return MultiTurnManager(ToolRegistry([double, *tools]), parser, env, **settings)
 
@@ -66,37 +73,22 @@ def test_a_call_that_cannot_be_read_is_answered_with_the_reason():
     assert one.episode_summary()["unreadable_replies"] == 1
 
 
-def test_moves_are_played_where_there_is_an_environment():
-    env = gym.make(GAME)
-    first, _ = env.reset(seed=0)
+def test_moves_are_played_where_there_is_an_environment(env):
     one = manager(env=env)
-    assert one.step(call("double", number=5), first).step is None
+    assert one.step(call("double", number=5), "Guess.").step is None
     turn = one.step("1", "10")
-    assert (
-        turn.step.observation
-        == turn.tool_call.result
-        == "The number is higher than 1.\n" + ("Turns left: 4.")
-    )
+    assert turn.step.observation == turn.tool_call.result
+    assert turn.tool_call.result == "The number is higher than 1.\nTurns left: 4."
     turn = one.step(env.unwrapped.oracle_action(), turn.tool_call.result)
     assert (turn.reward, turn.done, turn.step.terminated) == (1.0, True, True)
     assert one.episode_summary() == {
-        "num_turns": 3,
-        "num_tool_calls": 1,
-        "tool_calls": {"double": 1},
-        "failed_calls": 0,
-        "unreadable_replies": 0,
-        "total_reward": 1.0,
-        "answer": turn.answer,
-        "success": True,
-        "terminated": True,
-        "truncated": False,
-        "done": True,
-    }
+        "num_turns": 3, "num_tool_calls": 1, "tool_calls": {"double": 1}, "failed_calls": 0,
+        "unreadable_replies": 0, "total_reward": 1.0, "answer": turn.answer, "success": True,
+        "terminated": True, "truncated": False, "done": True,
+    }  # fmt: skip
 
 
-def test_the_environment_can_be_a_tool():
-    env = gym.make(GAME)
-    env.reset(seed=0)
+def test_the_environment_can_be_a_tool(env):
     one = manager(EnvironmentStepTool(env), env=env)
     turn = one.step(call("environment_step", action="1"))
     assert turn.step.observation == turn.tool_call.result
@@ -113,9 +105,7 @@ def test_the_environment_can_be_a_tool():
     assert step.definition.schema()["function"]["description"] == "Play on."
 
 
-def test_a_step_tool_says_when_the_episode_is_over():
-    env = gym.make(GAME)
-    env.reset(seed=0)
+def test_a_step_tool_says_when_the_episode_is_over(env):
     registry = ToolRegistry([EnvironmentStepTool(env)])
     win = env.unwrapped.oracle_action()
     assert registry.execute_tool("environment_step", action=win)[0]
@@ -125,9 +115,7 @@ def test_a_step_tool_says_when_the_episode_is_over():
     assert registry.execute_tool("environment_step", action="1")[0]
 
 
-def test_a_react_action_that_names_no_tool_is_a_move():
-    env = gym.make(GAME)
-    env.reset(seed=0)
+def test_a_react_action_that_names_no_tool_is_a_move(env):
     one = manager(env=env, parser="react")
     assert one.step("Action: double\nAction Input: 4").tool_call.result == "Observation: 8"
     assert one.step("Action: double[4]").tool_call.result == "Observation: 8"

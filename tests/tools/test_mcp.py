@@ -68,10 +68,7 @@ def test_the_tools_of_a_server_of_the_package_are_tools(tmp_path):
         server.call("add", {"a": 1, "b": 1})
 
 
-def test_the_time_of_a_call_is_a_setting_and_the_connection_ends_with_the_registry(monkeypatch):
-    pytest.importorskip("mcp")
-    for wait in ("PROCESS_TERMINATION_TIMEOUT", "FORCE_KILL_TIMEOUT"):  # until it is killed
-        monkeypatch.setattr(f"mcp.client.stdio.{wait}", 0.1, raising=False)
+def test_the_time_of_a_call_is_a_setting_and_the_connection_ends_with_the_registry(kills_soon):
     registry = as_registry({"mcp": COMMAND, "timeout": 0.5})
     assert registry.execute_tool("sleep") == (False, "sleep took longer than 0.5 s.")
     registry.close()

@@ -21,28 +21,15 @@ MAYBE = {"anyOf": [INTEGER, {"type": "null"}]}
 @pytest.mark.parametrize(
     ("value", "schema", "fitted"),
     [
-        (0, INTEGER, 0),
-        (5.0, INTEGER, 5),
-        ("5", INTEGER, 5),
-        ("-5", INTEGER, -5),
-        (5, NUMBER, 5),
-        ("1.5", NUMBER, 1.5),
-        ("true", BOOLEAN, True),
-        ("[1]", LIST, [1]),
-        ('{"a": 1}', OBJECT, {"a": 1}),
-        ("5", STRING, "5"),
-        ("", STRING, ""),
-        (None, MAYBE, None),
-        (3, MAYBE, 3),
-        ("3", MAYBE, 3),
-        ("3", {"anyOf": [INTEGER, STRING]}, "3"),
+        (0, INTEGER, 0), (5.0, INTEGER, 5), ("5", INTEGER, 5), ("-5", INTEGER, -5), (5, NUMBER, 5),
+        ("1.5", NUMBER, 1.5), ("true", BOOLEAN, True), ("[1]", LIST, [1]),
+        ('{"a": 1}', OBJECT, {"a": 1}), ("5", STRING, "5"), ("", STRING, ""), (None, MAYBE, None),
+        (3, MAYBE, 3), ("3", MAYBE, 3), ("3", {"anyOf": [INTEGER, STRING]}, "3"),
         ("3", {"type": ["integer", "string"]}, "3"),
         ({"a": {"b": ["1"]}}, {"properties": {"a": {"properties": {"b": {"items": INTEGER}}}}},
          {"a": {"b": [1]}}),
         ({"a": 1}, {"type": "object", "additionalProperties": STRING | NUMBER}, {"a": 1}),
-        ("x", {}, "x"),
-        ("x", {"type": "something new"}, "x"),
-        (1, {"enum": [1, "a"]}, 1),
+        ("x", {}, "x"), ("x", {"type": "something new"}, "x"), (1, {"enum": [1, "a"]}, 1),
         (True, {"const": True}, True),
     ],
 )  # fmt: skip
@@ -84,12 +71,8 @@ def test_what_fits_is_given_back_as_the_schema_wants_it(value, schema, fitted):
 )  # fmt: skip
 def test_what_does_not_fit_is_explained(value, schema, problem):
     assert fit(value, schema, "n").problem == problem
-
-
-def test_the_arguments_of_a_call_are_named_without_a_prefix():
-    schema = {"type": "object", "properties": {"a": INTEGER}, "required": ["a"]}
-    assert fit({}, schema).problem == "a is missing"
-    assert fit({"a": []}, schema).problem == "a must be a whole number, got []"
+    if problem.startswith("n."):  # the arguments of a call are named without a prefix
+        assert fit(value, schema).problem == problem.removeprefix("n.")
 
 
 def test_deep_values_are_refused_rather_than_followed():
@@ -106,18 +89,15 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
     max_leaves=8,
 )
-SCHEMAS = st.sampled_from([INTEGER, NUMBER, STRING, BOOLEAN, LIST, OBJECT, MAYBE, {}])
 
 
-@given(VALUES, SCHEMAS)
+@given(VALUES, st.sampled_from([INTEGER, NUMBER, STRING, BOOLEAN, LIST, OBJECT, MAYBE, {}]))
 def test_what_fits_once_fits_for_good(value, schema):
     found = fit(value, schema)
     if not found.problem:
         again = fit(found.value, schema)
         assert again.problem == ""
-        assert (
-            again.value == found.value or again.value != again.value or "nan" in repr(again.value)
-        )
+        assert again.value == found.value or "nan" in repr(again.value)
 
 
 def listed(items: list) -> int:
@@ -125,15 +105,11 @@ def listed(items: list) -> int:
     return len(items)
 
 
-def nested(levels: int) -> str:
-    return "[" * levels + "]" * levels
-
-
 @pytest.mark.parametrize("name", ["listed", "unknown"])
 @pytest.mark.parametrize(
     ("items", "why"),
     [
-        *((nested(levels), "nested") for levels in (33, 300, 496, 900, 5000)),
+        *(("[" * levels + "]" * levels, "nested") for levels in (33, 300, 496, 900, 5000)),
         (f"[{','.join(['[1]'] * 50_000)}]", "at most 10000 values"),  # without a look at each
     ],
     ids=lambda part: str(len(part)),

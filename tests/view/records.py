@@ -1,11 +1,15 @@
 """Records to look at: a run folder made by hand, with every kind of file."""
 
 import json
+import threading
+from contextlib import contextmanager
 
 import gymnasium as gym
 
 import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.episodes import Tokens, Trajectory, play_episode, write_episodes
+from llm_gym.view.server import ViewServer
+from llm_gym.view.sources import open_sources
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 HOSTILE = (
@@ -74,6 +78,17 @@ def hostile():
         group=HOSTILE,
         tokens=Tokens(ids=[1], log_probs=[-0.5], texts=[HOSTILE]),
     )
+
+
+@contextmanager
+def serving(*places):
+    """The viewer's server over ``places``, for as long as the block lasts."""
+    with ViewServer(open_sources(places)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 def make_run(folder, metrics=METRICS, **settings):

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from llm_gym.core.errors import ConfigError, RecordError
-from llm_gym.episodes import EpisodeWriter, read_episodes, write_episodes
+from llm_gym.episodes import EpisodeWriter, write_episodes
 from llm_gym.view import sources
 from llm_gym.view.api import Api, dump
 from llm_gym.view.export import export
@@ -20,14 +20,8 @@ def test_a_run_has_its_files_in_the_order_of_time(tmp_path):
     for name in ("eval-000002", "train-000011", "eval-000001"):
         write_episodes(run / f"episodes/{name}.jsonl", [played(1)])
     source = ViewSource(run)
-    assert [source.label(file) for file in source.files] == [
-        "before",
-        "eval-000001",
-        "train-000001",
-        "eval-000002",
-        "train-000011",
-        "after",
-    ]
+    names = "before eval-000001 train-000001 eval-000002 train-000011 after"
+    assert [source.label(file) for file in source.files] == names.split()
     assert [source.iteration(file) for file in source.files] == [None, 1, 1, 2, 11, None]
     assert source.config() == {"training.gamma": 0.9}
     assert source.metrics.rows == METRICS
@@ -62,11 +56,10 @@ def test_metrics_are_read_as_they_grow_and_again_when_rows_were_dropped(tmp_path
 
 def test_a_folder_of_eval_records_and_a_single_file_are_sources_too(tmp_path):
     write_episodes(tmp_path / "records/llm_gym_Guess-v0.jsonl.gz", [played(1)])
-    assert ViewSource(tmp_path / "records").label(ViewSource(tmp_path / "records").files[0]) == (
-        "llm_gym_Guess-v0"
-    )
-    single = ViewSource(tmp_path / "records/llm_gym_Guess-v0.jsonl.gz")
-    assert [row.seed for row in single.files[0].rows] == ["1"]
+    for place in (tmp_path / "records", tmp_path / "records/llm_gym_Guess-v0.jsonl.gz"):
+        [file] = ViewSource(place).files
+        assert ViewSource(place).label(file) == "llm_gym_Guess-v0"
+        assert [row.seed for row in file.rows] == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -84,13 +77,6 @@ def test_what_holds_no_episodes_is_refused_with_the_reason(tmp_path, content, wh
         ViewSource(tmp_path / "a.jsonl")
 
 
-def test_a_damaged_config_is_no_config(tmp_path):
-    run = make_run(tmp_path / "run")
-    for text in ("[1]", "{", "[" * 100_000, "\x00"):
-        (run / "config.json").write_text(text)
-        assert ViewSource(run).config() == {}
-
-
 def indexed(path):
     found = EpisodeIndex(path)
     found.refresh()
@@ -102,8 +88,8 @@ def test_a_record_comes_back_byte_by_byte(tmp_path, name):
     episodes = [played(1), with_tokens(), hostile()]
     write_episodes(tmp_path / name, episodes)
     found = indexed(tmp_path / name)
-    assert [row.line for row in found.rows] == [1, 2, 3]
-    assert [found.raw(row.line).decode() for row in found.rows] == [e.to_json() for e in episodes]
+    assert [found.raw(line).decode() for line in (1, 2, 3)] == [e.to_json() for e in episodes]
+    assert len(found.rows) == 3
 
 
 def test_a_row_tells_what_the_record_says(tmp_path):
@@ -185,16 +171,13 @@ def test_words_are_found_in_what_was_read_and_written_in_any_case(tmp_path):
     found = indexed(tmp_path / "a.jsonl")
     assert found.search("GO NORTH") == [1]
     assert found.search("schema") == []  # a name of the file's, not a word of the text
-    assert len(list(read_episodes(tmp_path / "a.jsonl"))) == 2
 
 
 def test_a_search_reads_a_compressed_file_once(tmp_path, monkeypatch):
     write_episodes(tmp_path / "a.jsonl.gz", [played(seed) for seed in range(30)])
     found = indexed(tmp_path / "a.jsonl.gz")
-    opened = []
-    monkeypatch.setattr(
-        sources, "open_file", lambda path, _open=sources.open_file: opened.append(1) or _open(path)
-    )
+    opened, really = [], sources.open_file
+    monkeypatch.setattr(sources, "open_file", lambda path: opened.append(1) or really(path))
     assert found.search("guess") == [row.line for row in found.rows]
     assert len(opened) == 1
 
@@ -223,6 +206,8 @@ FOLDERS = {
     "a number that no float holds": {"metrics.jsonl": b'{"a": 1%s, "b": 2}\n' % (b"0" * 400)},
     "no numbers in the settings": {"config.json": b'{"a": NaN, "b": {"c": -Infinity}}'},
     "deep settings": {"config.json": b'{"a":' * 900 + b"1" + b"}" * 900},
+    "settings that are a list": {"config.json": b"[1]"}, "half of them": {"config.json": b"{"},
+    "deeper settings": {"config.json": b"[" * 100_000}, "a zero": {"config.json": b"\x00"},
     "no numbers in a record": {"a.jsonl": record(extra={"a": NAN, "b": [float("inf")]}).encode()},
     "a damaged archive": {"a.jsonl.gz": damaged(WHOLE, 60)},
     "an archive that is damaged late": {"a.jsonl.gz": damaged(WHOLE, len(WHOLE) - 40)},
@@ -246,6 +231,8 @@ def test_a_folder_with_anything_in_it_can_be_seen_and_exported(tmp_path, name):
     sources = open_sources([tmp_path])
     if name == "a number that no float holds":
         assert sources[0].metrics.rows == [{"b": 2}]
+    if "settings" in name and "no numbers" not in name and name != "deep settings":
+        assert sources[0].config() == {}
     api, query = Api(sources), {"source": "0", "from": "0", "words": "a"}
     for question in ("sources", "metrics", "episodes", "search"):
         assert strictly(dump(api.ask(question, query))) is not None

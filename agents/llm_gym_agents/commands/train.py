@@ -16,7 +16,6 @@ from llm_gym.cli.common import (
     add_imports,
     build,
     check_model_path,
-    hub_cache,
     import_modules,
 )
 from llm_gym.cli.parser import Parser
@@ -192,14 +191,8 @@ def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) 
         require_package("ray", "ray.use_ray")
     if model.lora_rank:
         require_package("peft", "model.lora_rank", "lora")
-    name = model.model_name
-    if model.is_embedded:
-        return
-    check_model_path(name)
-    # The cache may have a model with an old name, such as gpt2.
-    is_there = Path(name).is_dir() or hub_cache(name).is_dir()
-    if "/" not in name and not is_there:
-        raise ConfigError(f"there is no model folder {name!r}; a hub model is named OWNER/NAME")
+    if not model.is_embedded:
+        check_model_path(model.model_name)
 
 
 def _check_run_needs(config: ConfigStore) -> None:

@@ -144,17 +144,20 @@ class ChatClient:
         timeout: float = 600.0,
         backoff: http.Backoff | None = None,
     ) -> None:
-        _check(max_tokens, temperature, top_p, timeout)
+        check_range("max_tokens", max_tokens, 1)
+        check_range("temperature", temperature, 0)
+        if not 0.0 < top_p <= 1.0:
+            raise ConfigError(f"top_p must be above 0 and at most 1, got {top_p}")
+        if not 0.0 < timeout < float("inf"):
+            raise ConfigError(f"timeout must be above 0, got {timeout}")
         url = api_url(url)
         self._key = http.find_key(url, key_env)
-        headers, hide = (self._key.headers, self._key.hide) if self._key else (None, None)
-        self.http = http.JsonHTTP(url, headers, hide)
+        self.http = http.JsonHTTP(url, self._key)
         self.model, self.timeout, self.backoff = model, timeout, backoff or http.Backoff()
         self._may_grow = max_tokens is None and "max_tokens" not in (body or {})
         most = REPLY_TOKENS if max_tokens is None else max_tokens
         sampling = {"max_tokens": most, "temperature": temperature, "top_p": top_p}
         self._body = {"model": model, **sampling, **(body or {})}
-        self._hide = hide or str
         self._stopped = threading.Event()
         self._pause: Callable[[float], bool] = self._stopped.wait
         self._lock = threading.Lock()
@@ -181,7 +184,7 @@ class ChatClient:
             if self._stopped.is_set():
                 raise StoppedError
             try:
-                reply = read_reply(self.http.post(_CHAT, asked, self.timeout), self._hide)
+                reply = read_reply(self.http.post(_CHAT, asked, self.timeout), self.http.hide)
             except http.HTTPError as error:
                 last = error
                 if self._stopped.is_set():
@@ -198,7 +201,7 @@ class ChatClient:
                 if self._pause(wait):
                     raise StoppedError
         tries = f"{failures} tries" if failures > 1 else "one try"
-        raise EndpointError(f"no answer in {tries}, the last time: {self._hide(str(last))}")
+        raise EndpointError(f"no answer in {tries}, the last time: {self.http.hide(str(last))}")
 
     def stop(self) -> None:
         """End every request; waiting calls raise ``StoppedError``."""
@@ -225,7 +228,7 @@ class ChatClient:
 
     def _refusal(self, error: http.HTTPError) -> Exception:
         """Return the exception for an error that a retry cannot fix."""
-        what = _message(error.body, self._hide)
+        what = _message(error.body, self.http.hide)
         if error.status in (400, 413, 422) and _CONTEXT.search(error.body):
             return ContextFullError(what)
         at = f"{self.http.url} answered {error.status}"
@@ -304,12 +307,3 @@ def _message(body: str, hide: Callable[[str], str]) -> str:
     except (ValueError, RecursionError, AttributeError):
         said = body
     return " ".join(hide(_brief(said)).split())[:_SHOWN] or "and nothing else"
-
-
-def _check(max_tokens: int | None, temperature: float, top_p: float, timeout: float) -> None:
-    check_range("max_tokens", max_tokens, 1)
-    check_range("temperature", temperature, 0)
-    if not 0.0 < top_p <= 1.0:
-        raise ConfigError(f"top_p must be above 0 and at most 1, got {top_p}")
-    if not 0.0 < timeout < float("inf"):
-        raise ConfigError(f"timeout must be above 0, got {timeout}")

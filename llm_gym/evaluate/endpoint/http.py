@@ -30,7 +30,6 @@ CONNECT_S = 30.0
 MAX_BODY_BYTES = 64 << 20
 """Maximum size of a response."""
 KEY_VARIABLE = "LLM_GYM_API_KEY"
-OPENAI_VARIABLE = "OPENAI_API_KEY"
 HIDDEN = "[key]"
 MAX_RETRY_AFTER_S = 600.0
 """Maximum wait that a server's ``Retry-After`` can ask for."""
@@ -57,24 +56,18 @@ class JsonHTTP:
 
     Args:
         url: Base URL of the server; ``get`` and ``post`` append their path.
-        headers: Returns the headers of every request. A function, so that no attribute holds a
-            secret.
-        hide: Removes secrets from the server's messages.
+        key: Sent with every request, and hidden in every answer.
     """
 
-    def __init__(
-        self,
-        url: str,
-        headers: Callable[[], Mapping[str, str]] | None = None,
-        hide: Callable[[str], str] | None = None,
-    ) -> None:
+    def __init__(self, url: str, key: "Key | None" = None) -> None:
         parts = split_url(url)
         if parts.username is not None:
             raise ConfigError("url must hold no user name or password")
         # Without its query, which may hold a secret.
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._query = f"?{parts.query}" if parts.query else ""
-        self._headers, self._hide = headers or dict, hide or str
+        self._headers: Callable[[], Mapping[str, str]] = key.headers if key else dict
+        self.hide: Callable[[str], str] = key.hide if key else str
         require_package("httpx", "talking to a server", "endpoint")
         self._httpx: Any = importlib.import_module("httpx")
         self._failures = (self._httpx.TransportError, self._httpx.InvalidURL)
@@ -119,7 +112,7 @@ class JsonHTTP:
         except (self._httpx.TimeoutException, TimeoutError):
             problem = "timed out"
         except (*self._failures, OSError, ValueError, ArithmeticError) as failure:
-            problem = self._hide(str(failure))[:_SHOWN] or type(failure).__name__
+            problem = self.hide(str(failure))[:_SHOWN] or type(failure).__name__
         else:
             error = HTTPError(f"{self.url}{path} answered {status}: {text[:_SHOWN]}")
             error.status, error.body, error.headers = status, text, headers
@@ -154,7 +147,7 @@ class JsonHTTP:
                     raise ValueError(f"more than {MAX_BODY_BYTES >> 20} MiB")
         finally:
             response.close()
-        text = self._hide(b"".join(parts).decode("utf-8", "replace"))
+        text = self.hide(b"".join(parts).decode("utf-8", "replace"))
         return response.status_code, dict(response.headers), text
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
@@ -204,7 +197,6 @@ class Key:
 
     def __init__(self, secret: str, origin: str) -> None:
         self.origin = origin
-        secret = secret.strip()
         if not re.fullmatch(r"[!-~]+", secret):  # the error of a header would show it
             raise ConfigError(f"the key in {origin} must be of ASCII letters, digits and signs")
         # As it is, and as JSON and URLs may write it.
@@ -223,6 +215,12 @@ class Key:
         raise TypeError("a key is not pickled; read it from the environment on the other side")
 
 
+def read_key(variable: str) -> Key | None:
+    """Return the key in an environment variable, or None if there is none."""
+    secret = os.environ.get(variable, "").strip()
+    return Key(secret, variable) if secret else None
+
+
 def find_key(url: str, name: str | None = None) -> Key | None:
     """Return the API key for the server at ``url``, or None if there is none.
 
@@ -237,15 +235,12 @@ def find_key(url: str, name: str | None = None) -> Key | None:
                 "the key's name must be that of an environment variable, such as OPENAI_API_KEY, "
                 "and never the key itself"
             )
-        if not os.environ.get(name, "").strip():
+        if (key := read_key(name)) is None:
             raise ConfigError("the environment variable that was named for the key is not set")
-        return Key(os.environ[name], name)
+        return key
     host = urllib.parse.urlsplit(url).hostname or ""
     is_openai = host == "openai.com" or host.endswith(".openai.com")
-    for variable in (KEY_VARIABLE, OPENAI_VARIABLE) if is_openai else (KEY_VARIABLE,):
-        if os.environ.get(variable, "").strip():
-            return Key(os.environ[variable], variable)
-    return None
+    return read_key(KEY_VARIABLE) or (read_key("OPENAI_API_KEY") if is_openai else None)
 
 
 # --- retries ------------------------------------------------------------------------------------

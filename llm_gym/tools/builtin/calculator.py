@@ -44,20 +44,14 @@ def calculate(expression: str) -> str:
     if len(expression) > MAX_CHARS:
         raise ToolError(f"An expression has at most {MAX_CHARS} characters.")
     try:
-        tree = ast.parse(expression.translate(_SIGNS).strip(), mode="eval")
-        return _text(value_of(tree.body))
+        value = value_of(ast.parse(expression.translate(_SIGNS).strip(), mode="eval").body)
+        return str(value) if isinstance(value, int) else f"{value:.12g}"
     except ZeroDivisionError:
         raise ToolError("Division by zero.") from None
     except (SyntaxError, RecursionError, MemoryError):
         raise ToolError("This is not an arithmetic expression.") from None
     except (ArithmeticError, ValueError, TypeError) as error:
         raise ToolError(f"It has no value: {error}.") from None
-
-
-def _text(value: Number) -> str:
-    if isinstance(value, int):
-        return str(value)
-    return f"{value:.12g}"
 
 
 def value_of(node: ast.expr) -> Number:

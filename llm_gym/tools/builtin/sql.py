@@ -173,20 +173,23 @@ def _cell(value: Any) -> Any:
     return bytes.fromhex(value["x"]) if isinstance(value, dict) else value
 
 
+_READ_ONLY = "The database is read-only: use one SELECT."
+_REASONS = {
+    "interrupted": "The query takes too long.",
+    "out of memory": "The query needs too much memory.",
+    "not authorized": _READ_ONLY,
+    "prohibited": _READ_ONLY,
+    "readonly": _READ_ONLY,
+    "one statement": "Give one statement at a time.",
+    "user-defined function raised": "The database knows no present time: give dates.",
+}
+"""What SQLite's messages contain, and what the model is told."""
+
+
 def _reason(text: str, made: bool) -> str:
     if not made:
         return f"The database cannot be made: {text}."
-    if "interrupted" in text:
-        return "The query takes too long."
-    if "out of memory" in text:
-        return "The query needs too much memory."
-    if "not authorized" in text or "prohibited" in text or "readonly" in text:
-        return "The database is read-only: use one SELECT."
-    if "one statement" in text:
-        return "Give one statement at a time."
-    if "user-defined function raised" in text:
-        return "The database knows no present time: give dates."
-    return f"SQL error: {text}."
+    return next((why for part, why in _REASONS.items() if part in text), f"SQL error: {text}.")
 
 
 class SqlTool(Tool):

@@ -76,6 +76,8 @@ def describe_exit(exit_code: int) -> str:
 
     >>> describe_exit(-11), describe_exit(3)
     ('the process crashed (SIGSEGV)', 'the process ended with exit code 3')
+    >>> describe_exit(-9), describe_exit(-200)
+    ('the process was killed (SIGKILL)', 'the process crashed (signal 200)')
     """
     if exit_code >= 0:
         return f"the process ended with exit code {exit_code}" if exit_code else ""
@@ -267,18 +269,11 @@ class SandboxProcess:
         if message is None:
             status = self.exit_code or 0
             return status, ending.error or describe_exit(status)
-        if "failed" in message:
-            return 1, f"no process: {_plain(message['failed'])[:500]}"
-        code, error = message.get("exit"), message.get("error")
-        return (code if isinstance(code, int) else 1), _plain(error or "")[:1000]
-
-
-def _plain(value: Any) -> str:
-    """Return text that can be encoded: JSON may contain lone surrogates."""
-    try:
-        return str(value).encode("utf-8", "replace").decode()
-    except (RecursionError, ValueError):
-        return type(value).__name__
+        code, failed, error = (message.get(name) for name in ("exit", "failed", "error"))
+        if isinstance(failed, str):
+            return 1, f"no process: {failed[:500]}"
+        said = error[:1000] if isinstance(error, str) else ""
+        return (code if isinstance(code, int) else 1), said
 
 
 def _message(received: bytearray) -> Mapping[str, Any] | None:

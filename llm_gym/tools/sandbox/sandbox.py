@@ -29,7 +29,8 @@ from llm_gym.tools.sandbox.process import (
 )
 from llm_gym.tools.sandbox.worker import SandboxWorker
 
-ISOLATIONS = ("auto", "namespaces", "landlock", "none")
+ISOLATED = ("namespaces", "landlock")
+ISOLATIONS = ("auto", *ISOLATED, "none")
 MAX_CODE_CHARS = 1_000_000
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS}
 _MB = 1 << 20
@@ -158,8 +159,10 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
             raise SandboxError(f"the sandbox needs Linux, this is {sys.platform}")
         if self.isolation == "none":
             return SandboxWorker("none", self.read, self.preload)
+        if platform.machine() not in ("x86_64", "aarch64"):
+            raise SandboxError(f"the sandbox knows x86-64 and aarch64, not {platform.machine()}")
         reasons = []
-        for isolation in self._candidates():
+        for isolation in ISOLATED if self.isolation == "auto" else (self.isolation,):
             try:
                 worker = SandboxWorker(isolation, self.read, self.preload)
                 self._try_out(worker)
@@ -171,11 +174,6 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
             f"the code cannot be isolated on this machine ({'; '.join(reasons)}). Allow "
             'unprivileged user namespaces, or say isolation="none" to run it with your rights'
         )
-
-    def _candidates(self) -> list[str]:
-        if platform.machine() not in ("x86_64", "aarch64"):
-            raise SandboxError(f"the sandbox knows x86-64 and aarch64, not {platform.machine()}")
-        return ["namespaces", "landlock"] if self.isolation == "auto" else [self.isolation]
 
     def _try_out(self, worker: SandboxWorker) -> None:
         request = {"once": True, "limits": {**self._limits, "cpu_seconds": 10}}

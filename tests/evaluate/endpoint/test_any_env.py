@@ -74,13 +74,10 @@ def test_an_environment_that_raises_costs_its_own_episode_and_no_other(server, c
 
 
 ODD_STEPS = [
-    ("Go on.", float("nan"), False, False, {}),
-    ("Go on.", 10**400, False, False, {}),
-    ("Go on.", "ten", False, False, {}),
-    (None, 1.0, False, False, {}),
-    ("Go on.", 1.0, False, False, None),
-    ("Go on.", 1.0, False, {}),
-]
+    ("Go on.", float("nan"), False, False, {}), ("Go on.", 10**400, False, False, {}),
+    ("Go on.", "ten", False, False, {}), (None, 1.0, False, False, {}),
+    ("Go on.", 1.0, False, False, None), ("Go on.", 1.0, False, {}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("step", ODD_STEPS, ids=str)

@@ -66,10 +66,9 @@ def test_episodes_are_on_disk_while_others_are_being_played(tmp_path):
     def on_end(ended):
         seen.append(len(list(read_episodes(tmp_path / "played.partial.jsonl"))))
 
+    records = tmp_path / "played.jsonl"
     with StandIn(lambda messages: "3") as server:
-        play(
-            GUESS, server.url, "m", 3, num_envs=1, records=tmp_path / "played.jsonl", on_end=on_end
-        )
+        play(GUESS, server.url, "m", 3, num_envs=1, records=records, on_end=on_end)
     assert seen == [1, 2, 3]
     assert not (tmp_path / "played.partial.jsonl").exists()
 
@@ -84,8 +83,7 @@ def test_a_bug_on_this_side_is_raised_and_hangs_nobody(monkeypatch):
 
 
 def test_ctrl_c_in_the_terminal_shows_what_was_played(tmp_path):
-    stuck = threading.Event()
-    release = threading.Event()
+    stuck, release = threading.Event(), threading.Event()
 
     def model(messages):
         if len(server.asked) > 12:

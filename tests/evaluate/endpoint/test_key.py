@@ -9,17 +9,13 @@ from pathlib import Path
 import pytest
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.evaluate.endpoint import Backoff, ChatClient, EndpointError, play
+from llm_gym.evaluate.endpoint import ChatClient, play
 from llm_gym.evaluate.endpoint.http import Key, find_key
 from tests.evaluate.endpoint.stand_in import EVAL, StandIn, says
 
 ROOT = Path(__file__).parents[3]
 SECRET = "sk-proj-Ab/0123456789+cdef=="
-FORMS = (
-    SECRET,
-    json.dumps(SECRET).replace("/", r"\/")[1:-1],
-    "sk-proj-Ab%2F0123456789%2Bcdef%3D%3D",
-)
+FORMS = (SECRET, SECRET.replace("/", r"\/"), "sk-proj-Ab%2F0123456789%2Bcdef%3D%3D")
 GUESS = "llm_gym/GuessTheNumber-v0"
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -92,28 +88,6 @@ def test_a_word_that_serves_as_a_key_does_not_eat_into_replies(monkeypatch):
         client.stop()
 
 
-ECHOES = {
-    "400 cut in the middle": says(400, {"error": {"message": "x" * 270 + " {key} {key}"}}),
-    "400 slashes": says(400, json.dumps({"error": SECRET}).replace("/", r"\/")),
-    "401": says(401, {"error": {"message": "Incorrect API key: {key}, or sk-proj-Ab/01234567..."}}),
-    "429": says(429, {"error": {"message": "slow down, {key}", "code": "insufficient_quota"}}),
-    "200 broken": says(200, '{"choices": "{key}'),
-}
-
-
-@pytest.mark.parametrize("manner", ECHOES.values(), ids=ECHOES)
-def test_an_error_that_echoes_the_key_shows_it_nowhere(key, manner, caplog, capsys, tmp_path):
-    caplog.set_level("DEBUG")
-    with StandIn(lambda messages: "3") as server:
-        server.always = manner
-        settings = {"backoff": Backoff(tries=2, first_s=0.0), "records": tmp_path / "x.jsonl"}
-        with pytest.raises(EndpointError) as found:
-            play(GUESS, server.url, "m", 2, **settings)
-    said = "".join(traceback.format_exception(found.value)) + caplog.text + str(capsys.readouterr())
-    assert not shows_the_key(said + repr(pickle.dumps(found.value)))
-    assert not any(shows_the_key(path.read_text()) for path in tmp_path.rglob("*"))
-
-
 @pytest.mark.parametrize("reply", [SECRET, f"It is {FORMS[1]}, or {FORMS[2]}."])
 def test_a_model_that_says_the_key_is_not_recorded_with_it(key, reply, tmp_path):
     with StandIn(lambda messages: reply) as server:
@@ -123,19 +97,16 @@ def test_a_model_that_says_the_key_is_not_recorded_with_it(key, reply, tmp_path)
 
 
 def test_the_command_shows_the_key_in_no_output_and_no_file(tmp_path):
+    """The core alone plays here: nothing of the trainer can be imported."""
     with StandIn(lambda messages: f"My key is {SECRET}") as server:
         server.manners += [says(500, {"error": "{key}"}), says(429, {"error": "{key}"})]
         server.manners += [lambda handler: False] * 12 + [says(400, {"error": "bad: {key}"})]
         command = [*EVAL, GUESS, "--endpoint", server.url, "--model", "m"]
         command += ["--episodes", "9", "--num-envs", "2", "--json"]
         done = subprocess.run(
-            [*command, "--out", str(tmp_path)],
-            cwd=ROOT,
+            [*command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True,
             env={"LLM_GYM_API_KEY": SECRET, "PATH": ""},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        )  # fmt: skip
         assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {SECRET}"}
     assert done.returncode == 2, done.stderr
     assert "answered 400: bad: [key]" in done.stderr

@@ -218,24 +218,18 @@ def test_a_conversation_that_outgrows_the_context_is_cut_and_the_others_go_on(be
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"episodes": 0}, "episodes"),
-        ({"num_envs": 0}, "num_envs"),
-        ({"context": "all"}, "context"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"temperature": -1.0}, "temperature"),
-        ({"top_p": 0.0}, "top_p"),
-        ({"timeout": 0.0}, "timeout"),
-        ({"max_turns": 0}, "max_turns"),
+        ({"episodes": 0}, "episodes"), ({"num_envs": 0}, "num_envs"),
+        ({"context": "all"}, "context"), ({"max_tokens": 0}, "max_tokens"),
+        ({"temperature": -1.0}, "temperature"), ({"top_p": 0.0}, "top_p"),
+        ({"timeout": 0.0}, "timeout"), ({"max_turns": 0}, "max_turns"),
         ({"env_kwargs": {"hihg": 3}}, "cannot build llm_gym/GuessTheNumber-v0"),
         ({"env": "llm_gym/Ges-v0"}, "there is no environment"),
         ({"env": lambda: gym.make(GUESS), "env_kwargs": {"high": 3}}, "env_kwargs are for an id"),
-        ({"url": "localhost:8000"}, "url"),
-        ({"url": "http://localhost:port"}, "url"),
+        ({"url": "localhost:8000"}, "url"), ({"url": "http://localhost:port"}, "url"),
         ({"url": "http://localhost/v1?key=secret\r\n"}, "url"),
-        ({"url": "http://me:secret@localhost"}, "url"),
-        ({"split": "eval"}, "split"),
+        ({"url": "http://me:secret@localhost"}, "url"), ({"split": "eval"}, "split"),
     ],
-)
+)  # fmt: skip
 def test_a_setting_that_cannot_be_honoured_is_one_sentence_and_asks_nobody(server, settings, says):
     arguments = {"env": GUESS, "url": server.url, "model": "m", "episodes": 2, **settings}
     with pytest.raises(ConfigError, match=says) as found:

@@ -5,8 +5,7 @@ from functools import cache
 import pytest
 
 from llm_gym.tools.sandbox import Sandbox, SandboxError
-
-ISOLATED = ("namespaces", "landlock")
+from llm_gym.tools.sandbox.sandbox import ISOLATED as ISOLATED
 
 
 @cache

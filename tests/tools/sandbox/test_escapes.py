@@ -16,7 +16,7 @@ FILLING = {"map more than the kernel has areas for", "fill the table of files"}
 
 def under_isolation(names):
     """Each of ``names`` under every isolation; quick under one, slow where it fills a table."""
-    cells = some_of(("namespaces", "landlock"), names)
+    cells = some_of(ISOLATED, names)
     cells = [
         pytest.param(*cell.values, marks=pytest.mark.slow) if cell.values[1] in FILLING else cell
         for cell in cells

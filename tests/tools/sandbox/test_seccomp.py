@@ -15,7 +15,7 @@ from llm_gym.tools.sandbox.inside.seccomp import (
     KILL_PROCESS,
     program,
 )
-from tests.tools.sandbox.calls import table
+from tests.tools.sandbox.calls import REFUSED, table
 
 MACHINES = syscalls.MACHINES
 CLONE_THREAD, CLONE_NEWUSER, SIGCHLD = 0x10000, 0x10000000, 17
@@ -111,15 +111,9 @@ def test_guarded_calls_look_at_their_arguments(machine):
 @pytest.mark.parametrize("machine", MACHINES)
 def test_no_dangerous_call_is_on_a_list(machine):
     names = syscalls.always(machine, metadata=True).keys() | syscalls.guarded(machine).keys()
-    assert not names & {
-        "fork", "vfork", "execve",
-        "socket", "connect", "bind", "listen", "accept", "accept4", "ptrace", "mount", "umount2",
-        "unshare", "setns", "chroot", "pivot_root", "mknod", "mknodat", "memfd_create", "bpf",
-        "io_uring_setup", "perf_event_open", "userfaultfd", "keyctl", "add_key", "shmget",
-        "msgget", "semget", "mq_open", "process_vm_readv", "process_vm_writev", "pidfd_getfd",
-        "pidfd_send_signal", "setuid", "setresuid", "sync", "reboot", "tkill", "rt_sigqueueinfo",
-        "open_by_handle_at", "seccomp", "execveat", "inotify_init1", "vmsplice", "splice",
-    }  # fmt: skip
+    refused = syscalls._numbers(REFUSED, machine).keys()
+    assert len(refused) > 80
+    assert not names & refused
 
 
 def test_a_number_stands_for_one_call():

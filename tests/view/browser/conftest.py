@@ -7,25 +7,20 @@ anything that the page complains about.
 
 import os
 import shutil
-import threading
+from contextlib import ExitStack
 
 import pytest
 
-from llm_gym.view.server import ViewServer
-from llm_gym.view.sources import open_sources
+from tests.view.records import serving
 
 CHROMIUM = os.environ.get("LLM_GYM_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 PATIENCE_MS = 180_000  # a machine may be busy
 QUIET = [
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+    "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
@@ -53,21 +48,8 @@ def chromium():
 @pytest.fixture
 def serve():
     """Return a function that serves places and gives the address."""
-    running = []
-
-    def start(*places):
-        server = ViewServer(open_sources(places))
-        how = {"target": server.serve_forever, "kwargs": {"poll_interval": 0.01}}
-        thread = threading.Thread(**how)
-        thread.start()
-        running.append((server, thread))
-        return server.url
-
-    yield start
-    for server, thread in running:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with ExitStack() as running:
+        yield lambda *places: running.enter_context(serving(*places)).url
 
 
 @pytest.fixture

@@ -16,26 +16,24 @@ def assert_count(page, wanted):
     expect(page.locator(".count")).to_have_text(re.compile(rf"^{wanted:,} of"))
 
 
-def assert_visible(page, text):
-    from playwright.sync_api import expect
-
-    expect(page.get_by_text(text, exact=True)).to_be_visible()
+def choose(page, label, value):
+    page.select_option(f"label:has(span:text-is('{label}')) select", value)
 
 
 def test_episodes_are_filtered_and_searched_and_the_address_keeps_it(tmp_path, serve, visit):
     url = serve(make_run(tmp_path / "run"))
     page = visit(url + "#/episodes")
     assert_count(page, 8)
-    page.select_option("label:has(span:text-is('won')) select", "true")
+    choose(page, "won", "true")
     assert_count(page, 4)
-    page.select_option("label:has(span:text-is('won')) select", "")
-    page.select_option("label:has(span:text-is('environment')) select", "made/ByHand-v0")
+    choose(page, "won", "")
+    choose(page, "environment", "made/ByHand-v0")
     assert_count(page, 2)
     again = visit(page.url)
     assert_count(again, 2)
     chosen = again.locator("label:has(span:text-is('environment')) select").input_value()
     assert chosen == "made/ByHand-v0"
-    page.select_option("label:has(span:text-is('environment')) select", "")
+    choose(page, "environment", "")
     page.locator("summary", has_text="more").click()
     page.get_by_label("return min").fill("1.2")
     assert_count(page, 2)
@@ -82,10 +80,10 @@ def test_the_keys_alone_lead_to_a_token_and_back(tmp_path, serve, visit):
 def test_a_run_is_live_while_it_trains(tmp_path, serve, visit):
     run = make_run(tmp_path / "run")
     page = visit(serve(run))
-    assert_visible(page, "iteration 2")
+    page.get_by_text("iteration 2", exact=True).wait_for()
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"iteration": 3, "eval/success": 0.75}) + "\n")
-    assert_visible(page, "iteration 3")
+    page.get_by_text("iteration 3", exact=True).wait_for()
     assert page.get_by_text("iteration 2", exact=True).count() == 0
     page.keyboard.press("2")
     assert_count(page, 8)
@@ -126,9 +124,7 @@ def test_hostile_text_stays_text_in_every_view(tmp_path, serve, visit):
             page.wait_for_function(
                 "v => document.getElementById('main').dataset.view === v", arg=view.split("/")[0]
             )
-            assert (
-                page.evaluate("[...document.querySelectorAll('img, iframe, object')].length") == 0
-            )
+            assert page.locator("img, iframe, object").count() == 0
             assert page.evaluate("document.querySelectorAll('script').length") == numbers
             assert page.evaluate("window.hacked") is None
 
@@ -160,7 +156,7 @@ def test_ten_thousand_episodes_are_a_few_rows_at_a_time(tmp_path, serve, visit):
     page.keyboard.press("End")
     page.wait_for_selector("#row-9999")
     assert page.locator(".row").count() < 60
-    page.select_option("label:has(span:text-is('won')) select", "true")
+    choose(page, "won", "true")
     assert_count(page, 1_000)
     page.keyboard.press("Home")
 
