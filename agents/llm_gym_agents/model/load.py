@@ -54,7 +54,7 @@ def load_model(
         trust_remote_code: Whether to run Python code that comes with the model.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
+    dtype = dtype or ("float32" if device.startswith("cpu") else "auto")
     if dtype not in DTYPES:
         raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     check_model_path(path)
@@ -67,7 +67,7 @@ def load_model(
             attn_implementation=attn_implementation,
             trust_remote_code=trust_remote_code,
         )
-    model.to(device=torch.device(device))
+        model.to(device=torch.device(device))
     return model
 
 

@@ -11,7 +11,7 @@ after their own prompt; earlier replies in that prompt are not trained on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -42,6 +42,7 @@ class _Stretch(NamedTuple):
         return [*head, *self.body.ids(*contents[at:]), *self.tail.ids()]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ChatFormat:
     """How one tokenizer writes an episode; build it with ``from_tokenizer``.
 
@@ -60,33 +61,21 @@ class ChatFormat:
     """Whether the template changes earlier turns in later prompts."""
     thinks: bool = False
     """Whether the model may think before it replies."""
-
-    def __init__(
-        self,
-        kind: Literal["chat", "plain"],
-        codec: Codec,
-        *,
-        first: Sequence[int],
-        opening: _Stretch,
-        prompted: _Stretch | None,
-        close: Sequence[int],
-        closed_by: Iterable[int],
-        next_turn: _Stretch,
-        stop_ids: Iterable[int],
-        cut_at: Iterable[int],
-    ) -> None:
-        self.kind = kind
-        self.stop_ids = tuple(dict.fromkeys(stop_ids))
-        self._codec = codec
-        self._first = list(first)
-        self._opening, self._prompted, self._next = opening, prompted, next_turn
-        self._close, self._closed_by = list(close), frozenset(closed_by)
-        self._cut_at = frozenset(cut_at)
-        self._render: Renderer | None = None
-        self._writers: dict[tuple[int, bool], tuple[Writer, list[int]]] = {}
-        self._final: list[int] = []
-        self._channel: list[int] = []
-        self._opened = ""
+    _codec: Codec
+    _first: list[int]
+    _opening: _Stretch
+    _prompted: _Stretch | None
+    _next: _Stretch
+    _close: list[int]
+    """The ids that end a reply, and all single ids that do so."""
+    _closed_by: frozenset[int]
+    _cut_at: frozenset[int]
+    """The text of a reply ends before the first of these."""
+    _render: Renderer | None = None
+    _final: list[int] = field(default_factory=list)
+    _channel: list[int] = field(default_factory=list)
+    _opened: str = ""
+    _writers: dict[tuple[int, bool], tuple[Writer, list[int]]] = field(default_factory=dict)
 
     @classmethod
     def from_tokenizer(
@@ -219,17 +208,20 @@ class ChatFormat:
         rules = Writer(codec, Piece(("", "\n\n"), (str,)))
         later = Writer(codec, Piece(("", _PROMPT), (str,), codec.anchor))
         none = Writer(codec, Piece())
+        stops = [*eos, *(at for at, text in enumerate(texts) if "\n" in text)]
         return cls(
-            "plain",
-            codec,
-            first=_first_ids(tokenizer),
-            opening=_Stretch(none, turn, none),
-            prompted=_Stretch(rules, later, none),
-            close=newline or eos,
-            closed_by=[at for at, text in enumerate(texts) if text.endswith("\n")] or eos,
-            next_turn=_Stretch(none, later, none),
-            stop_ids=[*eos, *(at for at, text in enumerate(texts) if "\n" in text)],
-            cut_at=eos,
+            kind="plain",
+            stop_ids=tuple(dict.fromkeys(stops)),
+            _codec=codec,
+            _first=_first_ids(tokenizer),
+            _opening=_Stretch(none, turn, none),
+            _prompted=_Stretch(rules, later, none),
+            _next=_Stretch(none, later, none),
+            _close=newline or eos,
+            _closed_by=frozenset(
+                [at for at, text in enumerate(texts) if text.endswith("\n")] or eos
+            ),
+            _cut_at=frozenset(eos),
         )
 
     @classmethod
@@ -258,26 +250,28 @@ class ChatFormat:
             )
         anchor = end[0] if end else codec.anchor
         rest = after[end.end() :] if end else after
-        next_turn = stretch(Piece((rest, tail), template.after_reply.trims, anchor))
-        stops = [codec.tokens[found[0]] for found in (end, last_end) if found]
+        closed_by = [codec.tokens[found[0]] for found in (end, last_end) if found]
+        stop_ids = tuple(dict.fromkeys([*closed_by[-1:], *eos]))
         opening = stretch(template.opening)
         first = _first_ids(tokenizer)
-        made = cls(
-            "chat",
-            codec,
-            first=[] if opening.ids("x")[: len(first)] == first else first,
-            opening=opening,
-            prompted=stretch(template.prompted) if template.prompted else None,
-            close=codec.encode(after[: end.end()]) if end else [],
-            closed_by=stops,
-            next_turn=next_turn,
-            stop_ids=[*stops[-1:], *eos],
-            cut_at=[*stops[-1:], *eos],
+        return cls(
+            kind="chat",
+            stop_ids=stop_ids,
+            rewrites=template.rewrites,
+            thinks=template.thinks,
+            _codec=codec,
+            _first=[] if opening.ids("x")[: len(first)] == first else first,
+            _opening=opening,
+            _prompted=stretch(template.prompted) if template.prompted else None,
+            _next=stretch(Piece((rest, tail), template.after_reply.trims, anchor)),
+            _close=codec.encode(after[: end.end()]) if end else [],
+            _closed_by=frozenset(closed_by),
+            _cut_at=frozenset(stop_ids),
+            _render=render,
+            _final=codec.encode(template.final),
+            _channel=codec.encode(template.channel),
+            _opened=template.opened,
         )
-        made._render, made.rewrites, made.thinks = render, template.rewrites, template.thinks
-        made._final, made._opened = codec.encode(template.final), template.opened
-        made._channel = codec.encode(template.channel)
-        return made
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:

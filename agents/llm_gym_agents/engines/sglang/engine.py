@@ -79,6 +79,8 @@ class SGLangEngine(Engine):
         own += ["--context-length", str(max_model_len)] if max_model_len else []
         own += ["--trust-remote-code"] if trust_remote_code else []
         self._config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+        text = self._config.get_text_config()  # of a model that reads pictures too
+        self._vocabulary = int(text.vocab_size)
         self.path, self.tokenizer, self.stall_s = path, tokenizer, stall_s
         owners = (self._config, load_generation_config(path), tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners))
@@ -92,7 +94,7 @@ class SGLangEngine(Engine):
             self.close()
             raise
         self.context_length = int(
-            max_model_len or about.get("context_length") or self._config.max_position_embeddings
+            max_model_len or about.get("context_length") or text.max_position_embeddings
         )
         self.dtype = _dtype(str(about.get("dtype")), self._config)
 
@@ -146,7 +148,7 @@ class SGLangEngine(Engine):
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
-        room = check_prompt(request.prompt, self.context_length, int(self._config.vocab_size))
+        room = check_prompt(request.prompt, self.context_length, self._vocabulary)
         if sampling.stop_strings:
             raise ConfigError("SGLang gets token ids here and supports no stop_strings")
         if sampling.pattern is not None and not self._patterns:
@@ -173,7 +175,7 @@ class SGLangEngine(Engine):
             self._fail(answer)
         try:
             kind, said, ids, log_probs = read_reply(
-                answer, int(self._config.vocab_size), request.sampling.max_tokens
+                answer, self._vocabulary, request.sampling.max_tokens
             )
         except ValueError as error:
             self._fail(f"its answer is no reply: {error}: {answer!r:.200}")
@@ -191,7 +193,7 @@ class SGLangEngine(Engine):
             raise ConfigError(f"SGLang scores at temperature 1 only, got {temperature}")
         scores = []
         for ids in sequences:
-            check_prompt(ids, self.context_length, int(self._config.vocab_size))
+            check_prompt(ids, self.context_length, self._vocabulary)
             answer = self._server.ask(
                 "generate",
                 input_ids=[int(id) for id in ids],
@@ -200,7 +202,7 @@ class SGLangEngine(Engine):
                 logprob_start_len=0,
             )
             try:
-                scores.append(read_scores(answer, len(ids), int(self._config.vocab_size)))
+                scores.append(read_scores(answer, len(ids), self._vocabulary))
             except ValueError as error:
                 raise EngineError(f"SGLang gives no scores: {error}: {answer!r:.200}") from error
         return scores
@@ -260,32 +262,28 @@ _LEAST = -sys.float_info.max
 
 def read_reply(answer: Any, vocabulary: int, most: int) -> tuple[str, str, list[int], list[float]]:
     """Return a reply's finish reason, the server's message, its ids and their log-probs."""
-    about = _row(_row(answer, "an answer").get("meta_info"), "meta_info")
-    finish = _row(about.get("finish_reason"), "finish_reason")
-    kind = finish.get("type")
-    if not isinstance(kind, str):
-        raise ValueError("a reply has no finish reason")
+    finish = _part(answer, dict, "meta_info", "finish_reason")
+    kind, said = _part(finish, str, "type"), str(finish.get("message"))
     if kind == "abort":  # such a reply has no tokens
-        return kind, str(finish.get("message")), [], []
-    ids, log_probs = _tokens(about.get("output_token_logprobs"), vocabulary)
+        return kind, said, [], []
+    ids, log_probs = _tokens(_part(answer, list, "meta_info", "output_token_logprobs"), vocabulary)
     if len(ids) > most:
         raise ValueError(f"{len(ids)} tokens where {most} were asked for")
-    return kind, str(finish.get("message")), ids, log_probs
+    return kind, said, ids, log_probs
 
 
 def read_scores(answer: Any, count: int, vocabulary: int) -> list[float]:
     """Return the log-probs of a prompt of ``count`` tokens, of all but its first."""
-    about = _row(_row(answer, "an answer").get("meta_info"), "meta_info")
-    rows = _rows(about.get("input_token_logprobs"))
+    rows = _part(answer, list, "meta_info", "input_token_logprobs")
     if len(rows) != count:
         raise ValueError(f"scores of {len(rows)} tokens where {count} were asked for")
     return _tokens(rows[1:], vocabulary)[1]
 
 
-def _tokens(rows: Any, vocabulary: int) -> tuple[list[int], list[float]]:
-    pairs = [(row[0], row[1]) for row in _rows(rows) if len(_rows(row)) >= 2]
-    if len(pairs) != len(rows):
+def _tokens(rows: list[Any], vocabulary: int) -> tuple[list[int], list[float]]:
+    if not all(isinstance(row, list) and len(row) >= 2 for row in rows):
         raise ValueError("a token without id and log-prob")
+    pairs = [row[:2] for row in rows]
     for log_prob, id in pairs:
         if type(id) is not int or not 0 <= id < vocabulary:
             raise ValueError(f"{id!r:.40} is not a token id")
@@ -294,13 +292,10 @@ def _tokens(rows: Any, vocabulary: int) -> tuple[list[int], list[float]]:
     return [id for _, id in pairs], [float(log_prob) for log_prob, _ in pairs]
 
 
-def _row(value: Any, what: str) -> dict[Any, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} that is no object")
-    return value
-
-
-def _rows(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError("a list is missing")
-    return value
+def _part(answer: Any, kind: type, *names: str) -> Any:
+    """Return the part of a JSON object under ``names``, which must be of this kind."""
+    for name in names:
+        answer = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(answer, kind):
+        raise ValueError(f"it has no {'.'.join(names)}")
+    return answer
