@@ -190,6 +190,8 @@ class BatchInferenceManager:
     def __init__(
         self, engine: BaseInferenceEngine, batch_size: int = 32, *, progress: bool = True
     ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, got {batch_size}")
         self.engine, self.batch_size, self.progress = engine, batch_size, progress
 
     def generate_batch(

@@ -67,7 +67,7 @@ class ChatFormat:
     _prompted: _Stretch | None
     _next: _Stretch
     _close: list[int]
-    """The ids that end a reply, and all single ids that do so."""
+    """Appended to a reply that does not end with an id of ``_closed_by``."""
     _closed_by: frozenset[int]
     _cut_at: frozenset[int]
     """The text of a reply ends before the first of these."""

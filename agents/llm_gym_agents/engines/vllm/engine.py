@@ -192,22 +192,17 @@ class VLLMEngine(Engine):
             return None
         reply = output.outputs[0]
         finish = vllm_runtime.finish_of(reply) if output.finished else None
-        if row.strings is not None:
-            return self._take_streamed(output.request_id, row, reply)
-        if finish is None:
+        ids, log_probs = list(reply.token_ids), list(reply.logprobs.logprobs)
+        if row.strings is None:
+            if finish is None:
+                return None
+            row.ids, row.log_probs, row.finish = ids, log_probs, finish
+        elif not any(map(row.take, ids, log_probs)):
             return None
         del self._requests[output.request_id]
-        ids, log_probs = list(reply.token_ids), list(reply.logprobs.logprobs)
-        return Completion(ids, log_probs, finish, self.version, row.request.key)
-
-    def _take_streamed(self, name: str, row: Row, reply: Any) -> Completion | None:
-        for token, log_prob in zip(reply.token_ids, reply.logprobs.logprobs, strict=True):
-            if row.take(token, log_prob):
-                del self._requests[name]
-                if reply.finish_reason is None:
-                    self._vllm.abort([name])
-                return row.completion()
-        return None
+        if finish is None:
+            self._vllm.abort([output.request_id])
+        return row.completion()
 
     # --- scoring -------------------------------------------------------------------------
 
