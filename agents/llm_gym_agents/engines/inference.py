@@ -177,10 +177,9 @@ def create_inference_engine(
         backend: transformers, vllm or sglang.
         config: Settings of the engine, as in ``llm_gym_agents.engines.load.load_engine``.
     """
-    if backend == "vllm":
-        return VLLMInferenceEngine(model_path, config)
-    if backend == "sglang":
-        return SGLangInferenceEngine(model_path, config)
+    kinds = {"vllm": VLLMInferenceEngine, "sglang": SGLangInferenceEngine}
+    if backend in kinds:
+        return kinds[backend](model_path, config)
     return BaseInferenceEngine(*load_engine(model_path, backend, config))
 
 

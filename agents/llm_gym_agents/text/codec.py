@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise, zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym.reading.markup import is_thought_mark
 from llm_gym_agents.text.template import Piece
 
-Backend = Tokenizer | PreTrainedTokenizerBase
+Backend: TypeAlias = Tokenizer | PreTrainedTokenizerBase
 CACHED_CONTENTS = 1024
 """Cache size of a ``Writer``: the episodes of a group have the same beginning."""
 
@@ -124,7 +124,6 @@ class Writer:
         return Writer, (self._codec, self._piece)
 
     def __len__(self) -> int:
-        """How many contents the piece takes."""
         return len(self._piece)
 
     def write(self, *contents: str) -> list[int]:
@@ -199,7 +198,9 @@ class TokenTexts:
 
 
 def _decode(backend: Backend, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-    exact = {} if isinstance(backend, Tokenizer) else {"clean_up_tokenization_spaces": False}
-    decode: Any = backend.decode
-    text: str = decode(list(ids), skip_special_tokens=skip_special_tokens, **exact)
+    exact: dict[str, Any] = (
+        {} if isinstance(backend, Tokenizer) else {"clean_up_tokenization_spaces": False}
+    )
+    text = backend.decode(list(ids), skip_special_tokens=skip_special_tokens, **exact)
+    assert isinstance(text, str)
     return text

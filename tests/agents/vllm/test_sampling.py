@@ -8,7 +8,6 @@ import pytest
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.engines.vllm.runtime import parameters
 from tests.agents.engines.truth import worst_error
 from tests.agents.vllm.conftest import prompts
 
@@ -105,12 +104,6 @@ def test_a_second_turn_reads_only_what_is_new(engine, monkeypatch):
     first, second = known
     assert first == 0
     assert second >= 256, "all but the last block, of 128 tokens on a CPU"
-
-
-def test_vllm_is_asked_for_no_text_and_no_log_probs_but_those_of_the_reply():
-    made = parameters(Sampling(), limit=9, ends=frozenset({3, 2}), streamed=False)
-    assert (made.logprobs, made.prompt_logprobs, made.detokenize) == (0, None, False)
-    assert (made.max_tokens, made.stop_token_ids) == (9, [2, 3])
 
 
 def test_scores_are_those_of_the_transformers_engine(engine, lm):

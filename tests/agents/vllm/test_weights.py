@@ -10,7 +10,6 @@ from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.engines.weight_push import buckets
 from llm_gym_agents.model.weights import served_weights
 from tests.agents.engines.truth import worst_error
-from tests.agents.vllm.conftest import prompts
 from tests.agents.vllm.test_sampling import asked
 
 
@@ -108,11 +107,3 @@ def test_a_push_that_keeps_the_old_linear_layers_is_caught(engine, lm, monkeypat
     monkeypatch.setattr(engine, "_load", load_the_rest)
     with pytest.raises(StaleWeightsError, match="version 1"):
         Publisher(engine, shaken(lm)).publish(1)
-
-
-@pytest.mark.usefixtures("as_before")
-def test_a_cached_prefix_does_not_survive_a_push(engine, lm):
-    long = [asked(1)[0].__class__(prompts(1, 200)[0], asked(1)[0].sampling)]
-    engine.generate(long)  # fills the cache
-    engine.update_weights(served_weights(shaken(lm)), 1)
-    assert worst_error(lm, long, engine.generate(long)) <= 1e-4

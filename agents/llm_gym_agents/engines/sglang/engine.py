@@ -15,18 +15,17 @@ from typing import Any, NoReturn
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
 from llm_gym_agents.engines.sglang.server import Calls, SGLangServer
-from llm_gym_agents.model.load import load_generation_config
+from llm_gym_agents.model.load import load_config, load_generation_config
 
 ABORT_S = 10.0
 """Maximum seconds for the server to drop cancelled requests."""
 _PAUSE_S = 0.05
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 class SGLangEngine(Engine):
@@ -78,7 +77,7 @@ class SGLangEngine(Engine):
         own += [] if patterns else ["--skip-tokenizer-init"]
         own += ["--context-length", str(max_model_len)] if max_model_len else []
         own += ["--trust-remote-code"] if trust_remote_code else []
-        self._config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+        self._config = load_config(path, trust_remote_code=trust_remote_code)
         text = self._config.get_text_config()  # of a model that reads pictures too
         self._vocabulary = int(text.vocab_size)
         self.path, self.tokenizer, self.stall_s = path, tokenizer, stall_s
@@ -153,22 +152,18 @@ class SGLangEngine(Engine):
             raise ConfigError("SGLang gets token ids here and supports no stop_strings")
         if sampling.pattern is not None and not self._patterns:
             raise ConfigError("a pattern needs an engine that was started with patterns=True")
-        parameters = {
+        parameters: dict[str, Any] = {
             "max_new_tokens": min(sampling.max_tokens, room),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "stop_token_ids": sorted(self.end_ids.union(sampling.stop_ids)),
             "ignore_eos": True,  # the list before says it all
             "sampling_seed": request.seed & 0x7FFFFFFF,
-            "regex": None if sampling.pattern is None else portable_pattern(sampling.pattern),
         }
-        return {
-            "input_ids": [int(id) for id in request.prompt],
-            "sampling_params": {
-                name: value for name, value in parameters.items() if value is not None
-            },
-            "return_logprob": True,
-        }
+        if sampling.pattern is not None:
+            parameters["regex"] = portable_pattern(sampling.pattern)
+        ids = [int(id) for id in request.prompt]
+        return {"input_ids": ids, "sampling_params": parameters, "return_logprob": True}
 
     def _completion(self, request: Request, answer: Any) -> Completion:
         if isinstance(answer, Exception):
@@ -179,9 +174,9 @@ class SGLangEngine(Engine):
             )
         except ValueError as error:
             self._fail(f"its answer is no reply: {error}: {answer!r:.200}")
-        if kind not in _FINISH:
+        if kind not in (FinishReason.STOP, FinishReason.LENGTH):
             self._fail(f"it ended a reply with {kind!r:.100}: {said:.300}")
-        return Completion(ids, log_probs, _FINISH[kind], self.version, request.key)
+        return Completion(ids, log_probs, FinishReason(kind), self.version, request.key)
 
     # --- scoring -------------------------------------------------------------------------
 

@@ -114,7 +114,6 @@ class SGLangServer:
             raise EngineError(f"SGLang failed at {path}: {self.reason(error)}") from error
 
     def about(self) -> dict[str, Any]:
-        """Return what the server says about its model and settings."""
         try:
             found = self.http.get("/server_info", 30.0)
         except HTTPError as error:
@@ -180,7 +179,6 @@ class Calls:
                 return name, answer
 
     def drop(self) -> None:
-        """Want no answer to what has been begun."""
         self._wanted.clear()
 
     @property

@@ -194,7 +194,6 @@ class TransformersEngine(Engine):
         self._reached |= {id(own[name]) for name in given}
 
     def finish_loading(self, version: int) -> None:
-        """Go on with what was copied; refuse if that was not all."""
         reached, self._reached = self._reached, set()
         parameters = self.model.named_parameters()
         if missing := [name for name, one in parameters if id(one) not in reached]:
@@ -203,7 +202,6 @@ class TransformersEngine(Engine):
         self.forget()
 
     def weight_dtype(self, name: str) -> torch.dtype | None:
-        """Return the type of the model's own weight; None for a name that it does not have."""
         found = dict(self.model.named_parameters()).get(name)
         return None if found is None else found.dtype
 

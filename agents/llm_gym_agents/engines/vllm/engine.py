@@ -186,7 +186,6 @@ class VLLMEngine(Engine):
         return own
 
     def _take(self, output: Any) -> Completion | None:
-        """Return the reply that ``output`` completes, if it does."""
         row = self._requests.get(output.request_id)
         if row is None:  # cancelled, and this was still on its way
             return None
@@ -239,7 +238,6 @@ class VLLMEngine(Engine):
     # --- weights -------------------------------------------------------------------------
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Write weights, named as Hugging Face names them, into vLLM's model, in place."""
         for bucket in buckets(named_tensors):
             self.load_bucket(bucket)
         self.finish_loading(version)
@@ -256,7 +254,6 @@ class VLLMEngine(Engine):
         return written[0]
 
     def finish_loading(self, version: int) -> None:
-        """Use the written weights; refuse if some are missing."""
         reached, self._reached = self._reached, set()
         if missing := sorted(set(self._dtypes) - reached):
             raise ConfigError(f"weights are missing for {', '.join(missing[:3])} of vLLM's model")

@@ -260,3 +260,10 @@ def test_the_model_may_read_pictures_too(tmp_path, fixed):
         assert len(engine.generate([request(299, max_tokens=3)])[0].ids) == 3
         with pytest.raises(ConfigError, match="299"):
             engine.submit([request(300)])
+
+
+def test_a_damaged_config_is_one_sentence(tmp_path, fixed):
+    (tmp_path / "config.json").write_text('{"a":')
+    with pytest.raises(ConfigError, match="no model") as found:
+        SGLangEngine(str(tmp_path), url=fixed.url)
+    assert "\n" not in str(found.value)
