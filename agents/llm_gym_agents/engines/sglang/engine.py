@@ -92,9 +92,8 @@ class SGLangEngine(Engine):
         except BaseException:
             self.close()
             raise
-        self.context_length = int(
-            max_model_len or about.get("context_length") or text.max_position_embeddings
-        )
+        lengths = [length for length in (max_model_len, about.get("context_length")) if length]
+        self.context_length = min(lengths or [int(text.max_position_embeddings)])
         self.dtype = _dtype(str(about.get("dtype")), self._config)
 
     # --- sampling ------------------------------------------------------------------------

@@ -118,7 +118,7 @@ class SGLangServer:
             found = self.http.get("/server_info", 30.0)
         except HTTPError as error:
             raise EngineError(f"SGLang does not say what it serves: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(found, dict) or type(found.get("context_length") or 0) is not int:
             raise EngineError(f"SGLang does not say what it serves, but {found!r:.100}")
         return found
 

@@ -176,6 +176,10 @@ def test_the_server_says_how_long_a_context_is_and_how_precise_it_is(fixed, conn
     fixed.sampler.about = {"dtype": "bfloat16", "context_length": 99}
     engine = connect(fixed)
     assert (engine.context_length, engine.dtype) == (99, torch.bfloat16)
+    assert connect(fixed, max_model_len=500).context_length == 99, "no more than the server takes"
+    fixed.sampler.about = {"context_length": "many"}
+    with pytest.raises(EngineError, match="many"):
+        connect(fixed)
     fixed.sampler.about = {"dtype": "auto"}  # SGLang makes float16 of a float32 model then
     assert connect(fixed).dtype is torch.float16
 
