@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from itertools import islice
+from typing import Any, Literal
 
 from transformers import PreTrainedTokenizerBase
 
@@ -27,19 +28,6 @@ Context = Literal["history", "verbatim", "observation"]
 sampled, or only the current observation."""
 _PROMPT = "\n>"  # no space after it: in most vocabularies a word token begins with a space
 _PLAIN_MARK = "{#- llm-gym: a plain transcript -#}"
-
-
-class _Stretch(NamedTuple):
-    """Part of a conversation, split at control tokens; only its body is tokenised every turn."""
-
-    head: Writer
-    body: Writer
-    tail: Writer
-
-    def ids(self, *contents: str) -> list[int]:
-        at = len(self.head)
-        head = self.head.ids(*contents[:at])
-        return [*head, *self.body.ids(*contents[at:]), *self.tail.ids()]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,9 +51,10 @@ class ChatFormat:
     """Whether the model may think before it replies."""
     _codec: Codec
     _first: list[int]
-    _opening: _Stretch
-    _prompted: _Stretch | None
-    _next: _Stretch
+    _opening: tuple[Writer, ...]
+    """Parts that are tokenised apart, each again only if its contents change."""
+    _prompted: tuple[Writer, ...] | None
+    _next: tuple[Writer, ...]
     _close: list[int]
     """Appended to a reply that does not end with an id of ``_closed_by``."""
     _closed_by: frozenset[int]
@@ -114,17 +103,17 @@ class ChatFormat:
         template, it goes before the first user message.
         """
         if not system_prompt:
-            return [*self._first, *self._opening.ids(observation)]
+            return [*self._first, *_write(self._opening, observation)]
         if self._prompted is None:
-            return [*self._first, *self._opening.ids(f"{system_prompt}\n\n{observation}")]
-        return [*self._first, *self._prompted.ids(system_prompt, observation)]
+            return [*self._first, *_write(self._opening, f"{system_prompt}\n\n{observation}")]
+        return [*self._first, *_write(self._prompted, system_prompt, observation)]
 
     def following(self, reply_ids: Sequence[int], observation: str) -> list[int]:
         """Return the ids to append after ``reply_ids``, ready for the next reply.
 
         The ids close the turn of the reply, unless the reply did so, and open the next turn.
         """
-        return [*self._missing_close(reply_ids), *self._next.ids(observation)]
+        return [*self._missing_close(reply_ids), *_write(self._next, observation)]
 
     def prompt(self, system_prompt: str, said: Sequence[tuple[str, str]], text: str) -> list[int]:
         """Return the ids of a whole prompt, as the template writes it.
@@ -207,16 +196,15 @@ class ChatFormat:
         turn = Writer(codec, Piece(("", _PROMPT), (str,)))
         rules = Writer(codec, Piece(("", "\n\n"), (str,)))
         later = Writer(codec, Piece(("", _PROMPT), (str,), codec.anchor))
-        none = Writer(codec, Piece())
         stops = [*eos, *(at for at, text in enumerate(texts) if "\n" in text)]
         return cls(
             kind="plain",
             stop_ids=tuple(dict.fromkeys(stops)),
             _codec=codec,
             _first=_first_ids(tokenizer),
-            _opening=_Stretch(none, turn, none),
-            _prompted=_Stretch(rules, later, none),
-            _next=_Stretch(none, later, none),
+            _opening=(turn,),
+            _prompted=(rules, later),
+            _next=(later,),
             _close=newline or eos,
             _closed_by=frozenset(
                 [at for at, text in enumerate(texts) if text.endswith("\n")] or eos
@@ -235,9 +223,9 @@ class ChatFormat:
         codec = Codec(tokenizer, [*fixed, template.after_last])
         writers: dict[Piece, Writer] = {}
 
-        def stretch(piece: Piece) -> _Stretch:
+        def split(piece: Piece) -> tuple[Writer, ...]:
             parts = piece.split(codec.cuts)
-            return _Stretch(*(writers.setdefault(part, Writer(codec, part)) for part in parts))
+            return tuple(writers.setdefault(part, Writer(codec, part)) for part in parts)
 
         after, tail = template.after_reply.fixed
         end = find_token(after, codec.tokens)
@@ -252,7 +240,7 @@ class ChatFormat:
         rest = after[end.end() :] if end else after
         closed_by = [codec.tokens[found[0]] for found in (end, last_end) if found]
         stop_ids = tuple(dict.fromkeys([*closed_by[-1:], *eos]))
-        opening = stretch(template.opening)
+        opening = split(template.opening)
         first = _first_ids(tokenizer)
         return cls(
             kind="chat",
@@ -260,10 +248,10 @@ class ChatFormat:
             rewrites=template.rewrites,
             thinks=template.thinks,
             _codec=codec,
-            _first=[] if opening.ids("x")[: len(first)] == first else first,
+            _first=[] if _write(opening, "x")[: len(first)] == first else first,
             _opening=opening,
-            _prompted=stretch(template.prompted) if template.prompted else None,
-            _next=stretch(Piece((rest, tail), template.after_reply.trims, anchor)),
+            _prompted=split(template.prompted) if template.prompted else None,
+            _next=split(Piece((rest, tail), template.after_reply.trims, anchor)),
             _close=codec.encode(after[: end.end()]) if end else [],
             _closed_by=frozenset(closed_by),
             _cut_at=frozenset(stop_ids),
@@ -272,6 +260,11 @@ class ChatFormat:
             _channel=codec.encode(template.channel),
             _opened=template.opened,
         )
+
+
+def _write(parts: tuple[Writer, ...], *contents: str) -> list[int]:
+    given = iter(contents)
+    return [at for part in parts for at in part.ids(*islice(given, len(part)))]
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
