@@ -32,7 +32,7 @@ class InferenceOutput:
     """Replies, in the order of the prompts."""
 
     sequences: list[str]
-    """Text of each reply, without the prompt and without special tokens."""
+    """Texts without special tokens."""
     tokens: npt.NDArray[np.int64]
     """Ids ``[B, S]``, padded on the right with the tokenizer's padding or end-of-text id."""
     log_probs: npt.NDArray[np.float32]
@@ -65,9 +65,8 @@ class BaseInferenceEngine:
         """Return a reply to each prompt.
 
         Args:
-            prompts: Texts. A prompt that leaves no room for a reply raises an error; it is never
-                cut.
-            max_tokens: Maximum tokens of a reply.
+            prompts: A prompt that leaves no room for a reply raises an error; it is never cut.
+            max_tokens: Of a reply.
             temperature: 0 takes the most likely token.
             top_p: Nucleus sampling: sample among the most likely tokens with this total
                 probability.
@@ -76,12 +75,13 @@ class BaseInferenceEngine:
             seed: The same seed gives the same replies, however the prompts are batched; None
                 draws one.
             batch_size: Maximum replies that the engine computes at once; None for all.
-            progress: Whether to show a progress bar.
+            progress: Show a progress bar.
         """
         if isinstance(prompts, str):
             raise ConfigError("prompts must be a list of texts, got one text; put it into a list")
-        if n < 1:
-            raise ConfigError(f"n must be at least 1, got {n}")
+        for name, count in (("n", n), ("batch_size", batch_size)):
+            if count is not None and count < 1:
+                raise ConfigError(f"{name} must be at least 1, got {count}")
         strings = (stop,) if isinstance(stop, str) else tuple(stop)
         sampling = Sampling(max_tokens, temperature, top_p, stop_strings=strings)
         run = secrets.randbits(63) if seed is None else seed
@@ -90,7 +90,7 @@ class BaseInferenceEngine:
             for at, ids in enumerate(map(self._encode, prompts))
             for sample in range(n)
         ]
-        size, done = batch_size or len(requests) or 1, list[Completion]()
+        size, done = batch_size or max(1, len(requests)), list[Completion]()
         with Progress(disable=not progress) as bar:
             task = bar.add_task("Generating", total=len(requests))
             for first in range(0, len(requests), size):
@@ -103,8 +103,9 @@ class BaseInferenceEngine:
     ) -> Tensor:
         """Return the log-prob of each response after its prompt, summed over its tokens: ``[B]``.
 
-        A response is a text, or token ids as in ``InferenceOutput.tokens``. A text is tokenised
-        apart from its prompt, without an end of text. The temperature is 1.
+        A response is a text, or token ids without padding: ``tokens[row, : lengths[row]]`` of an
+        ``InferenceOutput``. A text is tokenised apart from its prompt, without an end of text. The
+        temperature is 1.
         """
         if len(prompts) != len(responses):
             raise ConfigError(
@@ -176,10 +177,9 @@ def create_inference_engine(
         backend: transformers, vllm or sglang.
         config: Settings of the engine, as in ``llm_gym_agents.engines.load.load_engine``.
     """
-    if backend == "vllm":
-        return VLLMInferenceEngine(model_path, config)
-    if backend == "sglang":
-        return SGLangInferenceEngine(model_path, config)
+    kinds = {"vllm": VLLMInferenceEngine, "sglang": SGLangInferenceEngine}
+    if backend in kinds:
+        return kinds[backend](model_path, config)
     return BaseInferenceEngine(*load_engine(model_path, backend, config))
 
 

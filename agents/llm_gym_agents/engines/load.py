@@ -2,11 +2,13 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError, require_package
+from llm_gym.core.settings import check_types
 from llm_gym.core.text import closest
 from llm_gym.registry.user_code import import_object
 from llm_gym_agents.engines.base import Engine
@@ -15,8 +17,20 @@ from llm_gym_agents.model.load import load_model, load_tokenizer
 
 Backend = Literal["transformers", "vllm", "sglang"]
 BACKENDS: tuple[Backend, ...] = ("transformers", "vllm", "sglang")
-_TRANSFORMERS = ("dtype", "max_model_len", "tensor_parallel_size", "trust_remote_code",
-                 "attn_implementation", "device", "max_rows", "prefix_cache")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Transformers:
+    """Settings of the transformers engine."""
+
+    dtype: str | None = None
+    device: str | None = None
+    attn_implementation: str | None = None
+    trust_remote_code: bool = False
+    max_model_len: int | None = None
+    max_rows: int = 256
+    prefix_cache: bool = True
+    tensor_parallel_size: int = 1
 
 
 def load_engine(
@@ -36,16 +50,24 @@ def load_engine(
     settings = dict(config or {})
     check_settings(backend, settings)
     if backend == "transformers":
-        settings.pop("tensor_parallel_size", None)
-        length = settings.pop("max_model_len", None)
-        own = {
-            name: settings.pop(name) for name in ("max_rows", "prefix_cache") if name in settings
-        }
-        model = load_model(path, **settings)
-        tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
-        engine = TransformersEngine(model, tokenizer=tokenizer, context_length=length, **own)
+        own = _Transformers(**settings)
+        model = load_model(
+            path,
+            dtype=own.dtype,
+            device=own.device,
+            attn_implementation=own.attn_implementation,
+            trust_remote_code=own.trust_remote_code,
+        )
+        tokenizer = load_tokenizer(path, trust_remote_code=own.trust_remote_code)
+        engine = TransformersEngine(
+            model,
+            tokenizer=tokenizer,
+            context_length=own.max_model_len,
+            max_rows=own.max_rows,
+            prefix_cache=own.prefix_cache,
+        )
         return engine, tokenizer
-    served = _served(backend)
+    served = _taker(backend)
     if backend in BACKENDS and not settings.get("url"):
         require_package(backend, f"backend={backend!r}")  # before a model is read
     tokenizer = load_tokenizer(path, trust_remote_code=settings.get("trust_remote_code", False))
@@ -54,16 +76,14 @@ def load_engine(
 
 def settings_of(backend: str) -> tuple[str, ...]:
     """Return the names that ``config`` of ``load_engine`` may have."""
-    if backend == "transformers":
-        return _TRANSFORMERS
-    taken = inspect.signature(_served(backend)).parameters
+    taken = inspect.signature(_taker(backend)).parameters
     return tuple(name for name in taken if name not in ("path", "tokenizer", "end_ids"))
 
 
 def check_settings(
     backend: str, settings: Mapping[str, Any], known: Sequence[str] | None = None
 ) -> None:
-    """Refuse an unknown backend, and settings that it does not have."""
+    """Refuse an unknown backend, settings that it does not have, and values of a wrong type."""
     if backend not in BACKENDS and ":" not in backend:
         raise ConfigError(
             f"backend must be one of {', '.join(BACKENDS)}, or module:Class, got {backend!r}"
@@ -74,6 +94,7 @@ def check_settings(
             like = closest(name, known)
             hint = f"did you mean {like}?" if like else f"it takes {', '.join(known)}"
             raise ConfigError(f"config for {backend} has no setting {name!r}; {hint}")
+    check_types(_taker(backend), settings)
     parallel = settings.get("tensor_parallel_size", 1)
     if backend == "transformers" and parallel != 1:
         raise ConfigError(
@@ -82,7 +103,10 @@ def check_settings(
         )
 
 
-def _served(backend: str) -> Any:
+def _taker(backend: str) -> Any:
+    """Return the class that takes the settings of ``backend``."""
+    if backend == "transformers":
+        return _Transformers
     if ":" in backend:
         found = import_object(backend)
         if not (isinstance(found, type) and issubclass(found, Engine)):

@@ -65,7 +65,6 @@ class Publisher(WeightPublisher):
         self.version = engine.version
 
     def sleep_until_published(self) -> None:
-        """Let the engine sleep while the weights change."""
         super().sleep_until_published()
         self.engine.sleep()
 

@@ -70,7 +70,6 @@ class StopStrings:
         self._window = longest * _BYTES_PER_CHARACTER + _MARGIN
 
     def found_in(self, ids: list[int]) -> bool:
-        """Return whether one of the strings ends in the last id."""
         text = self._tokenizer.decode(ids[-self._window :], skip_special_tokens=False)
         return any(string in text for string in self._strings)
 
@@ -121,5 +120,4 @@ class Row:
         return len(self.prompt) + len(self.ids) - 1
 
     def completion(self) -> Completion:
-        """Return the reply as far as it got."""
         return Completion(self.ids, self.log_probs, self.finish, self.version, self.request.key)

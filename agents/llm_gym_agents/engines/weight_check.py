@@ -11,6 +11,7 @@ from SGLang, it follows every push.
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -214,9 +215,5 @@ class Probe:
 
 
 def _apart(ours: list[list[float]], theirs: list[list[float]]) -> float:
-    gaps = [
-        abs(one - two)
-        for mine, other in zip(ours, theirs, strict=True)
-        for one, two in zip(mine, other, strict=True)
-    ]
+    gaps = [abs(one - two) for one, two in zip(chain(*ours), chain(*theirs), strict=True)]
     return sum(gaps) / len(gaps)

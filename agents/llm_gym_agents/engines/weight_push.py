@@ -166,7 +166,6 @@ class PendingSums:
             self.flush()
 
     def flush(self) -> None:
-        """Sum what waits to be summed together."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []

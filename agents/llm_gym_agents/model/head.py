@@ -65,7 +65,6 @@ class Head(NamedTuple):
         return scale_logits(logits_TV, self.scale, self.softcap)
 
     def shape(self) -> HeadShape:
-        """Return the properties that decide the kernel."""
         weight = self.weight
         trains = weight.requires_grad
         dtype = _compute_dtype(weight)

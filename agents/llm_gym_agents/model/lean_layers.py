@@ -109,14 +109,14 @@ def _lean_norm(module: Any) -> Forward | None:
         trial.weight.copy_(torch.linspace(0.25, 3, weight.numel()).view_as(weight))
     # Fails for Gemma, whose weights are added to 1: in bfloat16 the sum would lose them.
     try:
-        logits_agree = _agree(trial, functools.partial(_norm, trial, eps), trial.weight)
+        agrees = _agree(trial, functools.partial(_norm, trial, eps), trial.weight)
         with torch.enable_grad():  # the first pass may be a no-grad one
             narrow = trial.weight.detach().bfloat16()[None].requires_grad_()
             _norm(trial, eps, narrow).sum().backward()
     except (AttributeError, NotImplementedError, RuntimeError, TypeError) as error:
         _log.warning("the norms of transformers are used: torch's fused norm fails: %s", error)
         return None
-    return functools.partial(_norm, module, eps) if logits_agree else None
+    return functools.partial(_norm, module, eps) if agrees else None
 
 
 def _lean_mlp(module: Any) -> Forward | None:

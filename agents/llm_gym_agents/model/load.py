@@ -54,12 +54,10 @@ def load_model(
         trust_remote_code: Whether to run Python code that comes with the model.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = dtype or ("float32" if torch.device(device).type == "cpu" else "auto")
+    dtype = dtype or ("float32" if device.startswith("cpu") else "auto")
     if dtype not in DTYPES:
         raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    check_model_path(path)
-    if not trust_remote_code:
-        _check_config(path)
+    _check_config(path, trust_remote_code)
     with _loading("model", path), no_progress_bars():
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             path,
@@ -67,7 +65,7 @@ def load_model(
             attn_implementation=attn_implementation,
             trust_remote_code=trust_remote_code,
         )
-    model.to(device=torch.device(device))
+        model.to(device=torch.device(device))
     return model
 
 
@@ -77,9 +75,7 @@ def load_config(path: str, *, trust_remote_code: bool = False) -> PreTrainedConf
     Unless its code is trusted, the config is tried in a child process first: a few words of an
     untrusted config can describe a model that no machine can build.
     """
-    check_model_path(path)
-    if not trust_remote_code:
-        _check_config(path)
+    _check_config(path, trust_remote_code)
     with _loading("model", path):
         found: PreTrainedConfig = AutoConfig.from_pretrained(
             path, trust_remote_code=trust_remote_code
@@ -113,10 +109,13 @@ _MORE_THAN_KEPT = 4
 """Limit on weights, as a multiple of those in the files: some are tied, some newly created."""
 
 
-def _check_config(path: str) -> None:
+def _check_config(path: str, trust_remote_code: bool) -> None:
     """Refuse a config that names code, or describes a model that its files do not hold."""
     from llm_gym.tools.sandbox.bounded import EndlessError, run_bounded
 
+    check_model_path(path)
+    if trust_remote_code:
+        return
     folder = Path(path)
     if not folder.is_dir():
         try:
@@ -240,16 +239,16 @@ class ModelShape:
                 made = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
             heads = text.num_attention_heads
         except (AttributeError, ValueError) as error:
-            why = str(error).partition("\n")[0]
-            raise ConfigError(f"{type(config).__name__} is of no model to train: {why}") from error
+            raise ConfigError(
+                f"{type(config).__name__} is of no model to train: {_first(error)}"
+            ) from error
         head = getattr(text, "head_dim", None) or text.hidden_size // heads
         groups = getattr(text, "num_key_value_heads", None) or heads
-        mlp = getattr(text, "intermediate_size", None) or 4 * text.hidden_size
         return cls(
             parameters=sum(weight.numel() for weight in made.parameters()),
             hidden=text.hidden_size,
             layers=text.num_hidden_layers,
-            mlp=mlp,
+            mlp=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
             vocabulary=text.vocab_size,
             kv_width=groups * head,
             lean=is_lean(made),

@@ -86,7 +86,6 @@ class Packing:
         return cls(len(lengths_Q), _slots(lengths_Q, longest), starts, longest)
 
     def to(self, device: torch.device) -> Packing:
-        """Return the same for ids on ``device``."""
         shared = self.shared
         if shared is not None:
             index_K, starts, position_S = (

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from llm_gym.core.errors import ConfigError
@@ -68,18 +69,21 @@ def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> Non
         found_T, _ = token_log_probs(Head.of(lm), state_TC, told_T, entropy="none", fused=False)
     if not bool(logits_TV.isfinite().all()):
         raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
-    wanted_T = logits_TV.log_softmax(-1).gather(1, told_T[:, None])[:, 0]
-    gap = float((found_T - wanted_T).abs().max())
-    if not logits_agree(gap, float(logits_TV.std()), dtype):
+    if (gap := unexplained_gap(found_T, logits_TV, told_T, dtype)) is not None:
         raise ConfigError(
             f"{cannot}: log-probs of packed sequences are off by up to {gap:.2g} from those "
             f"of its own forward{_KNOWN}"
         )
 
 
-def logits_agree(gap: float, spread: float, dtype: torch.dtype) -> bool:
-    """Whether a gap of logits computed in ``dtype`` can be rounding; NaN cannot."""
-    return gap <= TOLERANCE.get(dtype, COARSE) * spread + ABSOLUTE
+def unexplained_gap(
+    log_prob_T: Tensor, logits_TV: Tensor, token_T: Tensor, dtype: torch.dtype
+) -> float | None:
+    """Return the largest error of log-probs; None if it can be rounding in ``dtype``."""
+    wanted_T = logits_TV.log_softmax(-1).gather(1, token_T[:, None])[:, 0]
+    gap = float((log_prob_T - wanted_T).abs().max())
+    most = TOLERANCE.get(dtype, COARSE) * float(logits_TV.std()) + ABSOLUTE
+    return None if gap <= most else gap  # NaN is an error
 
 
 @contextmanager

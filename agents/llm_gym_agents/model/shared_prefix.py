@@ -51,7 +51,6 @@ class Prefixes:
 
     @cached_property
     def rank(self) -> np.ndarray:
-        """The rank of each sequence in ``order``."""
         return self.order.argsort()
 
     @cached_property

@@ -11,9 +11,10 @@ after their own prompt; earlier replies in that prompt are not trained on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from itertools import islice
+from typing import Any, Literal
 
 from transformers import PreTrainedTokenizerBase
 
@@ -29,19 +30,7 @@ _PROMPT = "\n>"  # no space after it: in most vocabularies a word token begins w
 _PLAIN_MARK = "{#- llm-gym: a plain transcript -#}"
 
 
-class _Stretch(NamedTuple):
-    """Part of a conversation, split at control tokens; only its body is tokenised every turn."""
-
-    head: Writer
-    body: Writer
-    tail: Writer
-
-    def ids(self, *contents: str) -> list[int]:
-        at = len(self.head)
-        head = self.head.ids(*contents[:at])
-        return [*head, *self.body.ids(*contents[at:]), *self.tail.ids()]
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class ChatFormat:
     """How one tokenizer writes an episode; build it with ``from_tokenizer``.
 
@@ -60,33 +49,22 @@ class ChatFormat:
     """Whether the template changes earlier turns in later prompts."""
     thinks: bool = False
     """Whether the model may think before it replies."""
-
-    def __init__(
-        self,
-        kind: Literal["chat", "plain"],
-        codec: Codec,
-        *,
-        first: Sequence[int],
-        opening: _Stretch,
-        prompted: _Stretch | None,
-        close: Sequence[int],
-        closed_by: Iterable[int],
-        next_turn: _Stretch,
-        stop_ids: Iterable[int],
-        cut_at: Iterable[int],
-    ) -> None:
-        self.kind = kind
-        self.stop_ids = tuple(dict.fromkeys(stop_ids))
-        self._codec = codec
-        self._first = list(first)
-        self._opening, self._prompted, self._next = opening, prompted, next_turn
-        self._close, self._closed_by = list(close), frozenset(closed_by)
-        self._cut_at = frozenset(cut_at)
-        self._render: Renderer | None = None
-        self._writers: dict[tuple[int, bool], tuple[Writer, list[int]]] = {}
-        self._final: list[int] = []
-        self._channel: list[int] = []
-        self._opened = ""
+    _codec: Codec
+    _first: list[int]
+    _opening: tuple[Writer, ...]
+    """Parts that are tokenised apart, each again only if its contents change."""
+    _prompted: tuple[Writer, ...] | None
+    _next: tuple[Writer, ...]
+    _close: list[int]
+    """Appended to a reply that does not end with an id of ``_closed_by``."""
+    _closed_by: frozenset[int]
+    _cut_at: frozenset[int]
+    """The text of a reply ends before the first of these."""
+    _render: Renderer | None = None
+    _final: list[int] = field(default_factory=list)
+    _channel: list[int] = field(default_factory=list)
+    _opened: str = ""
+    _writers: dict[tuple[int, bool], tuple[Writer, list[int]]] = field(default_factory=dict)
 
     @classmethod
     def from_tokenizer(
@@ -125,17 +103,17 @@ class ChatFormat:
         template, it goes before the first user message.
         """
         if not system_prompt:
-            return [*self._first, *self._opening.ids(observation)]
+            return [*self._first, *_write(self._opening, observation)]
         if self._prompted is None:
-            return [*self._first, *self._opening.ids(f"{system_prompt}\n\n{observation}")]
-        return [*self._first, *self._prompted.ids(system_prompt, observation)]
+            return [*self._first, *_write(self._opening, f"{system_prompt}\n\n{observation}")]
+        return [*self._first, *_write(self._prompted, system_prompt, observation)]
 
     def following(self, reply_ids: Sequence[int], observation: str) -> list[int]:
         """Return the ids to append after ``reply_ids``, ready for the next reply.
 
         The ids close the turn of the reply, unless the reply did so, and open the next turn.
         """
-        return [*self._missing_close(reply_ids), *self._next.ids(observation)]
+        return [*self._missing_close(reply_ids), *_write(self._next, observation)]
 
     def prompt(self, system_prompt: str, said: Sequence[tuple[str, str]], text: str) -> list[int]:
         """Return the ids of a whole prompt, as the template writes it.
@@ -218,18 +196,20 @@ class ChatFormat:
         turn = Writer(codec, Piece(("", _PROMPT), (str,)))
         rules = Writer(codec, Piece(("", "\n\n"), (str,)))
         later = Writer(codec, Piece(("", _PROMPT), (str,), codec.anchor))
-        none = Writer(codec, Piece())
+        stops = [*eos, *(at for at, text in enumerate(texts) if "\n" in text)]
         return cls(
-            "plain",
-            codec,
-            first=_first_ids(tokenizer),
-            opening=_Stretch(none, turn, none),
-            prompted=_Stretch(rules, later, none),
-            close=newline or eos,
-            closed_by=[at for at, text in enumerate(texts) if text.endswith("\n")] or eos,
-            next_turn=_Stretch(none, later, none),
-            stop_ids=[*eos, *(at for at, text in enumerate(texts) if "\n" in text)],
-            cut_at=eos,
+            kind="plain",
+            stop_ids=tuple(dict.fromkeys(stops)),
+            _codec=codec,
+            _first=_first_ids(tokenizer),
+            _opening=(turn,),
+            _prompted=(rules, later),
+            _next=(later,),
+            _close=newline or eos,
+            _closed_by=frozenset(
+                [at for at, text in enumerate(texts) if text.endswith("\n")] or eos
+            ),
+            _cut_at=frozenset(eos),
         )
 
     @classmethod
@@ -243,9 +223,9 @@ class ChatFormat:
         codec = Codec(tokenizer, [*fixed, template.after_last])
         writers: dict[Piece, Writer] = {}
 
-        def stretch(piece: Piece) -> _Stretch:
+        def split(piece: Piece) -> tuple[Writer, ...]:
             parts = piece.split(codec.cuts)
-            return _Stretch(*(writers.setdefault(part, Writer(codec, part)) for part in parts))
+            return tuple(writers.setdefault(part, Writer(codec, part)) for part in parts)
 
         after, tail = template.after_reply.fixed
         end = find_token(after, codec.tokens)
@@ -258,26 +238,33 @@ class ChatFormat:
             )
         anchor = end[0] if end else codec.anchor
         rest = after[end.end() :] if end else after
-        next_turn = stretch(Piece((rest, tail), template.after_reply.trims, anchor))
-        stops = [codec.tokens[found[0]] for found in (end, last_end) if found]
-        opening = stretch(template.opening)
+        closed_by = [codec.tokens[found[0]] for found in (end, last_end) if found]
+        stop_ids = tuple(dict.fromkeys([*closed_by[-1:], *eos]))
+        opening = split(template.opening)
         first = _first_ids(tokenizer)
-        made = cls(
-            "chat",
-            codec,
-            first=[] if opening.ids("x")[: len(first)] == first else first,
-            opening=opening,
-            prompted=stretch(template.prompted) if template.prompted else None,
-            close=codec.encode(after[: end.end()]) if end else [],
-            closed_by=stops,
-            next_turn=next_turn,
-            stop_ids=[*stops[-1:], *eos],
-            cut_at=[*stops[-1:], *eos],
+        return cls(
+            kind="chat",
+            stop_ids=stop_ids,
+            rewrites=template.rewrites,
+            thinks=template.thinks,
+            _codec=codec,
+            _first=[] if _write(opening, "x")[: len(first)] == first else first,
+            _opening=opening,
+            _prompted=split(template.prompted) if template.prompted else None,
+            _next=split(Piece((rest, tail), template.after_reply.trims, anchor)),
+            _close=codec.encode(after[: end.end()]) if end else [],
+            _closed_by=frozenset(closed_by),
+            _cut_at=frozenset(stop_ids),
+            _render=render,
+            _final=codec.encode(template.final),
+            _channel=codec.encode(template.channel),
+            _opened=template.opened,
         )
-        made._render, made.rewrites, made.thinks = render, template.rewrites, template.thinks
-        made._final, made._opened = codec.encode(template.final), template.opened
-        made._channel = codec.encode(template.channel)
-        return made
+
+
+def _write(parts: tuple[Writer, ...], *contents: str) -> list[int]:
+    given = iter(contents)
+    return [at for part in parts for at in part.ids(*islice(given, len(part)))]
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:

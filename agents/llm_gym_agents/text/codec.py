@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise, zip_longest
+from typing import Any, TypeAlias
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
@@ -18,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from llm_gym.reading.markup import is_thought_mark
 from llm_gym_agents.text.template import Piece
 
+Backend: TypeAlias = Tokenizer | PreTrainedTokenizerBase
 CACHED_CONTENTS = 1024
 """Cache size of a ``Writer``: the episodes of a group have the same beginning."""
 
@@ -32,7 +34,7 @@ class Codec:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, fixed: Iterable[str]) -> None:
-        self._backend: Tokenizer | PreTrainedTokenizerBase = tokenizer
+        self._backend: Backend = tokenizer
         if tokenizer.is_fast:
             self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
             self._backend.no_truncation()
@@ -105,13 +107,7 @@ class Codec:
         return "".join([*texts, self._decode(ids[start:])])
 
     def _decode(self, ids: Sequence[int]) -> str:
-        if isinstance(self._backend, Tokenizer):
-            return self._backend.decode(ids, skip_special_tokens=True)
-        text = self._backend.decode(
-            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        assert isinstance(text, str)
-        return text
+        return _decode(self._backend, ids, skip_special_tokens=True)
 
 
 class Writer:
@@ -128,7 +124,6 @@ class Writer:
         return Writer, (self._codec, self._piece)
 
     def __len__(self) -> int:
-        """How many contents the piece takes."""
         return len(self._piece)
 
     def write(self, *contents: str) -> list[int]:
@@ -176,9 +171,8 @@ class TokenTexts:
     """The text of each token, for records that people read."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._backend: Tokenizer | PreTrainedTokenizerBase = tokenizer
-        if tokenizer.is_fast:
-            self._backend = tokenizer.backend_tokenizer
+        is_fast = tokenizer.is_fast
+        self._backend: Backend = tokenizer.backend_tokenizer if is_fast else tokenizer
 
     def __call__(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token; joined they are the whole text.
@@ -200,8 +194,13 @@ class TokenTexts:
         return texts
 
     def _decode(self, ids: Sequence[int]) -> str:
-        if isinstance(self._backend, Tokenizer):
-            return self._backend.decode(list(ids), skip_special_tokens=False)
-        text = self._backend.decode(list(ids), clean_up_tokenization_spaces=False)
-        assert isinstance(text, str)
-        return text
+        return _decode(self._backend, ids, skip_special_tokens=False)
+
+
+def _decode(backend: Backend, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+    exact: dict[str, Any] = (
+        {} if isinstance(backend, Tokenizer) else {"clean_up_tokenization_spaces": False}
+    )
+    text = backend.decode(list(ids), skip_special_tokens=skip_special_tokens, **exact)
+    assert isinstance(text, str)
+    return text

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -133,7 +133,7 @@ class Renderer:
 
     def write_ahead(self, work: Callable[[Render], object]) -> None:
         """Render all messages that ``work`` needs in one child, because starting one is slow."""
-        from llm_gym.tools.sandbox.bounded import run_bounded
+        from llm_gym.tools.sandbox.bounded import EndlessError, run_bounded
 
         def write(messages: Sequence[Mapping[str, str]], open_reply: bool = True) -> str:
             try:
@@ -153,7 +153,10 @@ class Renderer:
             return json.dumps(written)
 
         written: dict[str, tuple[bool, str]] = {}
-        self._written.update(json.loads(run_bounded(write_all)))
+        try:
+            self._written.update(json.loads(run_bounded(write_all)))
+        except EndlessError as error:
+            raise ConfigError(f"the chat template does not come to an end: {error}") from error
 
     def _write(self, messages: Sequence[Mapping[str, str]], open_reply: bool) -> str:
         text = self.tokenizer.apply_chat_template(
@@ -170,8 +173,7 @@ class Renderer:
         marks = [_mark(at) for at in range(2 * replies + 1 + system)]
         roles = ["system"] * system + ["user", "assistant"] * replies + ["user"]
         said = [_say(role, mark, pad=True) for role, mark in zip(roles, marks, strict=True)]
-        with _coming_to_an_end():
-            text = self(said)
+        text = self(said)
         order = sorted(range(len(marks)), key=lambda at: text.find(marks[at]))
         found = _cut(text, *(marks[at] for at in order))
         if found is None:
@@ -185,19 +187,8 @@ class Renderer:
 def cut_template(render: Renderer) -> Template:
     """Return the pieces of a chat template; raise if it cannot be split."""
     names = (str(render.tokenizer.chat_template), *render.tokenizer.get_added_vocab())
-    with _coming_to_an_end():
-        render.write_ahead(lambda write: _cut_template(write, names))
-        return _cut_template(render, names)
-
-
-@contextmanager
-def _coming_to_an_end() -> Iterator[None]:
-    from llm_gym.tools.sandbox.bounded import EndlessError
-
-    try:
-        yield
-    except EndlessError as error:
-        raise ConfigError(f"the chat template does not come to an end: {error}") from error
+    render.write_ahead(lambda write: _cut_template(write, names))
+    return _cut_template(render, names)
 
 
 def _cut_template(render: Render, names: Sequence[str]) -> Template:

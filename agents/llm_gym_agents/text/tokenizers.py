@@ -48,12 +48,7 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     >>> tokenizer.decode(tokenizer("go \n north").input_ids, skip_special_tokens=True)
     'go north'
     """
-    words = set(_count_words(texts))
-    special = [PAD, BOS, EOS, UNK]
-    vocabulary = [*special, PROMPT, *sorted(words - {*special, PROMPT})]
-    tokenizer = Tokenizer(
-        models.WordLevel({word: at for at, word in enumerate(vocabulary)}, unk_token=UNK)
-    )
+    tokenizer = Tokenizer(models.WordLevel(_number(set(_count_words(texts))), unk_token=UNK))
     tokenizer.pre_tokenizer = _word_split()
     return _wrap(tokenizer, unk_token=UNK)
 
@@ -82,9 +77,7 @@ def piece_tokenizer(
         for word in (seen if whole is None else whole)
         if not any(each.isdigit() for each in word)
     }
-    special = [PAD, BOS, EOS, UNK, PROMPT]
-    known = sorted((whole | letters | {f"##{letter}" for letter in letters}) - {*special})
-    vocabulary = {word: at for at, word in enumerate([*special, *known])}
+    vocabulary = _number(whole | letters | {f"##{letter}" for letter in letters})
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK, max_input_chars_per_word=500))
     tokenizer.pre_tokenizer = _word_split()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
@@ -152,9 +145,9 @@ def collect_vocabulary(
     Args:
         env_ids: Environments to play, or their specs. Those of the suite are made with
             ``rules="system"``.
-        episodes: Episodes of each.
+        episodes: Of each environment.
         rules: Include the rules, for a model that is given them as a system prompt.
-        seed: Seed of the first episode.
+        seed: Of the first episode.
     """
     if episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {episodes}")
@@ -199,6 +192,11 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
         yield observation
         if terminated or truncated:
             break
+
+
+def _number(words: set[str]) -> dict[str, int]:
+    special = [PAD, BOS, EOS, UNK, PROMPT]
+    return {word: at for at, word in enumerate([*special, *sorted(words - {*special})])}
 
 
 def _word_split() -> pre_tokenizers.PreTokenizer:

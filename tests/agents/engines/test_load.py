@@ -11,6 +11,7 @@ import torch
 from llm_gym.core.errors import ConfigError, MissingExtraError, install_command
 from llm_gym_agents.engines import load
 from llm_gym_agents.engines.base import Request, Sampling
+from llm_gym_agents.engines.inference import BaseInferenceEngine
 from llm_gym_agents.engines.load import load_engine
 from llm_gym_agents.engines.replies import portable_pattern
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
@@ -53,28 +54,43 @@ def test_every_setting_has_an_effect(path):
     assert engine.model.config._attn_implementation == "eager"
     assert engine._decoder.pool.count == 3
     assert not engine._decoder.pool.keep
-    with pytest.raises(ConfigError, match="tensor_parallel_size"):
-        load_engine(path, config={"tensor_parallel_size": 2})
-    with pytest.raises(ConfigError, match="dtype"):
-        load_engine(path, config={"dtype": "int3"})
 
 
-def test_unknown_settings_backends_and_folders_are_refused(path, tmp_path):
-    with pytest.raises(ConfigError, match="max_model_len"):
-        load_engine(path, config={"max_modellen": 3})
-    with pytest.raises(ConfigError, match="'zzz'"):
-        load_engine(path, "vllm", {"zzz": 3})
-    with pytest.raises(ConfigError, match="backend"):
-        load_engine(path, "tgi")
-    with pytest.raises(ConfigError, match="no model") as found:
-        load_engine(str(tmp_path))
+@pytest.mark.parametrize(
+    ("backend", "name", "value", "what"),
+    [
+        ("transformers", "max_modellen", 3, "max_model_len"),
+        ("transformers", "tensor_parallel_size", 2, "tensor_parallel_size"),
+        ("transformers", "dtype", "int3", "dtype"),
+        ("transformers", "device", "gpu", "gpu"),
+        ("transformers", "max_rows", "many", "max_rows"),
+        ("transformers", "max_model_len", 2.5, "max_model_len"),
+        ("transformers", "trust_remote_code", "False", "trust_remote_code"),
+        ("vllm", "zzz", 3, "'zzz'"),
+        ("vllm", "sleeps", "no", "sleeps"),
+        ("sglang", "stall_s", "long", "stall_s"),
+        ("tgi", "dtype", "auto", "backend"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_sentence(path, backend, name, value, what):
+    with pytest.raises(ConfigError, match=what) as found:
+        load_engine(path, backend, {name: value})
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("where", ["/no/such/model", "./no_such", "~/no_such", "a/b/c"])
-def test_a_folder_that_is_not_there_is_one_sentence(where):
-    with pytest.raises(ConfigError, match=f"no model folder '{where}'"):
-        load_engine(where)
+@pytest.mark.parametrize("where", ["", "/no/such/model", "./no_such", "~/no_such", "a/b/c"])
+def test_a_folder_that_is_not_there_or_empty_is_one_sentence(where, tmp_path):
+    what = f"no model folder '{where}'" if where else "no model could be loaded"
+    with pytest.raises(ConfigError, match=what) as found:
+        load_engine(where or str(tmp_path))
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["n", "batch_size"])
+def test_no_replies_at_a_time_are_refused(path, name):
+    engine = BaseInferenceEngine(*load_engine(path))
+    with pytest.raises(ConfigError, match=name):
+        engine.generate(["hello"], **{name: -1})
 
 
 SERVED = {"vllm": VLLMEngine, "sglang": SGLangEngine}

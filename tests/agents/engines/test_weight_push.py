@@ -35,27 +35,28 @@ def check_same(found, weights):
         assert ours.equal(theirs)
 
 
+def weights():
+    found = [(name, value.detach()) for name, value in tiny_model().named_parameters()]
+    found += [("halves", torch.randn(7, dtype=torch.bfloat16)), ("none", torch.empty(0))]
+    return [*found, ("turned", torch.arange(6.0).view(2, 3).T)]  # not contiguous
+
+
 def test_a_bucket_is_the_same_after_a_way_through_bytes():
-    weights = [(name, value.detach()) for name, value in tiny_model().named_parameters()]
-    weights.append(("turned", torch.arange(6.0).view(2, 3).T))  # not contiguous
-    weights.append(("halves", torch.randn(5, dtype=torch.bfloat16)))
-    [bucket] = buckets(weights)
+    given = weights()
+    [bucket] = buckets(given)
     for found in (weights_in(bucket), weights_in(to_bytes(bucket))):
-        check_same(found, weights)
+        check_same(found, given)
 
 
 def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
-    weights = [(name, each.detach()) for name, each in tiny_model().named_parameters()]
-    weights += [("halves", torch.randn(7, dtype=torch.bfloat16)), ("none", torch.empty(0))]
-    weights.append(("turned", torch.arange(6.0).view(2, 3).T))
-    size = 2 * max(each.nbytes for _, each in weights)
-    found, memory = [], set()
-    for flat in buckets(iter(weights), size):
+    given, found, memory = weights(), [], set()
+    size = 2 * max(each.nbytes for _, each in given)
+    for flat in buckets(iter(given), size):
         memory.add(flat.buffer.data_ptr())
         assert len(flat.buffer) <= size
         found += [(name, each.clone()) for name, each in flat.named()]
     assert len(memory) == 1
-    check_same(found, weights)
+    check_same(found, given)
 
 
 def _read_handle(handle, answers):

@@ -38,6 +38,14 @@ def request(first, key=None, **sampling):
     return Request([first, 5, 6], Sampling(**sampling), key=key)
 
 
+def drain(engine):
+    """Return the replies that are still running, as they end."""
+    done = []
+    while engine.running:
+        done += engine.poll()
+    return done
+
+
 def some_requests(count, seed=0, longest=50, most=30, **sampling):
     rng = random.Random(seed)
     return [

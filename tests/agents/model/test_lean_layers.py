@@ -1,6 +1,7 @@
 """Lean layers: the numbers of the model's own, less kept for the way back, nothing left behind."""
 
 import copy
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -64,9 +65,7 @@ def test_it_is_found_as_well_by_who_only_scores():
 
 @pytest.mark.parametrize("error", [AttributeError, RuntimeError, NotImplementedError])
 def test_a_torch_without_the_fused_norm_leaves_norms_alone(monkeypatch, caplog, error):
-    def fails(*args):
-        raise error("no kernel")
-
+    fails = Mock(side_effect=error("no kernel"))
     monkeypatch.setattr(torch.ops.aten, "_fused_rms_norm", fails)
     assert found(tiny_model().base_model) == (0, 2)
     assert "no kernel" in caplog.text

@@ -5,7 +5,7 @@ import torch
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model import head
-from llm_gym_agents.model.packed_attention import NAME, Packing
+from llm_gym_agents.model.packed_attention import NAME
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from tests.agents.tiny import tiny_model
 
@@ -36,12 +36,16 @@ def one_by_one(lm, ids, lengths, temperature=1.0):
     return torch.cat(log_probs), torch.cat(entropies)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_packed_reading_equals_reading_one_by_one(family):
+@pytest.mark.parametrize(
+    ("family", "temperature"), [*((each, 1.0) for each in FAMILIES), ("llama", 2.0)]
+)
+def test_packed_reading_equals_reading_one_by_one(family, temperature):
     lm = tiny_model(family)
+    usual = lm.config._attn_implementation
     ids, lengths, positions, actions = batch()
-    scores = PolicyValueModel(lm)(ids, lengths, positions, actions)
-    log_probs, entropies = one_by_one(lm, ids, lengths)
+    scores = PolicyValueModel(lm, temperature=temperature)(ids, lengths, positions, actions)
+    assert lm.config._attn_implementation == usual != NAME
+    log_probs, entropies = one_by_one(lm, ids, lengths, temperature)
     torch.testing.assert_close(scores.log_prob_T, log_probs, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(scores.entropy_T, entropies, atol=1e-5, rtol=1e-5)
 
@@ -77,20 +81,6 @@ def test_no_tensor_of_tokens_times_vocabulary_is_kept(monkeypatch):
     assert largest < len(actions) * 264
 
 
-def test_the_usual_attention_is_back_after_a_packed_read():
-    lm = tiny_model()
-    usual = lm.config._attn_implementation
-    PolicyValueModel(lm)(*batch())
-    assert lm.config._attn_implementation == usual != NAME
-
-
-def test_temperature_divides_the_logits():
-    lm, (ids, lengths, *asked) = tiny_model(), batch()
-    hot = PolicyValueModel(lm, temperature=2.0)(ids, lengths, *asked).log_prob_T
-    expected, _ = one_by_one(lm, ids, lengths, temperature=2.0)
-    torch.testing.assert_close(hot, expected, atol=1e-5, rtol=1e-5)
-
-
 def test_a_fresh_critic_says_nothing():
     model = PolicyValueModel(tiny_model())
     assert not model(*batch()).value_T.any()
@@ -121,12 +111,6 @@ def test_a_separate_critic_has_weights_of_its_own():
     assert not after.value_T.equal(before.value_T)
     shared = {p.data_ptr() for p in model.lm.parameters()}
     assert not shared & {p.data_ptr() for p in model.critic_lm.parameters()}
-
-
-def test_packing_knows_each_place():
-    packing = Packing.of(torch.tensor([2, 3]))
-    assert packing.position_S.tolist() == [0, 1, 0, 1, 2]
-    assert packing.slot_S.tolist() == [0, 1, 3, 4, 5]
 
 
 def test_attention_softcapping_is_refused_in_a_sentence():

@@ -9,7 +9,6 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
-from llm_gym_agents.model.weights import compute_dtype
 from llm_gym_agents.trainer.build import prepare_lm
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.model.test_policy_value import batch
@@ -65,19 +64,6 @@ def test_adapters_on_a_bfloat16_base_are_float32_and_the_base_stays_as_it_is():
     assert {kind for name, kind in kinds.items() if "lora_" in name} == {torch.float32}
     assert {kind for name, kind in kinds.items() if "lora_" not in name} == {torch.bfloat16}
     made.ppo.update(data())
-
-
-@pytest.mark.parametrize(
-    ("wanted", "device", "found"),
-    [
-        ("auto", "cpu", torch.float32),
-        ("auto", "cuda", torch.bfloat16),
-        ("float32", "cuda", torch.float32),
-        ("bfloat16", "cpu", torch.bfloat16),
-    ],
-)
-def test_what_is_computed_in(wanted, device, found):
-    assert compute_dtype(wanted, torch.device(device)) == found
 
 
 def test_on_a_cpu_nothing_is_narrowed():

@@ -255,14 +255,13 @@ def test_the_action_is_the_text_up_to_the_end_of_the_reply(reply, text):
 
 
 def test_spelled_out_control_tokens_stay_text_and_odd_ids_do_not_raise():
-    tokenizer = tokenizer_of("chatml")
-    reply = encode(tokenizer, "say <|im_end|> now", split_special_tokens=True)
-    assert format_of("chatml").text_of(reply) == "say <|im_end|> now"
     tokenizer, chat = tokenizer_of("chatml"), format_of("chatml")
-    half = encode(tokenizer, "é")[:1]
-    assert chat.text_of([*half, *encode(tokenizer, "go")]) == "\ufffdgo"
+    reply = encode(tokenizer, "say <|im_end|> now", split_special_tokens=True)
+    assert chat.text_of(reply) == "say <|im_end|> now"
+    half, go = encode(tokenizer, "é")[:1], encode(tokenizer, "go")
+    assert chat.text_of([*half, *go]) == "\ufffdgo"
     beyond = len(tokenizer) + 100  # a model's table of tokens is often longer than the vocabulary
-    assert chat.text_of([beyond, *encode(tokenizer, "go")]) == "go"
+    assert chat.text_of([beyond, *go]) == "go"
 
 
 # --- what people write -----------------------------------------------------------------------
@@ -380,18 +379,10 @@ def test_the_template_of_a_plain_transcript_writes_what_the_model_reads(tokenize
     again = ChatFormat.from_tokenizer(saved)
     assert (again.kind, again.stop_ids) == ("plain", chat.stop_ids)
     for system in ("", "go north"):
-        said = [{"role": "system", "content": system}] * bool(system)
-        said.append({"role": "user", "content": "in hall"})
-        ids = chat.opening(system, "in hall")
-        assert again.opening(system, "in hall") == ids
-        written = saved.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
-        assert written == ids
-        reply = chat.reply("go north")
-        said += [
-            {"role": "assistant", "content": "go north"},
-            {"role": "user", "content": "in hall"},
-        ]
-        longer = [*ids, *reply, *chat.following(reply, "in hall")]
-        assert (
-            saved.apply_chat_template(said, add_generation_prompt=True, return_dict=False) == longer
-        )
+        talk = messages_of("chatml", system, ["in hall", "in hall"], ["go north"])
+        first, reply = chat.opening(system, "in hall"), chat.reply("go north")
+        assert again.opening(system, "in hall") == first
+        longer = [*first, *reply, *chat.following(reply, "in hall")]
+        for said, ids in ((talk[:-2], first), (talk, longer)):
+            written = saved.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
+            assert written == ids

@@ -16,27 +16,21 @@ def encode(tokenizer, text):
     return tokenizer.encode(text, add_special_tokens=False)
 
 
-def transcript(tokenizer, system, observations, replies):
+@pytest.mark.parametrize(
+    ("rules", "replies", "text"),
+    [
+        *(("Explore.", [f" go north{end}"], "Explore.\n\nA hall.\n> go north\nA den.\n>")
+          for end in ("\n", "", "<|endoftext|>")),
+        ("", [], "A hall.\n>"),
+    ],
+)  # fmt: skip
+def test_a_plain_transcript_has_one_line_per_reply(rules, replies, text):
+    tokenizer = base_tokenizer()
     chat = ChatFormat.from_tokenizer(tokenizer, plain=True)
-    ids = chat.opening(system, observations[0])
-    for reply, observation in zip(replies, observations[1:], strict=True):
-        ids = [*ids, *reply, *chat.following(reply, observation)]
-    return ids
-
-
-@pytest.mark.parametrize("end", ["\n", "", "<|endoftext|>"])
-def test_a_plain_transcript_has_one_line_per_reply(end):
-    tokenizer = base_tokenizer()
-    ids = transcript(
-        tokenizer, "Explore.", ["A hall.", "A den."], [encode(tokenizer, f" go north{end}")]
-    )
-    text = tokenizer.decode(ids, skip_special_tokens=True)
-    assert text == "Explore.\n\nA hall.\n> go north\nA den.\n>"
-
-
-def test_without_rules_a_plain_transcript_begins_with_the_observation():
-    tokenizer = base_tokenizer()
-    assert tokenizer.decode(transcript(tokenizer, "", ["A hall."], [])) == "A hall.\n>"
+    ids = chat.opening(rules, "A hall.")
+    for reply in (encode(tokenizer, reply) for reply in replies):
+        ids = [*ids, *reply, *chat.following(reply, "A den.")]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text
 
 
 def test_every_token_with_a_line_break_ends_a_line_of_a_plain_transcript():

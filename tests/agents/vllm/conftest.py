@@ -12,18 +12,23 @@ collect_ignore_glob = [] if importlib.util.find_spec("vllm") else ["test_*.py"]
 os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")  # a compiled sampler takes longer than a test
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    """A small Llama with random weights, and a tokenizer of bytes."""
+def save_llama(place, template=None, context_length=512):
+    """Save a small Llama with random weights, and a tokenizer of bytes; return the folder."""
     from llm_gym_agents.model.load import tiny_llama
     from llm_gym_agents.text.tokenizers import byte_tokenizer
 
-    place = tmp_path_factory.mktemp("model")
     tokenizer = byte_tokenizer()
+    tokenizer.chat_template = template
     # vLLM's attention on a CPU wants heads of at least 32.
-    tiny_llama(tokenizer, hidden_size=64, heads=2, context_length=512).save_pretrained(place)
+    lm = tiny_llama(tokenizer, hidden_size=64, heads=2, context_length=context_length)
+    lm.save_pretrained(place)
     tokenizer.save_pretrained(place)
     return str(place)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return save_llama(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

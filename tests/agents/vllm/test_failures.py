@@ -10,10 +10,11 @@ from llm_gym.core.errors import LLMGymError
 from llm_gym_agents.engines.base import EngineError, StaleWeightsError
 from llm_gym_agents.engines.publish import Publisher
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
-from llm_gym_agents.model.load import load_model, load_tokenizer, tiny_llama
+from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.text.tokenizers import byte_tokenizer
-from tests.agents.vllm.test_sampling import asked, largest_gap
+from tests.agents.engines.truth import drain, worst_error
+from tests.agents.vllm.test_sampling import asked
 from tests.agents.vllm.test_weights import learned
 from tests.processes import descendants, is_running, still_running
 
@@ -21,11 +22,6 @@ from tests.processes import descendants, is_running, still_running
 def children():
     """Return the processes that this one started and that are alive, with theirs."""
     return set(filter(is_running, descendants(os.getpid())))
-
-
-def drain(engine):
-    while engine.running:
-        engine.poll()
 
 
 @pytest.fixture
@@ -48,12 +44,12 @@ def send(engine, what):
 
 def test_a_separate_process_samples_takes_weights_outlives_an_interrupt_and_dies(separate, lm):
     requests = asked()
-    assert largest_gap(lm, requests, separate.generate(requests)) <= 1e-4
+    assert worst_error(lm, requests, separate.generate(requests)) <= 1e-4
     for weight in lm.parameters():
         weight.data.mul_(1.1)
     separate.update_weights(served_weights(lm), 1)
     replies = separate.generate(requests)
-    assert largest_gap(lm, requests, replies) <= 1e-4
+    assert worst_error(lm, requests, replies) <= 1e-4
 
     separate.submit(asked(max_tokens=400))
     separate.poll(0.0)
@@ -119,17 +115,10 @@ def test_a_setting_that_cannot_be_is_one_sentence(folder, name, value):
     assert "\n" not in str(found.value)
 
 
-def test_one_missed_push_at_a_tiny_rate_is_caught_apart(folder, monkeypatch):
-    engine = VLLMEngine(
-        folder, tokenizer=load_tokenizer(folder), dtype="float32", eager=True, separate=True
-    )
-    try:
-        lm = load_model(folder)
-        publisher = Publisher(engine, lm)
-        assert publisher.publish(0)["engine/weights_checked"] == len(list(served_weights(lm)))
-        monkeypatch.setattr(engine, "_load", lambda bucket: list(engine._dtypes))
-        learned(lm)
-        with pytest.raises(StaleWeightsError, match="version 1"):
-            publisher.publish(1)
-    finally:
-        engine.close()
+def test_one_missed_push_at_a_tiny_rate_is_caught_apart(separate, lm, monkeypatch):
+    publisher = Publisher(separate, lm)
+    assert publisher.publish(0)["engine/weights_checked"] == len(list(served_weights(lm)))
+    monkeypatch.setattr(separate, "_load", lambda bucket: list(separate._dtypes))
+    learned(lm)
+    with pytest.raises(StaleWeightsError, match="version 1"):
+        publisher.publish(1)

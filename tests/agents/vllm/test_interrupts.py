@@ -12,8 +12,9 @@ from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.model.load import load_model
 from llm_gym_agents.model.weights import served_weights
+from tests.agents.engines.truth import drain, worst_error
 from tests.agents.vllm.conftest import prompts
-from tests.agents.vllm.test_sampling import asked, largest_gap
+from tests.agents.vllm.test_sampling import asked
 from tests.agents.vllm.test_weights import shaken
 from tests.processes import is_running, still_running
 
@@ -43,7 +44,7 @@ def test_an_interrupt_between_planning_and_computing_does_not_spoil_the_cache(
     with pytest.raises(KeyboardInterrupt):
         engine.generate(long)
     assert engine.running == 0
-    assert largest_gap(lm, long, engine.generate(long)) <= 1e-4
+    assert worst_error(lm, long, engine.generate(long)) <= 1e-4
 
 
 @pytest.mark.parametrize("name", ["add_request", "step"])
@@ -66,9 +67,7 @@ def test_nothing_of_what_was_dropped_is_taken_for_something_later(engine):
     engine.poll(0.0)
     engine.cancel()
     engine.submit(asked())  # under other names, whatever was still on its way
-    found = {}
-    while engine.running:
-        found |= {reply.key: reply.ids for reply in engine.poll()}
+    found = {reply.key: reply.ids for reply in drain(engine)}
     assert [found[f"row {seed}"] for seed in range(8)] == clean
     assert len(found) == 8
 
@@ -82,9 +81,7 @@ def test_a_pattern_that_cannot_be_used_costs_no_other_reply(engine, pattern):
         engine.submit([good, bad])
     assert "\n" not in str(found.value)
     assert engine.running == 2
-    done = []
-    while engine.running:
-        done += engine.poll()
+    done = drain(engine)
     assert {reply.finish for reply in done} <= {FinishReason.STOP, FinishReason.LENGTH}
     assert len(done) == 2
 
@@ -98,7 +95,7 @@ def test_a_prefix_that_vllm_still_holds_is_not_found_after_a_push(engine, lm):
     try:
         requests = [Request(prompt, Sampling(max_tokens=4))]
         engine.update_weights(served_weights(shaken(lm)), 5)
-        assert largest_gap(lm, requests, engine.generate(requests)) <= 1e-4
+        assert worst_error(lm, requests, engine.generate(requests)) <= 1e-4
     finally:
         engine._vllm.llm_engine.abort_request([held], internal=True)
         engine.update_weights(served_weights(load_model(engine.path)), 0)

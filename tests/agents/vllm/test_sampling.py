@@ -8,7 +8,7 @@ import pytest
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from llm_gym_agents.engines.vllm.runtime import parameters
+from tests.agents.engines.truth import worst_error
 from tests.agents.vllm.conftest import prompts
 
 
@@ -19,26 +19,12 @@ def asked(count=8, **sampling):
     ]
 
 
-def largest_gap(lm, requests, replies, temperature=1.0):
-    """Return how far the engine's log-probs are from a float32 forward of ``lm``."""
-    own = TransformersEngine(lm)
-    gaps = []
-    for request, reply in zip(requests, replies, strict=True):
-        scored = own.score([[*request.prompt, *reply.ids]], temperature)[0]
-        gaps += [
-            abs(theirs - ours)
-            for theirs, ours in zip(reply.log_probs, scored[len(request.prompt) - 1 :], strict=True)
-        ]
-    return max(gaps)
-
-
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 0.0])
 def test_log_probs_are_those_of_a_float32_forward(engine, lm, temperature):
     requests = asked(temperature=temperature)
     replies = engine.generate(requests)
     assert all(len(reply.ids) == len(reply.log_probs) >= 1 for reply in replies)
-    # Greedy log-probs are those of temperature one.
-    assert largest_gap(lm, requests, replies, temperature or 1.0) <= 1e-4
+    assert worst_error(lm, requests, replies) <= 1e-4
 
 
 def test_greedy_replies_are_those_of_the_transformers_engine(engine, lm):
@@ -118,12 +104,6 @@ def test_a_second_turn_reads_only_what_is_new(engine, monkeypatch):
     first, second = known
     assert first == 0
     assert second >= 256, "all but the last block, of 128 tokens on a CPU"
-
-
-def test_vllm_is_asked_for_no_text_and_no_log_probs_but_those_of_the_reply():
-    made = parameters(Sampling(), limit=9, ends=frozenset({3, 2}), streamed=False)
-    assert (made.logprobs, made.prompt_logprobs, made.detokenize) == (0, None, False)
-    assert (made.max_tokens, made.stop_token_ids) == (9, [2, 3])
 
 
 def test_scores_are_those_of_the_transformers_engine(engine, lm):

@@ -15,6 +15,7 @@ import pytest
 from llm_gym import read_episodes
 from llm_gym.core.outcome import StopReason
 from llm_gym.evaluate.endpoint import EndpointError, play
+from tests.agents.vllm.conftest import save_llama
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 CONTEXT = 1024
@@ -29,18 +30,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def chatty(tmp_path_factory):
-    """A small Llama with random weights whose tokenizer, of bytes, knows a chat template."""
-    from llm_gym_agents.model.load import tiny_llama
-    from llm_gym_agents.text.tokenizers import byte_tokenizer
-
-    place = tmp_path_factory.mktemp("chatty")
-    tokenizer = byte_tokenizer()
-    tokenizer.chat_template = TEMPLATE
-    # vLLM's attention on a CPU wants heads of at least 32.
-    lm = tiny_llama(tokenizer, hidden_size=64, heads=2, context_length=CONTEXT)
-    lm.save_pretrained(place)
-    tokenizer.save_pretrained(place)
-    return place
+    return save_llama(tmp_path_factory.mktemp("chatty"), TEMPLATE, CONTEXT)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +40,7 @@ def url(chatty, tmp_path_factory):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     log = tmp_path_factory.mktemp("log") / "vllm.txt"
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(chatty)]
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", chatty]
     command += ["--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--enforce-eager", "--dtype", "float32", "--max-model-len", str(CONTEXT)]
     # A seeded request whose prompt is read in pieces fails on a CPU.

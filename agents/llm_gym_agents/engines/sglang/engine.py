@@ -15,18 +15,17 @@ from typing import Any, NoReturn
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, FinishReason, Request
 from llm_gym_agents.engines.replies import check_prompt, end_ids_of, portable_pattern
 from llm_gym_agents.engines.sglang.server import Calls, SGLangServer
-from llm_gym_agents.model.load import load_generation_config
+from llm_gym_agents.model.load import load_config, load_generation_config
 
 ABORT_S = 10.0
 """Maximum seconds for the server to drop cancelled requests."""
 _PAUSE_S = 0.05
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 class SGLangEngine(Engine):
@@ -78,7 +77,9 @@ class SGLangEngine(Engine):
         own += [] if patterns else ["--skip-tokenizer-init"]
         own += ["--context-length", str(max_model_len)] if max_model_len else []
         own += ["--trust-remote-code"] if trust_remote_code else []
-        self._config = AutoConfig.from_pretrained(path, trust_remote_code=trust_remote_code)
+        self._config = load_config(path, trust_remote_code=trust_remote_code)
+        text = self._config.get_text_config()  # of a model that reads pictures too
+        self._vocabulary = int(text.vocab_size)
         self.path, self.tokenizer, self.stall_s = path, tokenizer, stall_s
         owners = (self._config, load_generation_config(path), tokenizer)
         self.end_ids = frozenset(end_ids_of(*owners))
@@ -91,9 +92,8 @@ class SGLangEngine(Engine):
         except BaseException:
             self.close()
             raise
-        self.context_length = int(
-            max_model_len or about.get("context_length") or self._config.max_position_embeddings
-        )
+        lengths = [length for length in (max_model_len, about.get("context_length")) if length]
+        self.context_length = min(lengths or [int(text.max_position_embeddings)])
         self.dtype = _dtype(str(about.get("dtype")), self._config)
 
     # --- sampling ------------------------------------------------------------------------
@@ -146,40 +146,36 @@ class SGLangEngine(Engine):
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
-        room = check_prompt(request.prompt, self.context_length, int(self._config.vocab_size))
+        room = check_prompt(request.prompt, self.context_length, self._vocabulary)
         if sampling.stop_strings:
             raise ConfigError("SGLang gets token ids here and supports no stop_strings")
         if sampling.pattern is not None and not self._patterns:
             raise ConfigError("a pattern needs an engine that was started with patterns=True")
-        parameters = {
+        parameters: dict[str, Any] = {
             "max_new_tokens": min(sampling.max_tokens, room),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "stop_token_ids": sorted(self.end_ids.union(sampling.stop_ids)),
             "ignore_eos": True,  # the list before says it all
             "sampling_seed": request.seed & 0x7FFFFFFF,
-            "regex": None if sampling.pattern is None else portable_pattern(sampling.pattern),
         }
-        return {
-            "input_ids": [int(id) for id in request.prompt],
-            "sampling_params": {
-                name: value for name, value in parameters.items() if value is not None
-            },
-            "return_logprob": True,
-        }
+        if sampling.pattern is not None:
+            parameters["regex"] = portable_pattern(sampling.pattern)
+        ids = [int(id) for id in request.prompt]
+        return {"input_ids": ids, "sampling_params": parameters, "return_logprob": True}
 
     def _completion(self, request: Request, answer: Any) -> Completion:
         if isinstance(answer, Exception):
             self._fail(answer)
         try:
             kind, said, ids, log_probs = read_reply(
-                answer, int(self._config.vocab_size), request.sampling.max_tokens
+                answer, self._vocabulary, request.sampling.max_tokens
             )
         except ValueError as error:
             self._fail(f"its answer is no reply: {error}: {answer!r:.200}")
-        if kind not in _FINISH:
+        if kind not in (FinishReason.STOP, FinishReason.LENGTH):
             self._fail(f"it ended a reply with {kind!r:.100}: {said:.300}")
-        return Completion(ids, log_probs, _FINISH[kind], self.version, request.key)
+        return Completion(ids, log_probs, FinishReason(kind), self.version, request.key)
 
     # --- scoring -------------------------------------------------------------------------
 
@@ -191,7 +187,7 @@ class SGLangEngine(Engine):
             raise ConfigError(f"SGLang scores at temperature 1 only, got {temperature}")
         scores = []
         for ids in sequences:
-            check_prompt(ids, self.context_length, int(self._config.vocab_size))
+            check_prompt(ids, self.context_length, self._vocabulary)
             answer = self._server.ask(
                 "generate",
                 input_ids=[int(id) for id in ids],
@@ -200,7 +196,7 @@ class SGLangEngine(Engine):
                 logprob_start_len=0,
             )
             try:
-                scores.append(read_scores(answer, len(ids), int(self._config.vocab_size)))
+                scores.append(read_scores(answer, len(ids), self._vocabulary))
             except ValueError as error:
                 raise EngineError(f"SGLang gives no scores: {error}: {answer!r:.200}") from error
         return scores
@@ -260,32 +256,28 @@ _LEAST = -sys.float_info.max
 
 def read_reply(answer: Any, vocabulary: int, most: int) -> tuple[str, str, list[int], list[float]]:
     """Return a reply's finish reason, the server's message, its ids and their log-probs."""
-    about = _row(_row(answer, "an answer").get("meta_info"), "meta_info")
-    finish = _row(about.get("finish_reason"), "finish_reason")
-    kind = finish.get("type")
-    if not isinstance(kind, str):
-        raise ValueError("a reply has no finish reason")
+    finish = _part(answer, dict, "meta_info", "finish_reason")
+    kind, said = _part(finish, str, "type"), str(finish.get("message"))
     if kind == "abort":  # such a reply has no tokens
-        return kind, str(finish.get("message")), [], []
-    ids, log_probs = _tokens(about.get("output_token_logprobs"), vocabulary)
+        return kind, said, [], []
+    ids, log_probs = _tokens(_part(answer, list, "meta_info", "output_token_logprobs"), vocabulary)
     if len(ids) > most:
         raise ValueError(f"{len(ids)} tokens where {most} were asked for")
-    return kind, str(finish.get("message")), ids, log_probs
+    return kind, said, ids, log_probs
 
 
 def read_scores(answer: Any, count: int, vocabulary: int) -> list[float]:
     """Return the log-probs of a prompt of ``count`` tokens, of all but its first."""
-    about = _row(_row(answer, "an answer").get("meta_info"), "meta_info")
-    rows = _rows(about.get("input_token_logprobs"))
+    rows = _part(answer, list, "meta_info", "input_token_logprobs")
     if len(rows) != count:
         raise ValueError(f"scores of {len(rows)} tokens where {count} were asked for")
     return _tokens(rows[1:], vocabulary)[1]
 
 
-def _tokens(rows: Any, vocabulary: int) -> tuple[list[int], list[float]]:
-    pairs = [(row[0], row[1]) for row in _rows(rows) if len(_rows(row)) >= 2]
-    if len(pairs) != len(rows):
+def _tokens(rows: list[Any], vocabulary: int) -> tuple[list[int], list[float]]:
+    if not all(isinstance(row, list) and len(row) >= 2 for row in rows):
         raise ValueError("a token without id and log-prob")
+    pairs = [row[:2] for row in rows]
     for log_prob, id in pairs:
         if type(id) is not int or not 0 <= id < vocabulary:
             raise ValueError(f"{id!r:.40} is not a token id")
@@ -294,13 +286,10 @@ def _tokens(rows: Any, vocabulary: int) -> tuple[list[int], list[float]]:
     return [id for _, id in pairs], [float(log_prob) for log_prob, _ in pairs]
 
 
-def _row(value: Any, what: str) -> dict[Any, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} that is no object")
-    return value
-
-
-def _rows(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError("a list is missing")
-    return value
+def _part(answer: Any, kind: type, *names: str) -> Any:
+    """Return the part of a JSON object under ``names``, which must be of this kind."""
+    for name in names:
+        answer = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(answer, kind):
+        raise ValueError(f"it has no {'.'.join(names)}")
+    return answer

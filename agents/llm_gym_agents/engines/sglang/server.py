@@ -114,12 +114,11 @@ class SGLangServer:
             raise EngineError(f"SGLang failed at {path}: {self.reason(error)}") from error
 
     def about(self) -> dict[str, Any]:
-        """Return what the server says about its model and settings."""
         try:
             found = self.http.get("/server_info", 30.0)
         except HTTPError as error:
             raise EngineError(f"SGLang does not say what it serves: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(found, dict) or type(found.get("context_length") or 0) is not int:
             raise EngineError(f"SGLang does not say what it serves, but {found!r:.100}")
         return found
 
@@ -180,7 +179,6 @@ class Calls:
                 return name, answer
 
     def drop(self) -> None:
-        """Want no answer to what has been begun."""
         self._wanted.clear()
 
     @property

@@ -69,7 +69,6 @@ class CausalModel:
         self.vocabulary = int(inner.get_input_embeddings().weight.shape[0])
         self.context_length = _context_length(text, name, context_length)
         self._windows = _windows(text, name)
-        self._column_L = torch.arange(0, device=self.device)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -105,9 +104,8 @@ class CausalModel:
 
     def mask(self, position_BT: Tensor, length: int) -> Mask:
         """Return the mask of tokens at ``position_BT`` over cached positions 0 to ``length``."""
-        if len(self._column_L) < length or self._column_L.device != position_BT.device:
-            self._column_L = torch.arange(2 * length, device=position_BT.device)
-        column_L, position_B1T1 = self._column_L[:length], position_BT[:, None, :, None]
+        column_L = torch.arange(length, device=position_BT.device)
+        position_B1T1 = position_BT[:, None, :, None]
         dtype = self.dtype
         kinds = {}
         for kind, window in self._windows.items():
@@ -198,38 +196,33 @@ def score(
 ) -> list[list[float]]:
     """Return the log-prob of every token of each sequence but the first."""
     scores: list[list[float]] = [[] for _ in sequences]
-    group: list[int] = []
+    by_length = sorted(range(len(sequences)), key=lambda at: len(sequences[at]))
+    groups: list[list[int]] = [[]]
+    for at in by_length:
+        if len(sequences[at]) < 2:
+            continue
+        if groups[-1] and (len(groups[-1]) + 1) * len(sequences[at]) > GROUP_TOKENS:
+            groups.append([])
+        groups[-1].append(at)
     with model.reading():
-        for at in sorted(range(len(sequences)), key=lambda at: len(sequences[at])):
-            if len(sequences[at]) < 2:
-                continue
-            if group and (len(group) + 1) * len(sequences[at]) > GROUP_TOKENS:
-                _score_group(model, sequences, group, temperature, scores)
-                group = []
-            group.append(at)
-        if group:
-            _score_group(model, sequences, group, temperature, scores)
+        for group in filter(None, groups):
+            found = _score_group(model, [sequences[at] for at in group], temperature)
+            for at, scored in zip(group, found, strict=True):
+                scores[at] = scored
     return scores
 
 
 def _score_group(
-    model: CausalModel,
-    sequences: Sequence[Sequence[int]],
-    group: list[int],
-    temperature: float,
-    scores: list[list[float]],
-) -> None:
-    longest = max(len(sequences[at]) for at in group)
-    padded = [
-        [*sequences[at], *[sequences[at][-1]] * (longest - len(sequences[at]))] for at in group
-    ]
+    model: CausalModel, group: list[Sequence[int]], temperature: float
+) -> list[list[float]]:
+    longest = len(group[-1])
+    padded = [[*ids, *[ids[-1]] * (longest - len(ids))] for ids in group]
     ids_BT = torch.tensor(padded, device=model.device)
-    length_B1 = torch.tensor([[len(sequences[at])] for at in group], device=model.device)
+    length_B1 = torch.tensor([[len(ids)] for ids in group], device=model.device)
     real_BT = torch.arange(1, longest, device=model.device) < length_B1
     # The last token predicts nothing that is asked for.
     hidden_NC = model.hidden(ids_BT[:, :-1])[real_BT]
     token_N = ids_BT[:, 1:][real_BT]
     log_prob_N, _ = token_log_probs(model.head, hidden_NC, token_N, temperature=temperature)
     found = iter(log_prob_N.tolist())
-    for at in group:
-        scores[at] = list(islice(found, len(sequences[at]) - 1))
+    return [list(islice(found, len(ids) - 1)) for ids in group]

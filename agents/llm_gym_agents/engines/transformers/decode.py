@@ -205,7 +205,6 @@ class RowSettings:
     def of(
         cls, rows: Sequence[Sampling], uniform_BK: npt.NDArray[Any], device: torch.device
     ) -> RowSettings:
-        """Return the settings of ``rows`` on ``device``."""
 
         def column(values: list[float], neutral: float) -> Tensor | None:
             if all(value == neutral for value in values):

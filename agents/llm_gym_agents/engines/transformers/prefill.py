@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_gym_agents.engines.transformers.causal import CausalModel
+from llm_gym_agents.engines.transformers.causal import GROUP_TOKENS, CausalModel
 from llm_gym_agents.engines.transformers.slot_cache import (
     ROUND,
     Batch,
@@ -29,8 +29,6 @@ from llm_gym_agents.engines.transformers.slot_cache import (
 from llm_gym_agents.model.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.model.packed_attention import Packing, packed
 
-GROUP_TOKENS = 8192
-"""Tokens of one forward, padding included: bounds its activations."""
 MASK_ELEMENTS = 2**26
 """Elements of the mask of one forward, where rows go on from what they hold."""
 WORTH_SHARING = 512

@@ -208,7 +208,6 @@ class SlotPool:
         return True
 
     def give(self, slot: int, ids: list[int]) -> None:
-        """Give back a slot that holds ``ids``."""
         self.note(slot, ids)
         if self.ids[slot]:
             self._kept[slot] = None

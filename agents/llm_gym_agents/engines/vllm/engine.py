@@ -186,28 +186,22 @@ class VLLMEngine(Engine):
         return own
 
     def _take(self, output: Any) -> Completion | None:
-        """Return the reply that ``output`` completes, if it does."""
         row = self._requests.get(output.request_id)
         if row is None:  # cancelled, and this was still on its way
             return None
         reply = output.outputs[0]
         finish = vllm_runtime.finish_of(reply) if output.finished else None
-        if row.strings is not None:
-            return self._take_streamed(output.request_id, row, reply)
-        if finish is None:
+        ids, log_probs = list(reply.token_ids), list(reply.logprobs.logprobs)
+        if row.strings is None:
+            if finish is None:
+                return None
+            row.ids, row.log_probs, row.finish = ids, log_probs, finish
+        elif not any(map(row.take, ids, log_probs)):
             return None
         del self._requests[output.request_id]
-        ids, log_probs = list(reply.token_ids), list(reply.logprobs.logprobs)
-        return Completion(ids, log_probs, finish, self.version, row.request.key)
-
-    def _take_streamed(self, name: str, row: Row, reply: Any) -> Completion | None:
-        for token, log_prob in zip(reply.token_ids, reply.logprobs.logprobs, strict=True):
-            if row.take(token, log_prob):
-                del self._requests[name]
-                if reply.finish_reason is None:
-                    self._vllm.abort([name])
-                return row.completion()
-        return None
+        if finish is None:
+            self._vllm.abort([output.request_id])
+        return row.completion()
 
     # --- scoring -------------------------------------------------------------------------
 
@@ -244,7 +238,6 @@ class VLLMEngine(Engine):
     # --- weights -------------------------------------------------------------------------
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Write weights, named as Hugging Face names them, into vLLM's model, in place."""
         for bucket in buckets(named_tensors):
             self.load_bucket(bucket)
         self.finish_loading(version)
@@ -261,7 +254,6 @@ class VLLMEngine(Engine):
         return written[0]
 
     def finish_loading(self, version: int) -> None:
-        """Use the written weights; refuse if some are missing."""
         reached, self._reached = self._reached, set()
         if missing := sorted(set(self._dtypes) - reached):
             raise ConfigError(f"weights are missing for {', '.join(missing[:3])} of vLLM's model")

@@ -62,7 +62,6 @@ class VLLMProcess:
         self._guard(self._add, name, known, parameters)
 
     def step(self) -> list[Any]:
-        """Sample a token of every reply; return vLLM's outputs."""
         said: list[Any] = self._guard(self.llm_engine.step)
         return said
 

@@ -31,7 +31,6 @@ _USUAL = {
     "PYTHONWARNINGS": "ignore",  # for processes of its own; it warns of its own code
 }
 _KINDS = 1024
-_FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _LEAST_SHARE = 0.02
 """Of a GPU, that must be free where the size of the cache is given."""
 
@@ -215,12 +214,12 @@ def parameters(sampling: Sampling, *, limit: int, ends: frozenset[int], streamed
 
 def finish_of(reply: Any) -> FinishReason:
     """Return why vLLM ended a reply; raise ``EngineError`` if that was no end at all."""
-    if reply.finish_reason not in _FINISH:
+    if reply.finish_reason not in (FinishReason.STOP, FinishReason.LENGTH):
         raise EngineError(
             f"vLLM ended a reply with {reply.finish_reason!r}: it ran out of memory for keys and "
             "values, or failed; fewer max_rows or a smaller max_model_len need less"
         )
-    return _FINISH[reply.finish_reason]
+    return FinishReason(reply.finish_reason)
 
 
 def scoring_parameters() -> Any:

@@ -40,13 +40,11 @@ class WorkerSide:
         return {name: str(weight.dtype) for name, weight in model.named_parameters()}
 
     def llm_gym_packed(self) -> dict[str, list[str]]:
-        """Return which layers the model keeps as one, and what they are made of."""
         model = self.model_runner.model
         packed = getattr(model, "packed_modules_mapping", {})
         return {name: list(parts) for name, parts in packed.items()}
 
     def llm_gym_sums(self) -> dict[str, tuple[int, ...]]:
-        """Return the sums of the parameters that the model computes with."""
         model = self.model_runner.model
         return {name: tuple(each) for name, each in weight_sums(model.named_parameters()).items()}
 

@@ -1,11 +1,13 @@
 """SGLangEngine and a server that hangs, dies, refuses, answers nonsense or is not there."""
 
+import contextlib
 import json
 import math
 import socket
 
 import pytest
 import torch
+from transformers import Gemma3Config, GenerationConfig
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, FinishReason
@@ -78,13 +80,22 @@ def test_silence_is_given_up_after_a_while(fixed, connect):
         engine.poll()
 
 
-def test_a_server_that_dies_is_one_sentence_and_nobody_hangs(fixed, connect):
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (lambda server: server.abort(), "abort.*; 2 more"),
+        (lambda server: server.die(), "; 2 more"),
+    ],
+)
+def test_a_reply_that_the_server_broke_off_is_one_sentence_and_nobody_hangs(
+    fixed, connect, end, why
+):
     engine = connect(fixed)
     fixed.held = {20}
     engine.submit([request(20, at) for at in range(3)])
     fixed.wait_for(3)
-    fixed.die()
-    with pytest.raises(EngineError, match="2 more"):
+    end(fixed)
+    with pytest.raises(EngineError, match=why):
         engine.poll()
     assert engine.running == 0
     for call in (engine.poll, lambda: engine.submit([]), lambda: engine.score([[1, 2]])):
@@ -92,16 +103,6 @@ def test_a_server_that_dies_is_one_sentence_and_nobody_hangs(fixed, connect):
             call()
     assert engine.cancel() == []
     engine.close()
-
-
-def test_a_reply_that_the_server_broke_off_is_an_error(fixed, connect):
-    engine = connect(fixed)
-    fixed.held = {20}
-    engine.submit([request(20)])
-    fixed.wait_for(1)
-    fixed.abort()
-    with pytest.raises(EngineError, match="abort"):
-        engine.poll()
 
 
 def test_a_request_that_the_server_refuses_is_an_error(fixed, connect):
@@ -175,6 +176,10 @@ def test_the_server_says_how_long_a_context_is_and_how_precise_it_is(fixed, conn
     fixed.sampler.about = {"dtype": "bfloat16", "context_length": 99}
     engine = connect(fixed)
     assert (engine.context_length, engine.dtype) == (99, torch.bfloat16)
+    assert connect(fixed, max_model_len=500).context_length == 99, "no more than the server takes"
+    fixed.sampler.about = {"context_length": "many"}
+    with pytest.raises(EngineError, match="many"):
+        connect(fixed)
     fixed.sampler.about = {"dtype": "auto"}  # SGLang makes float16 of a float32 model then
     assert connect(fixed).dtype is torch.float16
 
@@ -189,13 +194,6 @@ def answer(**changed):
         **changed.pop("meta", {}),
     }
     return {"text": "", "output_ids": [1, 2], "meta_info": meta, **changed}
-
-
-def test_the_answer_that_is_changed_below_is_a_good_one(fixed, connect):
-    engine = connect(fixed)
-    fixed.says["/generate"] = json.dumps(answer()).encode()
-    [done] = engine.generate([request(9, max_tokens=4)])
-    assert (list(done.ids), list(done.log_probs)) == ([1, 2], [-0.5, -0.25])
 
 
 TOKENS = [
@@ -214,6 +212,9 @@ BYTES = [b"", b"null", b"[]", b"{}", b'"text"', b"not json", b"\xff\xfe", b"[" *
 @pytest.mark.parametrize("body", [*BYTES, *(json.dumps(each).encode() for each in MALFORMED)])
 def test_an_answer_of_any_other_shape_is_one_error(fixed, connect, body):
     engine = connect(fixed)
+    fixed.says["/generate"] = json.dumps(answer()).encode()  # changed below
+    [done] = engine.generate([request(9, max_tokens=4)])
+    assert (done.ids, done.log_probs) == ([1, 2], [-0.5, -0.25])
     fixed.says["/generate"] = body
     with pytest.raises(EngineError) as found:
         engine.generate([request(9, max_tokens=4)])
@@ -248,13 +249,25 @@ def test_an_odd_answer_to_a_push_never_passes_for_new_weights(server, connect, p
     assert "\n" not in str(found.value)
 
 
-def test_the_ids_that_end_a_reply_are_those_of_config_generation_and_tokenizer(
-    tmp_path, fixed, connect
-):
+def test_the_ids_that_end_a_reply_are_those_of_config_generation_and_tokenizer(tmp_path, fixed):
     folder = save_tiny(tmp_path)
-    settings = json.loads((tmp_path / "generation_config.json").read_text())
-    settings["eos_token_id"] = [258, 260]
-    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
-    engine = SGLangEngine(folder, url=fixed.url)
-    assert engine.end_ids == {258, 260}
-    engine.close()
+    GenerationConfig(eos_token_id=[258, 260]).save_pretrained(folder)
+    with contextlib.closing(SGLangEngine(folder, url=fixed.url)) as engine:
+        assert engine.end_ids == {258, 260}
+
+
+def test_the_model_may_read_pictures_too(tmp_path, fixed):
+    text = {"vocab_size": 300, "num_hidden_layers": 1, "max_position_embeddings": 64}
+    Gemma3Config(text_config=text).save_pretrained(tmp_path)
+    with contextlib.closing(SGLangEngine(str(tmp_path), url=fixed.url)) as engine:
+        assert engine.context_length == 64
+        assert len(engine.generate([request(299, max_tokens=3)])[0].ids) == 3
+        with pytest.raises(ConfigError, match="299"):
+            engine.submit([request(300)])
+
+
+def test_a_damaged_config_is_one_sentence(tmp_path, fixed):
+    (tmp_path / "config.json").write_text('{"a":')
+    with pytest.raises(ConfigError, match="no model") as found:
+        SGLangEngine(str(tmp_path), url=fixed.url)
+    assert "\n" not in str(found.value)

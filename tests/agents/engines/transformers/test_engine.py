@@ -1,6 +1,7 @@
 """The transformers engine: exact, independent of company, and where a reply ends."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,9 +17,12 @@ from tests.matrix import one_in
 # --- exactness ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_log_probs_are_those_of_a_plain_forward(family):
-    model = tiny_model(family)
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [*((each, {}) for each in FAMILIES), ("llama", {"attn_implementation": "eager"})],
+)
+def test_log_probs_are_those_of_a_plain_forward(family, settings):
+    model = tiny_model(family, **settings)
     requests = some_requests(10)
     engine = TransformersEngine(model, end_ids=[])
     completions = engine.generate(requests)
@@ -45,34 +49,28 @@ def test_greedy_replies_are_those_of_generate(family):
         assert whole[0, len(request.prompt) :].tolist() == done.ids
 
 
-def test_eager_attention_is_exact_too():
-    model = tiny_model("llama")
-    model.set_attn_implementation("eager")
-    requests = some_requests(8, temperature=0.7)
-    completions = TransformersEngine(model, end_ids=[]).generate(requests)
-    assert worst_error(model, requests, completions) <= TOLERANCE
-
-
-def test_an_attention_that_takes_no_mask_is_replaced_while_generating(model, engine):
-    def refuse(*args, **kwargs):
-        raise AssertionError("called")
-
-    AttentionInterface.register("tests_refuse", refuse)
-    requests = some_requests(4)
-    wanted = engine.generate(requests)
-    other = tiny_model()
+def test_an_attention_that_takes_no_mask_is_replaced_while_generating(engine):
+    AttentionInterface.register("tests_refuse", lambda *args, **kwargs: pytest.fail("called"))
+    requests, other = some_requests(4), tiny_model()
     other.config._attn_implementation = "tests_refuse"
     found = TransformersEngine(other, end_ids=[]).generate(requests)
-    assert found == wanted
+    assert found == engine.generate(requests)
     assert other.config._attn_implementation == "tests_refuse"
 
 
 # --- company ------------------------------------------------------------------------------
 
 
-def test_replies_do_not_depend_on_batch_order_or_company(model):
-    requests = some_requests(60, most=12, longest=30)
+KINDS = ({}, {"temperature": 0}, {"temperature": 0.5, "top_p": 0.3}, {"top_p": 0.5})
+
+
+def test_replies_do_not_depend_on_settings_order_or_number_of_others(model):
+    requests = [
+        replace(each, sampling=replace(each.sampling, **KINDS[at % 4]))
+        for at, each in enumerate(some_requests(60, most=12, longest=30))
+    ]
     together = TransformersEngine(model, end_ids=[]).generate(requests)
+    assert worst_error(model, requests, together) <= TOLERANCE
     engine = TransformersEngine(model, end_ids=[], max_rows=7)
     order = random.Random(1).sample(range(60), 60)
     shuffled = engine.generate([requests[at] for at in order])
@@ -88,19 +86,15 @@ def test_replies_do_not_depend_on_batch_order_or_company(model):
 
 
 def test_an_end_id_ends_a_reply_and_is_part_of_it(model):
-    some = Sampling(max_tokens=20)
-    free = TransformersEngine(model, end_ids=[]).generate([Request([5, 6], some, seed=3)])[0]
+    def reply(end_ids, **sampling):
+        engine = TransformersEngine(model, end_ids=end_ids)
+        return engine.generate([Request([5, 6], Sampling(**sampling), seed=3)])[0]
+
+    free = reply([], max_tokens=20)
     end = free.ids[10]
     length = free.ids.index(end) + 1
-    engine = TransformersEngine(model, end_ids=[end])
-    by_model = engine.generate([Request([5, 6], seed=3)])[0]
-    assert by_model.ids == free.ids[:length]
-    assert by_model.finish is FinishReason.STOP
-    stop = Sampling(stop_ids=(end,))
-    by_request = TransformersEngine(model, end_ids=[]).generate([Request([5, 6], stop, seed=3)])[0]
-    assert by_request.ids == by_model.ids
-    last = Sampling(max_tokens=length)
-    assert engine.generate([Request([5, 6], last, seed=3)])[0].finish is FinishReason.STOP
+    for done in (reply([end]), reply([], stop_ids=(end,)), reply([end], max_tokens=length)):
+        assert (done.ids, done.finish) == (free.ids[:length], FinishReason.STOP)
 
 
 def test_end_ids_come_from_model_and_tokenizer(model):
@@ -149,27 +143,10 @@ def test_the_model_is_left_in_the_mode_it_was_in():
     model.transformer.h[1].eval()
     modes = [module.training for module in model.modules()]
     requests = some_requests(8)
-    assert worst_error(model, requests, engine.generate(requests)) <= TOLERANCE  # no dropout
-    model.train()
-    model.transformer.h[1].eval()
-    engine.generate(requests)
+    done = engine.generate(requests)
     engine.score([[1, 2, 3]])
     assert [module.training for module in model.modules()] == modes
+    assert worst_error(model, requests, done) <= TOLERANCE  # no dropout
     loss = model(torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
-
-
-def test_rows_with_different_settings_share_a_batch(model, engine):
-    kinds = [
-        Sampling(max_tokens=9, temperature=0),
-        Sampling(max_tokens=5, temperature=0.5, top_p=0.3),
-        Sampling(max_tokens=12, top_p=0.5),
-        Sampling(max_tokens=7, temperature=1.5),
-    ]
-    requests = [Request([at, 5, 9], kinds[at % 4], seed=at) for at in range(16)]
-    together = engine.generate(requests)
-    assert worst_error(model, requests, together) <= TOLERANCE
-    assert [engine.generate([request])[0].ids for request in requests] == [
-        done.ids for done in together
-    ]

@@ -10,11 +10,9 @@ from llm_gym_agents.engines.base import EngineError, Request, Sampling
 from llm_gym_agents.engines.transformers import prefill
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.transformers.slot_cache import SlotPool
-from tests.agents.engines.truth import worst_error
+from tests.agents.engines.truth import TOLERANCE, drain, worst_error
 from tests.agents.tiny import VOCABULARY, tiny_model
 from tests.agents.work import TensorWork
-
-TOLERANCE = 1e-5
 
 
 def count_reads(model, monkeypatch):
@@ -195,8 +193,7 @@ def test_random_play_keeps_the_books(model):
         for one in engine.poll(timeout=0):
             done[one.key] = one
             known.append([*requests[one.key].prompt, *one.ids])
-    while engine.running:
-        done.update((one.key, one) for one in engine.poll())
+    done.update((one.key, one) for one in drain(engine))
     assert done.keys() == requests.keys()
     keys = sorted(done)
     error = worst_error(model, [requests[key] for key in keys], [done[key] for key in keys])
@@ -219,19 +216,6 @@ def test_the_longest_beginning_is_found_to_the_last_id():
     pool.forget()
     assert pool.find(list(range(50))) is None
     assert pool.free == 3
-
-
-def test_a_traded_slot_takes_its_ids_along():
-    pool = SlotPool(4, keep=True)
-    for _ in range(3):
-        pool.take()
-    pool.note(2, [7] * 30)
-    pool.give(0, [8] * 30)
-    pool.trade(0, 2)
-    assert (pool.ids[0], pool.ids[2]) == ([7] * 30, [8] * 30)
-    assert pool.free == 2
-    assert pool.find([8] * 31) == (2, 30)
-    assert [pool.take(), pool.take()] == [3, 2]
 
 
 LENGTHS = (21, 3, 40, 17, 33, 9)
@@ -309,9 +293,7 @@ def test_a_running_reply_lends_its_prompt(model, read):
     engine.poll(timeout=0)
     read.clear()
     engine.submit([Request([*prompt, 3, 4], Sampling(max_tokens=4), seed=2, key="second")])
-    done = []
-    while engine.running:
-        done += engine.poll()
+    done = drain(engine)
     assert read[0] == 2
     requests = {"first": Request(prompt), "second": Request([*prompt, 3, 4])}
     assert worst_error(model, [requests[one.key] for one in done], done) <= TOLERANCE

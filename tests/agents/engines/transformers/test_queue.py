@@ -8,7 +8,7 @@ from llm_gym_agents.engines.base import EngineError, FinishReason, Request, Samp
 from llm_gym_agents.engines.transformers import decode
 from llm_gym_agents.engines.transformers import slot_cache as slots
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
-from tests.agents.engines.truth import TOLERANCE, some_requests, worst_error
+from tests.agents.engines.truth import TOLERANCE, drain, some_requests, worst_error
 from tests.agents.tiny import VOCABULARY, tiny_model
 
 # --- joining and leaving ------------------------------------------------------------------
@@ -49,22 +49,19 @@ def test_cancel_drops_everything_and_returns_what_there_is(model):
     assert worst_error(model, requests, engine.generate(requests)) <= TOLERANCE
 
 
-def test_an_interrupt_leaves_an_engine_that_works(model, engine, monkeypatch):
-    requests = some_requests(6, most=20)
-    wanted = engine.generate(requests)
-    calls = iter(range(100))
-
-    def interrupted(*args):
-        if next(calls) == 3:
-            raise KeyboardInterrupt
-        return sample(*args)
-
-    sample = decode.sample
-    monkeypatch.setattr(decode, "sample", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        engine.generate(requests)
+def test_an_interrupt_leaves_an_engine_that_works(engine, monkeypatch):
+    requests, usual = some_requests(6, most=20), decode.sample
+    wanted, calls = engine.generate(requests), iter(range(4))
+    with monkeypatch.context() as patch:
+        patch.setattr(decode, "sample", lambda *args: usual(*args) if next(calls) < 3 else stop())
+        with pytest.raises(KeyboardInterrupt):
+            engine.generate(requests)
     assert engine.running == 0
     assert [done.ids for done in engine.generate(requests)] == [done.ids for done in wanted]
+
+
+def stop():
+    raise KeyboardInterrupt
 
 
 def test_a_wave_that_fails_is_still_waiting(engine, monkeypatch):
@@ -76,34 +73,31 @@ def test_a_wave_that_fails_is_still_waiting(engine, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             engine.poll()
     assert engine.running == 5
-    done = []
-    while engine.running:
-        done += engine.poll()
+    done = drain(engine)
     found = {one.key: one.ids for one in done}
     assert [found[request.key] for request in requests] == [one.ids for one in wanted]
 
 
 def test_running_out_of_memory_loses_no_reply(model, engine, monkeypatch):
-    engine.submit([Request([1, 2, 3], Sampling(max_tokens=30), seed=1, key="first")])
+    requests = {
+        "first": Request([1, 2, 3], Sampling(max_tokens=30), seed=1, key="first"),
+        "long": Request(list(range(200)), Sampling(max_tokens=3), seed=2, key="long"),
+    }
+    engine.submit([requests["first"]])
     engine.poll(timeout=0)
-    long = Request(list(range(200)), Sampling(max_tokens=3), seed=2, key="long")
-    engine.submit([long])
+    engine.submit([requests["long"]])
+    usual, calls = slots._SlotLayer.make_room, iter(range(100))
+
+    def make_room(layer, *new):
+        if next(calls) == 1:
+            raise torch.OutOfMemoryError("no room for the second layer")
+        usual(layer, *new)
+
     with monkeypatch.context() as patch:
-        calls = iter(range(100))
-
-        def make_room(layer, *new):
-            if next(calls) == 1:
-                raise torch.OutOfMemoryError("no room for the second layer")
-            _make_room(layer, *new)
-
-        _make_room = slots._SlotLayer.make_room
         patch.setattr(slots._SlotLayer, "make_room", make_room)
         with pytest.raises(torch.OutOfMemoryError):
             engine.poll()
-    done = []
-    while engine.running:
-        done += engine.poll()
-    requests = {"first": Request([1, 2, 3]), "long": long}
+    done = drain(engine)
     assert worst_error(model, [requests[one.key] for one in done], done) <= TOLERANCE
     assert sorted(len(one.ids) for one in done) == [3, 30]
 
@@ -123,17 +117,15 @@ def test_a_closed_engine_says_so(model):
     engine.submit([Request([1])])
     engine.close()
     engine.close()
-    with pytest.raises(EngineError, match="closed"):
-        engine.generate([Request([1])])
-    with pytest.raises(EngineError, match="closed"):
-        engine.score([[1, 2]])
+    for call in (lambda: engine.generate([Request([1])]), lambda: engine.score([[1, 2]])):
+        with pytest.raises(EngineError, match="closed"):
+            call()
 
 
 def test_settings_are_checked(model):
-    with pytest.raises(ConfigError, match="max_rows"):
-        TransformersEngine(model, max_rows=0)
-    with pytest.raises(ConfigError, match="context_length"):
-        TransformersEngine(model, context_length=1000)
+    for name, value in (("max_rows", 0), ("context_length", 1000)):
+        with pytest.raises(ConfigError, match=name):
+            TransformersEngine(model, **{name: value})
     engine = TransformersEngine(model, context_length=10)
     assert len(engine.generate([Request([1, 2], seed=1)])[0].ids) <= 8
     engine.submit([Request([1])])

@@ -89,10 +89,9 @@ def test_weights_do_not_change_under_a_running_reply(model, engine):
 
 def test_a_model_that_changes_its_type_is_followed(model, engine):
     engine.generate(REQUESTS)
-    model.to(torch.float64)
-    assert worst_error(model, REQUESTS, engine.generate(REQUESTS)) <= 1e-5
-    model.to(torch.float32)
-    assert worst_error(model, REQUESTS, engine.generate(REQUESTS)) <= 1e-5
+    for dtype in (torch.float64, torch.float32):
+        model.to(dtype)
+        assert worst_error(model, REQUESTS, engine.generate(REQUESTS)) <= 1e-5
 
 
 def sequences(lengths, seed=0):
@@ -110,29 +109,23 @@ def test_scores_are_those_of_a_plain_forward(family):
         assert found == pytest.approx(wanted, abs=1e-5)
 
 
-def test_the_head_never_sees_more_than_a_chunk(monkeypatch):
-    model = tiny_model()
-    engine = TransformersEngine(model)
-    given = sequences([100, 30, 100])
-    wanted = engine.score(given)
-    rows = []
-    logits = head.Head.logits
-    monkeypatch.setattr(head.Head, "logits", lambda self, x: rows.append(len(x)) or logits(self, x))
+def test_long_and_short_sequences_are_scored_in_groups(model, monkeypatch):
+    engine, given, rows = TransformersEngine(model), sequences([100, 30, 100]), []
+    wanted, usual = engine.score(given), head.Head.logits
+    monkeypatch.setattr(head.Head, "logits", lambda self, x: rows.append(len(x)) or usual(self, x))
     monkeypatch.setitem(head.CHUNK_BYTES, "cpu", 40 * VOCABULARY)
     monkeypatch.setattr(scoring, "GROUP_TOKENS", 128)
     for found, expected in zip(engine.score(given), wanted, strict=True):
         assert found == pytest.approx(expected, abs=1e-5)
-    assert max(rows) == 10
-    assert sum(rows) == 99 + 29 + 99
+    assert (max(rows), sum(rows)) == (10, 99 + 29 + 99), "no more than a chunk at once"
 
 
-def test_what_cannot_be_scored_is_refused():
-    engine = TransformersEngine(tiny_model(), context_length=20)
+@pytest.mark.parametrize(
+    ("ids", "temperature", "what"),
+    [([1] * 21, 1.0, "20 tokens"), ([1, VOCABULARY], 1.0, "token ids"), ([1, 2], 0.0, "temperat")],
+)
+def test_what_cannot_be_scored_is_refused(model, ids, temperature, what):
+    engine = TransformersEngine(model, context_length=20)
     assert engine.score([[], [1]]) == [[], []]
-    for ids, temperature, what in (
-        ([1] * 21, 1.0, "20 tokens"),
-        ([1, VOCABULARY], 1.0, "token ids"),
-        ([1, 2], 0.0, "temperature"),
-    ):
-        with pytest.raises(ConfigError, match=what):
-            engine.score([ids], temperature)
+    with pytest.raises(ConfigError, match=what):
+        engine.score([ids], temperature)
