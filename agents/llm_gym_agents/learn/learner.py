@@ -170,9 +170,10 @@ class Learner:
             group.update(own)
         if self.reference is not None:
             set_module_state(self.reference, parts["reference"])
-        elif "reference" in parts and self.ppo.reference is not None:
-            near = {name: each.device for name, each in self._adapters()}
-            given = parts["reference"].tensors
+        elif self.ppo.reference is not None:
+            # A state from before an imitation has none: the reference is the base again.
+            given = parts["reference"].tensors if "reference" in parts else {}
+            near = {name: each.device for name, each in self._adapters() if name in given}
             self.reference_adapters = {name: given[name].to(near[name]) for name in near}
         self.ppo.stabilizers.load_state(parts["stabilizers"].values)
 

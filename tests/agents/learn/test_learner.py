@@ -106,6 +106,7 @@ def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():
 
 def test_after_imitation_the_reference_is_the_model_that_was_taught():
     _, made = with_reference(lora_rank=2)
+    before = made.state()
     with torch.no_grad():  # as imitation does
         for name, weight in made.lm.named_parameters():
             if "lora_" in name:
@@ -122,6 +123,8 @@ def test_after_imitation_the_reference_is_the_model_that_was_taught():
     for name, weight in made.reference_adapters.items():
         torch.testing.assert_close(other.reference_adapters[name], weight)
     assert other.like("reference/" + name).shape == weight.shape
+    made.load_state(before)  # as after an imitation that was no gain
+    assert made.reference_adapters == {}
 
 
 def test_without_adapters_it_is_a_copy_that_is_saved():
