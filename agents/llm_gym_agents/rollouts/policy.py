@@ -50,46 +50,43 @@ class WeightSwapLock:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._playing = self._open = False
-        self._waiting = self._inside = False
-
-    @property
-    def requested(self) -> bool:
-        return self._waiting
+        self._playing = self._updating = False
+        self.requested = False
+        """Whether an update waits."""
 
     @contextmanager
     def playing(self) -> Iterator[None]:
         """Play within this block, after any update has finished."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._inside and not self._waiting)
-            self._playing = True
+        self._set_playing(True)
         try:
             yield
         finally:
-            with self._changed:
-                self._playing = False
-                self._changed.notify_all()
+            self._set_playing(False)
 
     def yield_to_update(self) -> None:
         """Let the waiting update run and wait for its end. No reply may be running."""
+        self._set_playing(False)
+        self._set_playing(True)
+
+    def _set_playing(self, playing: bool) -> None:
         with self._changed:
-            self._open = True
+            if playing:
+                self._changed.wait_for(lambda: not self._updating and not self.requested)
+            self._playing = playing
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._inside and not self._waiting)
-            self._open = False
 
     def acquire(self) -> None:
         """Wait until no reply is running; none starts until ``release``. Safe to call twice."""
         with self._changed:
-            if self._inside:
+            if self._updating:
                 return
-            self._waiting = True
-            self._changed.wait_for(lambda: not self._playing or self._open)
-            self._waiting, self._inside = False, True
+            self.requested = True
+            self._changed.wait_for(lambda: not self._playing)
+            self.requested, self._updating = False, True
 
     def release(self) -> None:
         with self._changed:
-            self._inside = False
+            self._updating = False
             self._changed.notify_all()
 
 
