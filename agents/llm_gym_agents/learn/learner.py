@@ -40,15 +40,10 @@ from llm_gym_agents.run.state import (
 
 
 class Learner:
-    """Trains a language model on batches of episodes.
+    """Trains the language model ``lm`` in place on batches of episodes.
 
-    Args:
-        lm: The language model, trained in place.
-        training: The ``training`` section.
-        model: The ``model`` section: critic, adapters and precision.
-        inference: The ``inference`` section: temperature, and maximum reply and episode length.
-        ranks: The processes that train together. Each has its own learner of the same model, and
-            all learners get the same calls.
+    Of the processes ``ranks`` each has its own learner of the same model, and all learners get the
+    same calls.
     """
 
     def __init__(

@@ -58,11 +58,9 @@ TRIES = 5
 
 
 class PPO:
-    """Trains a model on batches of episodes.
+    """Trains ``model`` in place on batches of episodes.
 
     Args:
-        model: Trained in place.
-        config: The ``training`` section.
         reference: The reference policy of a KL penalty; None without one.
         norm_length: Maximum tokens of an episode, for the aggregation that divides by it.
         ranks: The processes that train together; each calls ``update`` with the whole batch.

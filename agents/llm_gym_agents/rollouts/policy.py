@@ -113,7 +113,6 @@ class LLMPolicy(TensorDictModuleBase):
         sync_replies: Wait for all replies before any environment steps. The engine's batches, and
             so the last bits of a log-prob, are then the same in every run. Without it an
             environment steps as soon as its reply has arrived.
-        texts: The pool's table of observations and replies, to which handles refer.
     """
 
     def __init__(
@@ -126,7 +125,6 @@ class LLMPolicy(TensorDictModuleBase):
         run_seed: int = 0,
         system_prompt: str | None = None,
         sync_replies: bool = True,
-        texts: ObjectTable[str] | None = None,
     ) -> None:
         super().__init__()
         if context not in get_args(Context):
@@ -136,7 +134,8 @@ class LLMPolicy(TensorDictModuleBase):
         self.engine, self.chat, self.context, self.run_seed = engine, chat, context, run_seed
         self.sampling, self.system_prompt = sampling or Sampling(), system_prompt
         self.sync_replies = sync_replies
-        self.texts: ObjectTable[str] = ObjectTable("") if texts is None else texts
+        self.texts: ObjectTable[str] = ObjectTable("")
+        """The pool's table of observations and replies, to which handles refer."""
         self.turns: ObjectTable[Turn] = ObjectTable(_NO_TURN)
         self._open: dict[int, TokenConversation] = {}
         self._asked: dict[int, list[int]] = {}
