@@ -15,6 +15,10 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.auto.configuration_auto import AutoConfig
 
+from llm_gym_agents.engines.base import Engine
+from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import byte_tokenizer
 
 CHATML = (
@@ -89,6 +93,12 @@ def tiny_tokenizer(*, chat: bool = True, pad: bool = True) -> PreTrainedTokenize
     if not pad:
         tokenizer.pad_token = None
     return tokenizer
+
+
+def tiny_policy(engine: Engine | None = None, **settings: Any) -> LLMPolicy:
+    """Return a policy that asks ``engine``, or a tiny model, in the tiny tokenizer's chat."""
+    chat = ChatFormat.from_tokenizer(tiny_tokenizer())
+    return LLMPolicy(engine or TransformersEngine(tiny_model()), chat, **settings)
 
 
 def save_tiny(folder: Path, family: str = "llama", *, pad: bool = True, **settings: Any) -> str:

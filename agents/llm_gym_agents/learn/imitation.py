@@ -284,11 +284,8 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
             return env.action_space.sample()
         raise ConfigError(f"{env} has no {player} player to imitate; try warm_start.player random")
 
-    tools = _tools(env)
-    if tools is None:
-        return act
     share = CALLS if player == "random" else 0.0
-    return _calling(act, *tools, share, np.random.default_rng((seed, 2)))
+    return _with_tools(env, act, share, np.random.default_rng((seed, 2)))
 
 
 def load_demonstrations(path: str | Path, encoder: DialogueEncoder) -> list[Dialogue]:
@@ -330,22 +327,13 @@ def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str
     return system, said
 
 
-def _tools(env: gym.Env[str, str]) -> tuple[ToolRegistry, ActionParser] | None:
-    if not (env.has_wrapper_attr("registry") and env.has_wrapper_attr("parser")):
-        return None
-    registry, parser = env.get_wrapper_attr("registry"), env.get_wrapper_attr("parser")
-    right = isinstance(registry, ToolRegistry) and isinstance(parser, ActionParser)
-    return (registry, parser) if right and len(registry) else None
-
-
-def _calling(
-    act: Callable[[str], str],
-    registry: ToolRegistry,
-    parser: ActionParser,
-    share: float,
-    rng: np.random.Generator,
+def _with_tools(
+    env: gym.Env[str, str], act: Callable[[str], str], share: float, rng: np.random.Generator
 ) -> Callable[[str], str]:
-    """Return a player that writes in the parser's format and sometimes calls a random tool."""
+    """Return ``act``, where there are tools in their format and sometimes calling a random one."""
+    registry, parser = find_attribute(env, "registry"), find_attribute(env, "parser")
+    if not (isinstance(registry, ToolRegistry) and isinstance(parser, ActionParser) and registry):
+        return act
 
     def answer(observation: str) -> str:
         move = act(observation)

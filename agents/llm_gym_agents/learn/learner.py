@@ -40,15 +40,10 @@ from llm_gym_agents.run.state import (
 
 
 class Learner:
-    """Trains a language model on batches of episodes.
+    """Trains the language model ``lm`` in place on batches of episodes.
 
-    Args:
-        lm: The language model, trained in place.
-        training: The ``training`` section.
-        model: The ``model`` section: critic, adapters and precision.
-        inference: The ``inference`` section: temperature, and maximum reply and episode length.
-        ranks: The processes that train together. Each has its own learner of the same model, and
-            all learners get the same calls.
+    Of the processes ``ranks`` each has its own learner of the same model, and all learners get the
+    same calls.
     """
 
     def __init__(
@@ -170,9 +165,10 @@ class Learner:
             group.update(own)
         if self.reference is not None:
             set_module_state(self.reference, parts["reference"])
-        elif "reference" in parts and self.ppo.reference is not None:
-            near = {name: each.device for name, each in self._adapters()}
-            given = parts["reference"].tensors
+        elif self.ppo.reference is not None:
+            # A state from before an imitation has none: the reference is the base again.
+            given = parts["reference"].tensors if "reference" in parts else {}
+            near = {name: each.device for name, each in self._adapters() if name in given}
             self.reference_adapters = {name: given[name].to(near[name]) for name in near}
         self.ppo.stabilizers.load_state(parts["stabilizers"].values)
 

@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from llm_gym_agents import algo
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
 from llm_gym_agents.algo.losses.objective import SEEN
-from llm_gym_agents.algo.tensor_ops import segment_starts
+from llm_gym_agents.algo.tensor_ops import segment_starts, spread
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.optimizer import clip_gradients, make_optimizer
 from llm_gym_agents.learn.scoring import (
@@ -37,14 +38,13 @@ from llm_gym_agents.learn.stabilizers import (
     Stabilizers,
     critic_gradient,
     estimate_by_env,
-    masked_token_weights,
     shrink_values,
     step_share,
 )
 from llm_gym_agents.model.head import Entropy
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pack import Packer, TurnDraw, draw_turns, micro_batch, runs
-from llm_gym_agents.rollouts.rollout_data import RolloutData
+from llm_gym_agents.rollouts.rollout_data import STATE_FIELDS, RolloutData
 from llm_gym_agents.run.metrics import CRITIC_ONLY, KL
 
 Metrics = dict[str, float]
@@ -58,11 +58,9 @@ TRIES = 5
 
 
 class PPO:
-    """Trains a model on batches of episodes.
+    """Trains ``model`` in place on batches of episodes.
 
     Args:
-        model: Trained in place.
-        config: The ``training`` section.
         reference: The reference policy of a KL penalty; None without one.
         norm_length: Maximum tokens of an episode, for the aggregation that divides by it.
         ranks: The processes that train together; each calls ``update`` with the whole batch.
@@ -124,7 +122,7 @@ class PPO:
             recorded: Whether the batch is recorded, which needs the entropy of each token.
         """
         packer = Packer(data.to("cpu"))
-        data, clock = packer.data, _Clock()
+        data, times = packer.data, [time.perf_counter()]
         has_critic = self.model.value_head is not None
         critic_only = critic_only and has_critic
         algo.check_numbers(data.sampler_log_prob_T)
@@ -139,7 +137,7 @@ class PPO:
             scored = packer if reads_all else learned
             scores = self.scorer.score(scored, policy=not on_policy, entropy=recorded)
         scores = self.stabilizers.unscale(scores)
-        clock.note("score")
+        times.append(time.perf_counter())
         reward_T, kl_metrics = self._rewards(data, scores)
         advantages, signal = self._advantages(data, token_stream(data, reward_T, scores))
         self.stabilizers.before_update(data, advantages)
@@ -148,7 +146,7 @@ class PPO:
             advantages = algo.Advantages(*(each[drawn.index_T] for each in advantages))
             scores = scores.at(drawn.index_T) if reads_all else scores
         batch = self._batch(learned.data, scores, advantages)
-        clock.note("advantage")
+        times.append(time.perf_counter())
         metrics = self._step(learned, batch, rate, 0.0 if critic_only else signal)
         metrics["train/signal"] = signal
         if scores.log_prob_T is None:
@@ -159,12 +157,14 @@ class PPO:
         metrics |= {name: float(value) for name, value in mismatch.items()}
         shown = every if shows_all else (learned.data, scores, advantages)
         self.trained = trained_tokens(*shown)
-        clock.note("train")
+        times.append(time.perf_counter())
+        parts = zip(("score", "advantage", "train"), pairwise(times), strict=True)
+        seconds = {f"time/{part}_s": end - start for part, (start, end) in parts}
         if self.config.kl == "loss":
             kl_metrics = {"kl/reference": metrics["policy/ref_kl"], "kl/coef": self.config.kl_coef}
         if critic_only:
             metrics[CRITIC_ONLY] = 1.0
-        return metrics | kl_metrics | critic_said | clock.seconds
+        return metrics | kl_metrics | critic_said | seconds
 
     def _step(self, packer: Packer, batch: TensorDict, rate: float, signal: float) -> Metrics:
         """Take the optimizer steps, scaled by ``signal``, at this rate; return metrics."""
@@ -363,37 +363,26 @@ class PPO:
 
     def _token_weights(self, data: RolloutData, episodes: list[int]) -> Tensor:
         lengths_E = data.lengths_E if self._drawn is None else self._drawn.lengths_E
-        lengths_M = lengths_E[episodes]
-        kept_M = None if self.stabilizers.kept_E is None else self.stabilizers.kept_E[episodes]
-        weights = masked_token_weights(lengths_M, kept_M, self._aggregation, self._norm_length)
+        lengths_M, kept_M = lengths_E[episodes], self.stabilizers.kept_E[episodes]
+        own_T = algo.token_weights(
+            lengths_M,
+            self._aggregation,
+            counts=algo.BatchCounts.of(lengths_M * kept_M),
+            norm_length=self._norm_length,
+        )
         weights_T = torch.zeros(int(lengths_E.sum()))
-        weights_T[runs(segment_starts(lengths_E)[episodes], lengths_M)] = weights
+        index_T = runs(segment_starts(lengths_E)[episodes], lengths_M)
+        weights_T[index_T] = own_T * spread(kept_M, lengths_M)
         if self._drawn is None:
             return weights_T
         return weights_T[self._drawn.index_T] * self._drawn.weight_T
 
 
-class _Clock:
-    """Seconds of each part of an update."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def note(self, part: str) -> None:
-        now = time.perf_counter()
-        self.seconds[f"time/{part}_s"] = now - self._last
-        self._last = now
-
-
 def policy_settings(config: TrainingConfig) -> dict[str, Any]:
     """Return the settings of the policy loss."""
-    own: dict[str, Any] = {}
-    if config.clip_ratio is not None and "clip_ratio" in (
-        algo.get_policy_loss(config.policy_loss).settings
-    ):
-        own["clip_ratio"] = config.clip_ratio
-    return own | config.loss_settings
+    known = algo.get_policy_loss(config.policy_loss).settings
+    takes = config.clip_ratio is not None and "clip_ratio" in known
+    return ({"clip_ratio": config.clip_ratio} if takes else {}) | config.loss_settings
 
 
 def estimator_settings(spec: algo.AdvantageSpec, config: TrainingConfig) -> dict[str, Any]:
@@ -421,18 +410,11 @@ def trunk(model: nn.Module, entropy: Entropy, *, has_critic: bool) -> TensorDict
 
 def token_stream(data: RolloutData, reward_T: Tensor, scores: Scores) -> algo.TokenStream:
     """Return the input of the advantage estimator."""
-    has_critic = scores.value_T is not None
+    same = ("lengths_E", "turn_ends_T", "group_E", *STATE_FIELDS)
     return algo.TokenStream(
         reward_T=reward_T,
-        lengths_E=data.lengths_E,
         value_T=scores.value_T,
-        turn_ends_T=data.turn_ends_T,
-        terminated_E=data.terminated_E if has_critic else None,
+        terminated_E=None if scores.value_T is None else data.terminated_E,
         bootstrap_E=scores.bootstrap_E,
-        group_E=data.group_E,
-        state_K=data.state_K,
-        potential_K=data.potential_K,
-        branch_state_B=data.branch_state_B,
-        branch_return_B=data.branch_return_B,
-        branch_turn_B=data.branch_turn_B,
+        **{name: getattr(data, name) for name in same},
     )

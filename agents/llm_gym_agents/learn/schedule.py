@@ -52,24 +52,20 @@ def learning_rate_factor(kind: str, iteration: int, total: int, warmup: int) -> 
 class Schedule:
     """What each iteration does, according to the config.
 
-    Args:
-        training: The ``training`` section. Sections are read at every call: a later ``fit`` may
-            have more epochs.
-        environment: The ``environment`` section.
-        checkpoint: The ``checkpoint`` section.
-        has_splits: Whether the environments have training and held-out instances.
-        solver_at: Iteration before which a solver was imitated; None if none was.
-        last_rate: Factor on the learning rates in the previous iteration.
-        success: Success rate of each environment of a mix, if known.
+    Sections are read at every call: a later ``fit`` may have more epochs.
     """
 
     training: TrainingConfig
     environment: EnvConfig
     checkpoint: CheckpointConfig
     has_splits: bool
+    """Whether the environments have training and held-out instances."""
     solver_at: Callable[[], int | None] = lambda: None
+    """Iteration before which a solver was imitated; None if none was."""
     last_rate: Callable[[], float] = lambda: 1.0
+    """Factor on the learning rates in the previous iteration."""
     success: Callable[[], Mapping[str, float]] = dict
+    """Success rate of each environment of a mix, if known."""
 
     @property
     def iterations(self) -> int:

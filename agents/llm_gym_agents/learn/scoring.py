@@ -65,33 +65,29 @@ class BatchScorer:
             policy: False scores only with the reference.
             entropy: Whether to return the policy's entropy at each token.
         """
-        data, has_critic = packer.data, self.model.value_head is not None
-        wanted = {
-            "log_prob_T": policy,
-            "value_T": has_critic,
-            "ref_log_prob_T": self.reference is not None,
-            "entropy_T": policy and entropy,
-        }
-        zeros_T = torch.zeros_like(data.reward_T, device=self.model.device)
-        found = {name: zeros_T.clone() for name, is_wanted in wanted.items() if is_wanted}
-        if has_critic:
-            found["bootstrap_E"] = zeros_T.new_zeros(data.lengths_E.shape)
-        for pack, counts in self.packs(packer, range(len(data.lengths_E))):
-            read = self._read(pack, policy=policy, entropy=entropy)
-            if counts:
-                _write(found, pack, read)
-        # Tokens that other processes read are 0 here.
+        lengths_E, device = packer.data.lengths_E, self.model.device
+        found: dict[str, Tensor] = {}
+        for pack, counts in self.packs(packer, range(len(lengths_E))):
+            index_T = pack.index_T.to(device, non_blocking=True)
+            cut_M = pack.bootstrap_M != NO_POSITION
+            for name, values in self._read(pack, cut_M, policy=policy, entropy=entropy).items():
+                of_episodes = name == "bootstrap_E"
+                if name not in found:  # what other processes read stays 0 here
+                    size = len(lengths_E) if of_episodes else packer.data.tokens
+                    found[name] = torch.zeros(size, device=device)
+                if counts:
+                    at = pack.episodes_M[cut_M].to(device) if of_episodes else index_T
+                    found[name][at] = values
         totals = {
             name: self.ranks.all_sum(found[name]).cpu() for name in Scores._fields if name in found
         }
         return Scores(**{name: totals.get(name) for name in Scores._fields})
 
-    def _read(self, pack: Pack, *, policy: bool, entropy: bool) -> dict[str, Tensor | None]:
+    def _read(self, pack: Pack, cut_M: Tensor, *, policy: bool, entropy: bool) -> dict[str, Tensor]:
         """Return the scores of a pack by the names of ``Scores``."""
         read: dict[str, Tensor | None] = {}
         if policy:
-            ends_B = pack.bootstrap_M[pack.bootstrap_M != NO_POSITION]  # of truncated episodes
-            ends_B = ends_B.to(pack.token_T.device, non_blocking=True)
+            ends_B = pack.bootstrap_M[cut_M].to(pack.token_T.device, non_blocking=True)
             own = self.model(*pack[:4], ends_B, entropy="each" if entropy else "none")
             read = {
                 "log_prob_T": own.log_prob_T,
@@ -101,7 +97,7 @@ class BatchScorer:
             }
         if self.reference is not None:
             read["ref_log_prob_T"] = self.reference(*pack[:4], entropy="none").log_prob_T
-        return read
+        return {name: values for name, values in read.items() if values is not None}
 
     def packs(self, packer: Packer, episodes: Sequence[int]) -> Iterator[tuple[Pack, bool]]:
         """Yield the packs that this process reads, and whether each counts.
@@ -120,18 +116,6 @@ class BatchScorer:
         for _ in range(fillers):
             shortest = episodes[costs.index(min(costs))]
             yield cut([shortest])[0].to(self.model.device), False
-
-
-def _write(found: dict[str, Tensor], pack: Pack, read: dict[str, Tensor | None]) -> None:
-    device = pack.token_T.device
-    index_T = pack.index_T.to(device, non_blocking=True)
-    for name, table in found.items():
-        if (values := read.get(name)) is None:
-            continue
-        if name == "bootstrap_E":
-            table[pack.episodes_M[pack.bootstrap_M != NO_POSITION].to(device)] = values
-        else:
-            table[index_T] = values
 
 
 def trained_tokens(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from llm_gym.core.errors import LLMGymError
 from llm_gym_agents import algo
-from llm_gym_agents.algo.tensor_ops import segment_sum, spread
+from llm_gym_agents.algo.tensor_ops import segment_sum
 from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.optimizer import trained
 from llm_gym_agents.learn.scoring import Scores
@@ -48,8 +48,8 @@ class Stabilizers:
         self.value_scale: ValueScale | None = None
         if config.normalise_values and model.value_head is not None:
             self.value_scale = ValueScale(model.value_head)
-        self.kept_E: Tensor | None = None
-        """The episode mask of the batch; None keeps all."""
+        self.kept_E = torch.ones(0, dtype=torch.bool)
+        """The episode mask of the batch."""
 
     def unscale(self, scores: Scores) -> Scores:
         """Return ``scores`` with values in units of the return."""
@@ -68,21 +68,17 @@ class Stabilizers:
         """Update the value scale and choose the episodes to train on."""
         if self.value_scale is not None:
             self.value_scale.update(advantages.returns_T)
-        self.kept_E = None
+        self.kept_E = torch.ones_like(data.lengths_E, dtype=torch.bool)
         # Masked episodes stay in the batch, so that a group still compares with all its members.
         if self.config.mask_truncated_replies and data.truncated_reply_E is not None:
-            kept_E = ~data.truncated_reply_E
-            self.kept_E = None if bool(kept_E.all()) else kept_E
+            self.kept_E = ~data.truncated_reply_E
 
     @property
     def metrics(self) -> dict[str, float]:
         """Metrics of the last update."""
         found = {} if self.value_scale is None else self.value_scale.metrics
         if self.config.mask_truncated_replies:
-            kept_E = self.kept_E
-            found["train/masked_episodes"] = (
-                0.0 if kept_E is None else 1.0 - float(kept_E.float().mean())
-            )
+            found["train/masked_episodes"] = 1.0 - float(self.kept_E.float().mean())
         return found
 
     def state(self) -> dict[str, Any]:
@@ -269,7 +265,6 @@ class TrustRegion:
         return {"rate": self.rate, "narrowed": self.narrowed}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Go on from ``state``."""
         self.rate, self.narrowed = float(state["rate"]), float(state["narrowed"])
 
 
@@ -325,30 +320,8 @@ class ValueScale:
         return {"mean": self.mean, "square": self.square, "batches": self.batches}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """Go on from ``state``."""
         self.mean, self.square = float(state["mean"]), float(state["square"])
         self.batches = int(state["batches"])
-
-
-# --- episode mask ------------------------------------------------------------------------------
-
-
-def masked_token_weights(
-    lengths_M: Tensor,
-    kept_M: Tensor | None,
-    aggregation: algo.Aggregation,
-    norm_length: float | None,
-) -> Tensor:
-    """Return the loss weight of each token of an optimizer step.
-
-    >>> masked_token_weights(torch.tensor([1, 2]), torch.tensor([False, True]), "token-mean", None)
-    tensor([0.0000, 0.5000, 0.5000])
-    """
-    if kept_M is None:
-        return algo.token_weights(lengths_M, aggregation, norm_length=norm_length)
-    counts = algo.BatchCounts.of(lengths_M * kept_M)
-    weights_T = algo.token_weights(lengths_M, aggregation, counts=counts, norm_length=norm_length)
-    return weights_T * spread(kept_M, lengths_M)
 
 
 # --- NaN check ---------------------------------------------------------------------------------

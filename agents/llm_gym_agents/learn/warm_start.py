@@ -156,39 +156,30 @@ class Decision(NamedTuple):
 
 @dataclass(kw_only=True)
 class WarmStart:
-    """Trains a model to write the moves of an environment.
-
-    Args:
-        settings: The ``warm_start`` section of a config.
-        training: The ``training`` section.
-        train_split: Split of the environment to play; None for none.
-        measured: Held-out episodes on which success before and after is measured.
-        folder: Folder for the file of losses.
-        sampler: Plays the probe.
-        learner: Holds the model to train.
-        make_envs: Factories of the run's environments, by id.
-        mix: Weights of the environments; empty for a single one.
-        evaluate: Evaluates the current weights on this many held-out episodes.
-        publish: Sends new weights to the engine.
-        embedded: Whether the model is the built-in one, with random weights.
-        say: Called with a sentence about each decision and result.
-        tick: Called at each step with a description of the current work.
-    """
+    """Trains a model to write the moves of an environment."""
 
     settings: WarmStartConfig
     training: TrainingConfig
     train_split: str | None
     measured: int
+    """Held-out episodes on which success before and after is measured."""
     folder: Path
     sampler: Player
     learner: Learner
     make_envs: Mapping[str, Callable[[], gym.Env[str, str]]]
+    """By id."""
     evaluate: Callable[[int], Evaluation]
+    """Evaluates the current weights on so many held-out episodes."""
     publish: Callable[[], object]
+    """Sends new weights to the engine."""
     embedded: bool
+    """Whether the model is the built-in one, with random weights."""
     say: Callable[[str], None]
+    """Called with a sentence about each decision and result."""
     tick: Callable[[str], None] = lambda text: None
+    """Called at each step with a description of the current work."""
     mix: Mapping[str, float] = field(default_factory=dict)
+    """Weights of the environments; empty for a single one."""
     losses: list[float] = field(default_factory=list)
     visited: list[Dialogue] = field(default_factory=list)
     """States that the model reached in earlier rounds, with the solver's replies."""
@@ -208,10 +199,9 @@ class WarmStart:
 
     def run(self, decision: Decision | None = None) -> dict[str, float]:
         """Imitate as ``decision`` or else ``decide`` says; return metrics, empty if nobody is."""
-        if decision is None:
-            if self.settings.player == "none":
-                return {}
-            decision = self.decide()
+        if decision is None and self.settings.player == "none":
+            return {}
+        decision = decision or self.decide()
         self.say(str(decision))
         if decision.player == "none":
             return {}
@@ -271,13 +261,7 @@ class WarmStart:
         return turns, after
 
     def _teach(self, decision: Decision, at: int, *, visit: bool = False) -> int:
-        """Imitate for one round; return the number of moves.
-
-        Args:
-            decision: Whom to imitate.
-            at: Index of the round.
-            visit: Whether half of the states come from the model's own play.
-        """
+        """Imitate for round ``at``; return the number of moves. For ``visit`` see ``collect``."""
         self.tick(f"warm start: playing {self.settings.turns:,} moves to imitate")
         data = self.collect(decision, at, visit=visit)
         steps = self.settings.steps * self.split
@@ -338,8 +322,8 @@ class WarmStart:
         if not self.mix:
             return next(iter(each.values()))
         players = {env_id: one.player for env_id, one in each.items()}
-        leading = [one for one in (*TEACHERS, "random") if one in players.values()]
-        return Decision(next(iter(leading), "none"), found.why, players)
+        leading = min(players.values(), key=(*TEACHERS, "random", "none").index)
+        return Decision(leading, found.why, players)
 
     def _auto(self) -> Decision:
         if self.embedded:

@@ -260,7 +260,7 @@ def _check(data: RolloutData) -> None:
 
 
 class PPOBatch(TensorClass):
-    """Episodes of a batch that fit the token budget."""
+    """Episodes of a batch that fit the token budget; see ``TokenObjective`` for the fields."""
 
     ids: Tensor
     """What the model reads, ``[S]``."""
@@ -268,21 +268,13 @@ class PPOBatch(TensorClass):
     position: Tensor
     """Index into ``ids`` of the position that predicts each sampled token, ``[T]``."""
     token: Tensor
-    """The sampled ids, ``[T]``."""
     lengths: Tensor
-    """Sampled tokens of each episode, ``[M]``."""
     loss_weight: Tensor
-    """Weight of each token in the loss of the optimizer step, ``[T]``."""
     advantage: Tensor
-    """``[T, 1]``, like values and their targets."""
     old_log_prob: Tensor | None = None
-    """Log-probs of the trainer before the update, ``[T]``; None if this is its first pass."""
     sampler_log_prob: Tensor | None = None
-    """Log-probs of the engine, ``[T]``."""
     version: Tensor | None = None
-    """Version of the weights that sampled each token, ``[T]``."""
     value: Tensor | None = None
-    """Values before the update, ``[T, 1]``."""
     value_target: Tensor | None = None
     ref_log_prob: Tensor | None = None
     importance_weight: Tensor | None = None

@@ -50,46 +50,43 @@ class WeightSwapLock:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._playing = self._open = False
-        self._waiting = self._inside = False
-
-    @property
-    def requested(self) -> bool:
-        return self._waiting
+        self._playing = self._updating = False
+        self.requested = False
+        """Whether an update waits."""
 
     @contextmanager
     def playing(self) -> Iterator[None]:
         """Play within this block, after any update has finished."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._inside and not self._waiting)
-            self._playing = True
+        self._set_playing(True)
         try:
             yield
         finally:
-            with self._changed:
-                self._playing = False
-                self._changed.notify_all()
+            self._set_playing(False)
 
     def yield_to_update(self) -> None:
         """Let the waiting update run and wait for its end. No reply may be running."""
+        self._set_playing(False)
+        self._set_playing(True)
+
+    def _set_playing(self, playing: bool) -> None:
         with self._changed:
-            self._open = True
+            if playing:
+                self._changed.wait_for(lambda: not self._updating and not self.requested)
+            self._playing = playing
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._inside and not self._waiting)
-            self._open = False
 
     def acquire(self) -> None:
         """Wait until no reply is running; none starts until ``release``. Safe to call twice."""
         with self._changed:
-            if self._inside:
+            if self._updating:
                 return
-            self._waiting = True
-            self._changed.wait_for(lambda: not self._playing or self._open)
-            self._waiting, self._inside = False, True
+            self.requested = True
+            self._changed.wait_for(lambda: not self._playing)
+            self.requested, self._updating = False, True
 
     def release(self) -> None:
         with self._changed:
-            self._inside = False
+            self._updating = False
             self._changed.notify_all()
 
 
@@ -116,7 +113,6 @@ class LLMPolicy(TensorDictModuleBase):
         sync_replies: Wait for all replies before any environment steps. The engine's batches, and
             so the last bits of a log-prob, are then the same in every run. Without it an
             environment steps as soon as its reply has arrived.
-        texts: The pool's table of observations and replies, to which handles refer.
     """
 
     def __init__(
@@ -129,7 +125,6 @@ class LLMPolicy(TensorDictModuleBase):
         run_seed: int = 0,
         system_prompt: str | None = None,
         sync_replies: bool = True,
-        texts: ObjectTable[str] | None = None,
     ) -> None:
         super().__init__()
         if context not in get_args(Context):
@@ -139,7 +134,8 @@ class LLMPolicy(TensorDictModuleBase):
         self.engine, self.chat, self.context, self.run_seed = engine, chat, context, run_seed
         self.sampling, self.system_prompt = sampling or Sampling(), system_prompt
         self.sync_replies = sync_replies
-        self.texts: ObjectTable[str] = ObjectTable("") if texts is None else texts
+        self.texts: ObjectTable[str] = ObjectTable("")
+        """The pool's table of observations and replies, to which handles refer."""
         self.turns: ObjectTable[Turn] = ObjectTable(_NO_TURN)
         self._open: dict[int, TokenConversation] = {}
         self._asked: dict[int, list[int]] = {}

@@ -49,13 +49,8 @@ class RolloutRecorder:
         """
         if not self.writes:
             return
-        first = 0
-        for episode, turns, bootstrap in zip(
-            rollout.episodes[: self.episodes],
-            rollout.turns,
-            rollout.bootstrap_prompts,
-            strict=False,
-        ):
+        recorded, first = rollout.at(range(min(self.episodes, len(rollout.episodes)))), 0
+        for episode, turns, bootstrap in zip(*recorded[:3], strict=True):
             last = first + sum(len(turn.reply_ids) for turn in turns)
             own = {name: values[first:last].tolist() for name, values in trained.items()}
             episode.tokens = episode_tokens(turns, bootstrap, own)
@@ -64,7 +59,7 @@ class RolloutRecorder:
             episode.weights_version = turns[-1].version
             first = last
         place = self.folder / f"episodes/train-{iteration:06d}.jsonl"
-        write_episodes(place, rollout.episodes[: self.episodes])
+        write_episodes(place, recorded.episodes)
 
 
 def episode_tokens(
@@ -72,13 +67,7 @@ def episode_tokens(
     bootstrap: BootstrapPrompt | None = None,
     trained: Mapping[str, Sequence[float]] | None = None,
 ) -> Tokens:
-    """Return the tokens of an episode.
-
-    Args:
-        turns: What was sampled.
-        bootstrap: What the model would have read next in a truncated episode.
-        trained: Columns of ``Tokens`` for every sampled token: ``values``, ``advantages``,
-            ``ratios``. None without training.
+    """Return the tokens of an episode, with the columns ``trained`` of every sampled token.
 
     >>> first = Turn(0, 0, [5, 6], [7], [-0.5], "stop", version=3)
     >>> second = Turn(0, 1, [8], [9], [-1.0], "stop", version=3)

@@ -24,6 +24,8 @@ from llm_gym_agents.rollouts.mix import by_env
 from llm_gym_agents.rollouts.tasks import Rollout, Turn
 
 NO_POSITION = -1
+STATE_FIELDS = ("state_K", "potential_K", "branch_state_B", "branch_return_B", "branch_turn_B")
+"""The fields for estimators that use states; see ``TokenStream``."""
 
 
 class RolloutData(TensorClass):
@@ -57,8 +59,8 @@ class RolloutData(TensorClass):
     """Whether a reply of each episode hit the token limit; None if unknown."""
     unusable_T: Tensor | None = None
     """True on the last sampled token of each reply that the environment could not use."""
+    # ``STATE_FIELDS``
     state_K: Tensor | None = None
-    """This and the following fields are for estimators that use states; see ``TokenStream``."""
     potential_K: Tensor | None = None
     branch_state_B: Tensor | None = None
     branch_return_B: Tensor | None = None

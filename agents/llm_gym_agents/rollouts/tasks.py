@@ -8,7 +8,7 @@ resumed run plays the same episodes. An id decides what is sampled in an episode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -79,7 +79,10 @@ class Rollout(NamedTuple):
 
     def where(self, holds: Callable[[Trajectory], bool]) -> Rollout:
         """Return the rollout with the episodes for which ``holds`` is true."""
-        kept = [at for at, episode in enumerate(self.episodes) if holds(episode)]
+        return self.at([at for at, episode in enumerate(self.episodes) if holds(episode)])
+
+    def at(self, kept: Sequence[int]) -> Rollout:
+        """Return the rollout with these episodes, in this order."""
         return self._replace(
             episodes=[self.episodes[at] for at in kept],
             turns=[self.turns[at] for at in kept],
@@ -90,15 +93,11 @@ class Rollout(NamedTuple):
         """Return the rollout with episodes cut at ``turns`` as terminated: no bootstrap."""
         if turns is None:
             return self
-        over = [
-            episode.stop_reason == StopReason.MAX_STEPS and episode.num_turns >= turns
-            for episode in self.episodes
-        ]
-        bootstrap_prompts = [
-            None if ended else prompt
-            for ended, prompt in zip(over, self.bootstrap_prompts, strict=True)
-        ]
-        return self._replace(bootstrap_prompts=bootstrap_prompts)
+        prompts = self.bootstrap_prompts.copy()
+        for at, episode in enumerate(self.episodes):
+            if episode.stop_reason == StopReason.MAX_STEPS and episode.num_turns >= turns:
+                prompts[at] = None
+        return self._replace(bootstrap_prompts=prompts)
 
     @property
     def all_episodes(self) -> list[Trajectory]:
@@ -118,26 +117,14 @@ def episode_id(episode: Trajectory) -> int:
 
 def join_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
     """Return several rollouts as one, in id order."""
-    if len(rollouts) == 1:
-        return rollouts[0]
-    played = sorted(
-        (
-            each
-            for rollout in rollouts
-            for each in zip(rollout.episodes, rollout.turns, rollout.bootstrap_prompts, strict=True)
-        ),
-        key=lambda each: episode_id(each[0]),
-    )
-    return Rollout(
-        episodes=[episode for episode, _, _ in played],
-        turns=[turns for _, turns, _ in played],
-        bootstrap_prompts=[prompt for _, _, prompt in played],
-        unplayed=sorted(
-            (episode for rollout in rollouts for episode in rollout.unplayed), key=episode_id
-        ),
-        failures=[failure for rollout in rollouts for failure in rollout.failures],
-        env_id=rollouts[0].env_id if rollouts else None,
-    )
+    lists: dict[str, Any] = {
+        name: [each for rollout in rollouts for each in getattr(rollout, name)]
+        for name in ("episodes", "turns", "bootstrap_prompts", "unplayed", "failures")
+    }
+    joined = Rollout(**lists, env_id=rollouts[0].env_id if rollouts else None)
+    joined.unplayed.sort(key=episode_id)
+    order = sorted(range(len(joined.episodes)), key=lambda at: episode_id(joined.episodes[at]))
+    return joined.at(order)
 
 
 def why_unplayed(rollout: Rollout) -> str:
@@ -323,7 +310,10 @@ def resample_zero_variance_groups(
         played += len(further)
         kept = {int(episode.group or 0) for episode in fresh.episodes} - find_flat(fresh)
         gone = {stands_for[group] for group in kept}
-        rollout = _exchange(rollout, fresh, gone, kept)
+        stay = [at for at, old in enumerate(rollout.episodes) if int(old.group or 0) not in gone]
+        come = [at for at, new in enumerate(fresh.episodes) if new.group in kept]
+        parts = rollout.at(stay), fresh.at(come)._replace(unplayed=[], failures=[])
+        rollout = join_rollouts(parts)
         flat -= gone
         replaced += len(kept)
     found |= {"group/replaced": float(replaced), "group/played_further": float(played)}
@@ -331,19 +321,3 @@ def resample_zero_variance_groups(
     if first:
         found[metrics.TRAIN_SUCCESS] = sum(each.success for each in first) / len(first)
     return rollout, found
-
-
-def _exchange(
-    rollout: Rollout, fresh: Rollout, gone: Collection[int], kept: Collection[int]
-) -> Rollout:
-    """Return ``rollout`` with the groups ``kept`` of ``fresh`` in place of ``gone``.
-
-    It stays in id order: resampled episodes have later ids.
-    """
-    stay = rollout.where(lambda episode: int(episode.group or 0) not in gone)
-    come = fresh.where(lambda episode: episode.group in kept)
-    return rollout._replace(
-        episodes=stay.episodes + come.episodes,
-        turns=stay.turns + come.turns,
-        bootstrap_prompts=stay.bootstrap_prompts + come.bootstrap_prompts,
-    )

@@ -7,16 +7,13 @@ from collections.abc import Sequence
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from llm_gym_agents.algo import PolicyInputs, TokenStream
 
 Floats = Sequence[float]
 
 
-def gae(
-    rewards: Floats, values: Floats, *, gammas: Floats, lams: Floats, after: float
-) -> list[float]:
+def gae(rewards, values, *, gammas, lams, after):
     """Advantages of one episode; ``after`` is the value after its last token."""
     advantages = [0.0] * len(rewards)
     next_value, carried = after, 0.0
@@ -27,7 +24,7 @@ def gae(
     return advantages
 
 
-def split(values: Floats, lengths: Sequence[int]) -> list[list[float]]:
+def split(values, lengths):
     """``values`` cut into runs of ``lengths``."""
     runs, start = [], 0
     for length in lengths:
@@ -36,15 +33,13 @@ def split(values: Floats, lengths: Sequence[int]) -> list[list[float]]:
     return runs
 
 
-def whiten(values: Floats) -> list[float]:
+def whiten(values):
     mean = math.fsum(values) / len(values) if values else 0.0
     var = statistics.variance(values) if len(values) > 1 else 0.0
     return [(value - mean) / math.sqrt(var + 1e-8) for value in values]
 
 
-def group_scores(
-    name: str, scores: Floats, lengths: Sequence[int], groups: Sequence[int]
-) -> list[float]:
+def group_scores(name, scores, lengths, groups):
     """The advantage of each episode; empty episodes are in no group."""
     played = [e for e in range(len(scores)) if lengths[e] > 0]
     result = []
@@ -66,9 +61,7 @@ def group_scores(
     return result
 
 
-def ppo(
-    log_prob: float, old: float, advantage: float, low: float, high: float, dual: float | None
-) -> float:
+def ppo(log_prob, old, advantage, low, high, dual):
     """The clipped loss of one token."""
     ratio = math.exp(min(max(log_prob - old, -20.0), 20.0))
     loss = max(-advantage * ratio, -advantage * min(max(ratio, 1 - low), 1 + high))
@@ -77,9 +70,7 @@ def ppo(
     return loss
 
 
-def inputs_of(
-    log_prob_T: Tensor, old_T: Tensor, advantages_T: Tensor, lengths_E: Tensor | None = None
-) -> PolicyInputs:
+def inputs_of(log_prob_T, old_T, advantages_T, lengths_E=None):
     return PolicyInputs(
         log_prob_T=log_prob_T,
         old_log_prob_T=old_T,
@@ -95,7 +86,7 @@ FRACTIONS = st.sampled_from([0.0, 0.3, 0.95, 1.0])
 
 
 @st.composite
-def streams(draw: st.DrawFn, *, max_episodes: int = 5, max_length: int = 40) -> TokenStream:
+def streams(draw, *, max_episodes=5, max_length=40):
     """A stream of episodes of very different lengths, empty ones included, in float64."""
     lengths = draw(st.lists(st.integers(0, max_length), min_size=1, max_size=max_episodes))
     tokens, episodes = sum(lengths), len(lengths)
@@ -104,7 +95,7 @@ def streams(draw: st.DrawFn, *, max_episodes: int = 5, max_length: int = 40) -> 
     ends_T = ends_T.bool()
     ends_T[(lengths_E.cumsum(0) - 1)[lengths_E > 0]] = True
 
-    def numbers(count: int) -> torch.Tensor:
+    def numbers(count):
         drawn = draw(st.lists(NUMBERS, min_size=count, max_size=count))
         return torch.tensor(drawn, dtype=torch.float64)
 

@@ -8,7 +8,7 @@ from llm_gym_agents.algo.credit import Truth, compare, explained_variance, inter
 GROUPS = np.repeat(np.arange(10), 4)
 
 
-def exact(values) -> Truth:
+def exact(values):
     return Truth(np.asarray(values, dtype=float), np.zeros(len(values)))
 
 

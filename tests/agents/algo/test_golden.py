@@ -2,13 +2,10 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from llm_gym_agents.algo import (
     BatchCounts,
-    KLController,
     PaddedRows,
-    StreamError,
     aggregate_loss,
     compute_advantage,
     compute_gae_advantage_return,
@@ -41,7 +38,7 @@ OLD_VALUES_V = torch.tensor([[0.2, 0.1, 0, 1.9], [0.3, 0, 0, 0], [0.1, 0.9, 1, 0
 RETURNS_V = torch.tensor([[0.5, 0.5, 9, 2.5], [1, 0, 0, 0], [0, 1.2, 1.9, 0]])
 
 
-def assert_golden(actual: Tensor, golden: list[list[float]], mask: Tensor) -> None:
+def assert_golden(actual, golden, mask):
     """Equal to ``golden`` where ``mask`` is 1, and exactly 0 elsewhere."""
     expected = torch.tensor(golden)
     torch.testing.assert_close(actual[mask.bool()], expected[mask.bool()], rtol=0, atol=1.1e-6)
@@ -65,33 +62,22 @@ def assert_golden(actual: Tensor, golden: list[list[float]], mask: Tensor) -> No
         ),
     ],
 )  # fmt: skip
-def test_gae(gamma, lam, advantages, returns) -> None:
+def test_gae(gamma, lam, advantages, returns):
     given = {"token_level_rewards": REWARDS_A, "values": VALUES_A, "response_mask": MASK_A}
     found = compute_gae_advantage_return(**given, gamma=gamma, lam=lam, whiten=False)
     assert_golden(found[0], advantages, MASK_A)
     assert_golden(found[1], returns, MASK_A)
+    if gamma == 1.0:
+        whitened, _ = compute_gae_advantage_return(**given, gamma=gamma, lam=lam)
+        assert_golden(
+            whitened,
+            [[0.371696, 0.123899, 0, 0, -1.362885, -1.610682, 0, 0],
+             [0.123899, 0.371696, 0.619493, 0, 0, 1.362885, 0, 0]],
+            MASK_A,
+        )  # fmt: skip
 
 
-def test_gae_is_whitened_by_default() -> None:
-    advantages, _ = compute_gae_advantage_return(REWARDS_A, VALUES_A, MASK_A, 1.0, 1.0)
-    assert_golden(
-        advantages,
-        [
-            [0.371696, 0.123899, -1.362885, -1.362885, -1.362885, -1.610682, 0, 0],
-            [0.123899, 0.371696, 0.619493, 1.362885, 1.362885, 1.362885, 0, 0],
-        ],
-        MASK_A,
-    )
-
-
-def test_a_reward_that_verl_loses_raises_here() -> None:
-    moved = REWARDS_A.clone()
-    moved[0, 5], moved[0, 6] = 0.0, 1.0
-    with pytest.raises(StreamError, match="row 0, position 6"):
-        compute_gae_advantage_return(moved, VALUES_A, MASK_A, 1.0, 1.0)
-
-
-def test_reinforce_plus_plus() -> None:
+def test_reinforce_plus_plus():
     advantages, returns = compute_advantage("reinforce_plus_plus", REWARDS_A, MASK_A)
     assert_golden(returns, [[1.5, 1.5, 0, 0, 1, 1, 0, 0], [1.8, 1.8, 1.8, 0, 0, 2, 0, 0]], MASK_A)
     assert_golden(
@@ -118,17 +104,14 @@ def test_reinforce_plus_plus() -> None:
         ("reinforce_plus_plus_baseline", [0.944911, -1.700840, -0.377964]),
     ],
 )
-def test_group_estimators(name: str, scores: list[float]) -> None:
+def test_group_estimators(name, scores):
     advantages, returns = compute_advantage(name, REWARDS_B, MASK_B, index=GROUPS_B)
     assert_golden(advantages, [[score] * 4 for score in scores], MASK_B)
     assert_golden(returns, [[1.0] * 4, [0.25] * 4, [0.5] * 4], MASK_B)
-
-
-@pytest.mark.parametrize(("norm_by_std", "score"), [(True, 0.707105), (False, 0.375)])
-def test_the_grpo_function_of_the_documents(norm_by_std: bool, score: float) -> None:
-    given = {"token_level_rewards": REWARDS_B, "response_mask": MASK_B, "index": GROUPS_B}
-    advantages, _ = compute_grpo_advantage(**given, norm_by_std=norm_by_std)
-    assert_golden(advantages, [[score] * 4, [-score] * 4, [0.0] * 4], MASK_B)
+    if name.endswith("grpo"):  # the function of the documents
+        how = {"norm_by_std": name == "grpo"}
+        advantages, _ = compute_grpo_advantage(REWARDS_B, MASK_B, GROUPS_B, **how)
+        assert_golden(advantages, [[score] * 4 for score in scores], MASK_B)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +123,7 @@ def test_the_grpo_function_of_the_documents(norm_by_std: bool, score: float) -> 
         ("seq-mean-token-sum-norm", 0.269019),
     ],
 )
-def test_policy_loss(aggregation: str, expected: float) -> None:
+def test_policy_loss(aggregation, expected):
     loss, metrics = compute_policy_loss(**LOSS_C, clip_ratio=0.2, aggregation=aggregation)
     assert loss.item() == pytest.approx(expected, abs=1e-6)
     assert metrics["policy/clip_fraction"] == pytest.approx(0.285714, abs=1e-6)
@@ -155,42 +138,28 @@ def test_policy_loss(aggregation: str, expected: float) -> None:
         ("cispo", {"clip_ratio": (0.2, 0.28)}, 0.064212, 0.165498),
     ],
 )
-def test_other_policy_losses(
-    name: str, settings: dict[str, object], token_mean: float, seq_mean: float
-) -> None:
+def test_other_policy_losses(name, settings, token_mean, seq_mean):
     for aggregation, expected in (("token-mean", token_mean), ("seq-mean-token-mean", seq_mean)):
         how = {"policy_loss": name, "aggregation": aggregation, **settings}
         loss, _ = compute_policy_loss(**LOSS_C, **how)
         assert loss.item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_dual_clip_bounds_an_exploded_ratio() -> None:
-    one = torch.ones(1, 1)
-    loss, _ = compute_policy_loss(0 * one, 3.5 * one, -one, one, 0.2)
-    assert loss.item() == 3.0
-
-
 @pytest.mark.parametrize(("cliprange", "expected"), [(0.5, 0.102857), (0.2, 0.126429)])
-def test_value_loss(cliprange: float, expected: float) -> None:
+def test_value_loss(cliprange, expected):
     given = {"vpreds": VALUES_V, "returns": RETURNS_V, "old_values": OLD_VALUES_V}
     loss, metrics = compute_value_loss(**given, response_mask=MASK_B, cliprange_value=cliprange)
     assert loss.item() == pytest.approx(expected, abs=1e-6)
     assert metrics["value/clip_fraction"] == pytest.approx(0.142857, abs=1e-6)
 
 
-def test_kl_loss() -> None:
+def test_kl_loss():
     log_probs = torch.tensor([-0.5, -2.5, -1, -1], requires_grad=True)
     estimate = kl_loss(log_probs, torch.tensor([-0.7, -2, -1, -30]))
     values, gradients = [0.018731, 0.148721, 0, 10.0], [0.2, -0.5, 0, 29.0]
     torch.testing.assert_close(estimate, torch.tensor(values), rtol=0, atol=2e-6)
     estimate.sum().backward()
     torch.testing.assert_close(log_probs.grad, torch.tensor(gradients), rtol=0, atol=2e-6)
-
-
-def test_adaptive_kl_controller() -> None:
-    controller = KLController(init_kl_coef=0.1, target_kl=6.0, adaptive=True, horizon=10_000)
-    assert controller.update(current_kl=12, n_steps=256) == pytest.approx(0.100512, abs=1e-12)
-    assert controller.update(0, 256) == pytest.approx(0.09999737856, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +172,7 @@ def test_adaptive_kl_controller() -> None:
         ("seq-mean-token-sum-norm", 1.666667, 0.833333),
     ],
 )
-def test_aggregation(mode: str, alone: float, half: float) -> None:
+def test_aggregation(mode, alone, half):
     rows = PaddedRows(torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 0]]))
     loss_T = rows.pack("loss", torch.arange(1.0, 10.0).view(3, 3))
     norm_length = 3 if mode.endswith("norm") else None
@@ -245,9 +214,7 @@ GAMMA, LAM = 0.9, 0.8
         ),
     ],
 )  # fmt: skip
-def test_a_first_token_where_peers_differ(
-    name, mask, rewards, values, settings, ours, theirs
-) -> None:
+def test_a_first_token_where_peers_differ(name, mask, rewards, values, settings, ours, theirs):
     mask = torch.tensor([mask])
     rewards, values = torch.tensor([rewards]).float(), torch.tensor([values]).float()
     settings = {"gamma": GAMMA, "whiten": False} | settings
@@ -256,7 +223,7 @@ def test_a_first_token_where_peers_differ(
     assert ours != pytest.approx(theirs)
 
 
-def test_a_fully_masked_row_is_no_member_of_its_group() -> None:
+def test_a_fully_masked_row_is_no_member_of_its_group():
     """verl counts it with a score of 0 and shifts the mean of the others."""
     mask = torch.tensor([[1, 1], [1, 1], [0, 0]])
     rewards = torch.tensor([[0.0, 1.0], [0.0, 3.0], [0.0, 0.0]])
@@ -264,7 +231,7 @@ def test_a_fully_masked_row_is_no_member_of_its_group() -> None:
     assert advantages[:, 0].tolist() == [-1.0, 1.0, 0.0]
 
 
-def test_a_mean_per_micro_batch_depends_on_the_cut_and_ours_does_not() -> None:
+def test_a_mean_per_micro_batch_depends_on_the_cut_and_ours_does_not():
     """AgileRL averages each micro-batch, so a short episode alone weighs as much as a long one."""
     old = torch.zeros(2, 4)
     advantages = torch.tensor([[4.0, 0, 0, 0], [1.0, 1, 1, 1]])

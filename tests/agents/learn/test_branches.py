@@ -9,7 +9,6 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
 from llm_gym.wrappers import StateInfo
 from llm_gym_agents.engines.base import Sampling
-from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.branches import (
     BRANCH_IDS,
     all_places,
@@ -18,13 +17,11 @@ from llm_gym_agents.learn.branches import (
     state_tensors,
 )
 from llm_gym_agents.rollouts.mix import MixedEnv
-from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.text.chat import ChatFormat
-from tests.agents.tiny import tiny_model, tiny_tokenizer
+from tests.agents.tiny import tiny_policy
 
 TURNS = 4
 
@@ -55,9 +52,7 @@ class Forgetful(Says):
 
 
 def make(env=Says, context="history", **pool):
-    chat = ChatFormat.from_tokenizer(tiny_tokenizer())
-    engine = TransformersEngine(tiny_model())
-    policy = LLMPolicy(engine, chat, sampling=Sampling(max_tokens=3), run_seed=3, context=context)
+    policy = tiny_policy(sampling=Sampling(max_tokens=3), run_seed=3, context=context)
     return Sampler(policy, TextEnvPool(env, 3, **pool))
 
 

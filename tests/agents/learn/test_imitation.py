@@ -2,6 +2,7 @@
 
 import copy
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import gymnasium as gym
@@ -266,20 +267,24 @@ def moves(env, talks):
             done = terminated or truncated
 
 
-@pytest.mark.parametrize("action_format", FORMATS)
-def test_random_moves_are_legal_ones_in_the_format_of_the_game(action_format):
-    env = gym.make("llm_gym/Echo-v0", action_format=action_format)
-    talks = play_demonstrations(env, "random", OBSERVATION, 12)
-    assert len(talks) == 12
-    assert moves(env, talks) == [True] * 12
+LAKE = partial(make_text, "FrozenLake-v1", is_slippery=False)  # somebody else's, with a phrasebook
 
 
-@pytest.mark.parametrize("action_format", ["plain", "tag"])
-def test_an_environment_of_others_is_imitated_in_the_words_of_its_phrasebook(action_format):
-    env = make_text("FrozenLake-v1", is_slippery=False, action_format=action_format)
-    talks = play_demonstrations(env, "random", OBSERVATION, 30)
-    assert moves(env, talks) == [True] * 30
-    assert any("right" in reply for reply in replies(talks))
+@pytest.mark.parametrize(
+    ("made", "turns", "least", "words"),
+    [
+        *((partial(gym.make, ECHO, action_format=each), 12, 12, "") for each in FORMATS),
+        *((partial(LAKE, action_format=each), 30, 30, "right") for each in ("plain", "tag")),
+        (partial(gym.make, "llm_gym/SearchQA-v0"), 20, 18, ""),  # calls of tools
+        (partial(gym.make, "llm_gym/TextToSQLEasy-v0"), 20, 18, ""),
+    ],
+)
+def test_random_moves_are_legal_ones_in_the_format_of_the_game(made, turns, least, words):
+    env = made()
+    talks = play_demonstrations(env, "random", OBSERVATION, turns)
+    assert sum(moves(env, talks)) >= least
+    assert len(moves(env, talks)) == turns
+    assert any(words in reply for reply in replies(talks))
 
 
 def test_with_the_history_a_conversation_is_what_the_policy_would_have_read():
@@ -289,13 +294,8 @@ def test_with_the_history_a_conversation_is_what_the_policy_would_have_read():
     observation, info = env.reset(seed=1)
     live = TokenConversation(CHAT)
     assert len(talk) > 1
-    for at, turn in enumerate(talk):
-        heard = (
-            live.add_observation(observation)
-            if at
-            else live.start(info["system_prompt"], observation)
-        )
-        assert turn.prompt_ids == heard
+    for turn in talk:
+        assert turn.prompt_ids == live.read(info["system_prompt"], observation)
         move = bare.solver_action()
         assert turn.reply_ids == CHAT.reply(move)
         live.add_reply(turn.reply_ids)
@@ -354,13 +354,6 @@ def test_a_random_player_with_tools_writes_calls_that_they_take():
                 env.reset(seed=0)
         assert len(calls) > 5, parser
         assert all(call["success"] for call in calls), parser
-
-
-@pytest.mark.parametrize("env_id", ["llm_gym/SearchQA-v0", "llm_gym/TextToSQLEasy-v0"])
-def test_a_game_of_tools_is_imitated_by_calls_that_can_be_used(env_id):
-    env = gym.make(env_id)
-    usable = moves(env, play_demonstrations(env, "random", OBSERVATION, 20))
-    assert sum(usable) >= 18
 
 
 def test_a_file_of_conversations_gives_its_replies(tmp_path):

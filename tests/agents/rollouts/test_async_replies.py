@@ -8,55 +8,40 @@ import torch
 from tensordict import TensorDict
 
 from llm_gym_agents.engines.base import EngineError, Sampling
-from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts import policy as policy_module
-from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S, LLMPolicy
+from llm_gym_agents.rollouts.policy import READY_SHARE, READY_WAIT_S
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask, ReplyStatus, Turn
-from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.odd import Tagged
 from tests.agents.rollouts.test_play import Diary, tasks
 from tests.agents.scripted import ScriptedEngine
 from tests.agents.small_run import Odd
-from tests.agents.tiny import tiny_model, tiny_tokenizer
+from tests.agents.tiny import tiny_policy
 from tests.matrix import some_of
 
 STOPS = tuple(range(40))
 """Ids that end a reply: so many that replies are of very uneven length."""
 
 
-def make(sync_replies=False, rows=5, context="history", env=Diary, length=None):
-    engine = TransformersEngine(tiny_model(), context_length=length)
-    policy = LLMPolicy(
-        engine,
-        ChatFormat.from_tokenizer(tiny_tokenizer()),
-        sampling=Sampling(max_tokens=30, stop_ids=STOPS),
-        context=context,
-        run_seed=7,
-        sync_replies=sync_replies,
-    )
-    return EpisodeCollector(TextEnvPool(env, rows), policy)
+def make(sync_replies=False, rows=5, context="history", env=Diary):
+    sampling = Sampling(max_tokens=30, stop_ids=STOPS)
+    how = {"sampling": sampling, "context": context, "sync_replies": sync_replies}
+    return EpisodeCollector(TextEnvPool(env, rows), tiny_policy(run_seed=7, **how))
 
 
 def scripted(engine, rows, sync_replies=False, env=Diary):
-    policy = LLMPolicy(
-        engine, ChatFormat.from_tokenizer(tiny_tokenizer()), sync_replies=sync_replies
-    )
-    return EpisodeCollector(TextEnvPool(env, rows), policy)
+    return EpisodeCollector(TextEnvPool(env, rows), asked(engine, sync_replies))
 
 
 def watch(collector):
-    """Return a list that fills with what the policy answered: rows of (episode, cut, seen)."""
+    """Return a list that fills with the status of each row, step by step."""
     steps, forward = [], collector.policy.forward
 
     def note(data):
         data = forward(data)
-        names = ("episode", "status", "observation", "turn")
-        steps.append(
-            [tuple(row) for row in torch.stack([data[name] for name in names], 1).tolist()]
-        )
+        steps.append(data["status"].tolist())
         return data
 
     collector.policy.forward = note
@@ -71,9 +56,7 @@ def test_the_same_episodes_come_of_it(context):
     apart, together = make(context=context), make(context=context, sync_replies=True)
     steps = watch(apart)
     one, other = (c.collect(tasks(range(11))) for c in (apart, together))
-    assert any(cut == ReplyStatus.PENDING for rows in steps for _, cut, *_ in rows), (
-        "somebody waited"
-    )
+    assert any(ReplyStatus.PENDING in rows for rows in steps), "somebody waited"
     assert [e.states for e in one.episodes] == [e.states for e in other.episodes]
     assert [e.actions for e in one.episodes] == [e.actions for e in other.episodes]
     for name in ("ids_S", "token_T", "position_T", "turn_ends_T", "reward_T", "bootstrap_E"):
@@ -109,9 +92,9 @@ def test_no_more_is_asked_for_than_the_context_has_room_for():
 
 @pytest.mark.parametrize("context", ["history", "verbatim", "observation"])
 def test_a_context_without_room_for_the_next_prompt_has_ended_the_episode(context):
-    engine, chat = ScriptedEngine(), ChatFormat.from_tokenizer(tiny_tokenizer())
     turns = [Turn(0, 0, [1] * 10, [2] * 5, [0.0] * 5, "stop", 0)]
-    policy = LLMPolicy(engine, chat, context=context)
+    policy = tiny_policy(ScriptedEngine(), context=context)
+    engine, chat = policy.engine, policy.chat
     alone = context == "observation"
     whole = chat.opening("Rules.", "a tale") if alone else chat.following([2] * 5, "a tale")
     engine.context_length = (0 if alone else 15) + len(whole) + 1
@@ -198,7 +181,7 @@ def data_of(policy, count):
 
 
 def asked(engine, sync_replies=False):
-    return LLMPolicy(engine, ChatFormat.from_tokenizer(tiny_tokenizer()), sync_replies=sync_replies)
+    return tiny_policy(engine, sync_replies=sync_replies)
 
 
 @pytest.fixture

@@ -8,22 +8,16 @@ from torchrl.envs.utils import check_env_specs
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import Request, Sampling
-from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.rollouts.evaluation import rollout
-from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
-from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.rollouts.test_play import Diary, tasks
 from tests.agents.scripted import ScriptedEngine
-from tests.agents.tiny import tiny_model, tiny_tokenizer
+from tests.agents.tiny import tiny_policy
 from tests.matrix import some_of
 
+HELD = {"constrained": True, "env_kwargs": {"rules": "system"}}
 GAME, GUESS = "llm_gym/TextGameEasy-v0", "llm_gym/GuessTheNumber-v0"
-
-
-def policy_of(engine, **settings):
-    return LLMPolicy(engine, ChatFormat.from_tokenizer(tiny_tokenizer()), **settings)
 
 
 class Held(ScriptedEngine):
@@ -52,10 +46,8 @@ class Held(ScriptedEngine):
 )
 def test_each_request_has_the_pattern_of_its_environment_now(env_id, sync_replies):
     engine = Held(env_id, ready=lambda running: running[-1:])
-    policy = policy_of(engine, sync_replies=sync_replies)
-    result = rollout(
-        env_id, policy, 12, num_envs=5, constrained=True, env_kwargs={"rules": "system"}
-    )
+    policy = tiny_policy(engine, sync_replies=sync_replies)
+    result = rollout(env_id, policy, 12, num_envs=5, **HELD)
     assert len(result.episodes) == 12
     assert result.invalid == 0.0
     if env_id == GAME:
@@ -65,10 +57,10 @@ def test_each_request_has_the_pattern_of_its_environment_now(env_id, sync_replie
 def test_without_it_a_request_has_no_pattern_but_the_one_of_its_sampling():
     seen = []
     engine = ScriptedEngine(say=lambda request: seen.append(request.sampling.pattern) or [65])
-    rollout(GUESS, policy_of(engine), 2)
+    rollout(GUESS, tiny_policy(engine), 2)
     assert set(seen) == {None}
     seen.clear()
-    rollout(GUESS, policy_of(engine, sampling=Sampling(pattern="[0-9]+")), 2)
+    rollout(GUESS, tiny_policy(engine, sampling=Sampling(pattern="[0-9]+")), 2)
     assert set(seen) == {"[0-9]+"}
 
 
@@ -84,22 +76,24 @@ def test_somebody_elses_environment_in_text_has_patterns_too():
         seen.append(request.sampling.pattern)
         return list(b"push left")
 
-    rollout("CartPole-v1", policy_of(ScriptedEngine(say=say)), 1, constrained=True)
+    rollout("CartPole-v1", tiny_policy(ScriptedEngine(say=say)), 1, constrained=True)
     assert all(pattern and re.fullmatch(pattern, "push left") for pattern in seen), seen[0]
 
 
 def test_an_environment_without_patterns_is_refused():
-    collector = EpisodeCollector(TextEnvPool(Diary, 2, patterns=True), policy_of(ScriptedEngine()))
+    collector = EpisodeCollector(
+        TextEnvPool(Diary, 2, patterns=True), tiny_policy(ScriptedEngine())
+    )
     with pytest.raises(ConfigError, match="action_pattern"):
         collector.collect(tasks([0, 1]))
 
 
 def test_the_transformers_engine_refuses_a_pattern():
-    engine = TransformersEngine(tiny_model())
+    policy = tiny_policy(sampling=Sampling(max_tokens=2))
+    engine = policy.engine
     with pytest.raises(ConfigError, match="backend"):
         engine.submit([Request([1]), Request([1, 2], Sampling(pattern="a+"))])
     assert engine.running == 0
-    policy = policy_of(engine, sampling=Sampling(max_tokens=2))
     with pytest.raises(ConfigError, match="backend"):
         rollout(GUESS, policy, 2, constrained=True)
     assert engine.running == 0
@@ -109,14 +103,6 @@ def test_the_transformers_engine_refuses_a_pattern():
 @pytest.mark.slow
 def test_patterns_come_out_of_worker_processes():
     engine = Held("llm_gym/Echo-v0")
-    result = rollout(
-        "llm_gym/Echo-v0",
-        policy_of(engine),
-        6,
-        num_envs=4,
-        workers=2,
-        constrained=True,
-        env_kwargs={"rules": "system"},
-    )
+    result = rollout("llm_gym/Echo-v0", tiny_policy(engine), 6, num_envs=4, workers=2, **HELD)
     assert result.invalid == 0.0
     assert engine.patterns

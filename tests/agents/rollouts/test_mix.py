@@ -208,15 +208,6 @@ def test_states_and_branches_stay_with_their_episodes():
     assert found.branch_return_B.equal(whole.branch_return_B)
 
 
-def test_a_batch_of_one_environment_is_as_it_was():
-    batch = data(0)
-    stream = TokenStream(reward_T=batch.reward_T, lengths_E=batch.lengths_E)
-    estimate = get_advantage("reinforce_plus_plus")
-    assert estimate_by_env(estimate, batch, stream)[0].advantages_T.equal(
-        estimate(stream).advantages_T
-    )
-
-
 def test_metrics_of_each_environment():
     won = [{"success": True, "valid_action": True}]
     lost = [{"success": False, "valid_action": False}]

@@ -13,14 +13,12 @@ from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.evaluation import rollout
-from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
-from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.scripted import ScriptedEngine
-from tests.agents.tiny import tiny_model, tiny_tokenizer
+from tests.agents.tiny import tiny_model, tiny_policy, tiny_tokenizer
 from tests.matrix import some_of
 
 
@@ -43,13 +41,8 @@ class Diary(gym.Env):
 
 def make(env=Diary, rows=3, family="llama", context="history", length=None, **sampling):
     engine = TransformersEngine(tiny_model(family), context_length=length)
-    policy = LLMPolicy(
-        engine,
-        ChatFormat.from_tokenizer(tiny_tokenizer()),
-        sampling=Sampling(**{"max_tokens": 12, **sampling}),
-        context=context,
-        run_seed=7,
-    )
+    sampling = Sampling(**{"max_tokens": 12, **sampling})
+    policy = tiny_policy(engine, sampling=sampling, context=context, run_seed=7)
     return EpisodeCollector(TextEnvPool(env, rows), policy)
 
 
@@ -114,14 +107,8 @@ def test_a_system_prompt_of_ones_own_replaces_the_environments():
 def test_rollout_reports_success_with_its_interval_and_writes_records(tmp_path):
     policy = make().policy
     path = tmp_path / "episodes.jsonl"
-    result = rollout(
-        "llm_gym/Memory-v0",
-        policy,
-        12,
-        num_envs=4,
-        records=str(path),
-        env_kwargs={"rules": "system"},
-    )
+    how = {"num_envs": 4, "records": str(path), "env_kwargs": {"rules": "system"}}
+    result = rollout("llm_gym/Memory-v0", policy, 12, **how)
     low, high = result.interval
     assert low <= result.success <= high
     assert len(path.read_text().splitlines()) == 12
@@ -141,8 +128,7 @@ def test_every_turn_of_every_episode_is_sampled_with_a_seed_of_its_own(context):
             asked.setdefault(request.key, []).append(request.seed)
             return list(b"ok")
 
-        chat = ChatFormat.from_tokenizer(tiny_tokenizer())
-        policy = LLMPolicy(ScriptedEngine(say=say), chat, context=context, run_seed=run)
+        policy = tiny_policy(ScriptedEngine(say=say), context=context, run_seed=run)
         EpisodeCollector(TextEnvPool(Diary, rows), policy).collect(tasks(numbers))
         seeds.append(asked)
     assert seeds[0] == seeds[1] != seeds[2]

@@ -88,7 +88,6 @@ def test_the_tokens_of_a_cut_episode_end_with_what_would_have_been_read():
     assert tokens.trained_on == [False, False, True, False, True, True, False, False]
     assert str(tokens.values) == "[nan, nan, 10, nan, 20, 30, nan, nan]"
     assert str(tokens.log_probs) == "[nan, nan, -0.5, nan, -1, -2, nan, nan]"
-    assert tokens.to_dict()["ids"] == tokens.ids
 
 
 def test_a_record_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):

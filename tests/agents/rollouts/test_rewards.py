@@ -25,14 +25,9 @@ from llm_gym_agents.rollouts.rewards import (
 )
 from tests.agents.scored import batch, episode
 
+GUESS = "llm_gym/GuessTheNumber-v0"
+
 # --- where a score goes ------------------------------------------------------------------------
-
-
-def test_a_score_replaces_the_rewards_and_sits_on_the_last_turn():
-    one = episode([0.25, 0.5, 1.0])
-    assert apply_reward_fn(lambda trajectory: 7, [one]) == [7.0]
-    assert one.rewards == [0.0, 0.0, 7.0]
-    assert one.extra == {"env_rewards": [0.25, 0.5, 1.0], "reward_terms": {"reward_fn": 7.0}}
 
 
 @given(
@@ -61,6 +56,7 @@ def test_what_the_environment_gave_survives_a_second_function():
     bare = Trajectory(actions=["a", "b"])
     apply_reward_fn(lambda trajectory: 1, [bare])
     assert bare.rewards == [0.0, 1.0]
+    assert bare.extra["reward_terms"] == {"reward_fn": 1.0}
 
 
 def test_named_terms_add_up_and_are_metrics():
@@ -273,7 +269,7 @@ def test_a_batch_is_a_tensor_and_its_terms_are_metrics():
 
 
 def test_a_manager_is_a_reward_function_on_played_episodes():
-    env = gym.make("llm_gym/GuessTheNumber-v0", max_turns=5)
+    env = gym.make(GUESS, max_turns=5)
     actions = iter(["a cat", "0"])
     one = play_episode(env, lambda _: next(actions, env.unwrapped.oracle_action()), seed=0)
     assert one.rewards == [0.0, 0.0, 1.0]
@@ -287,9 +283,9 @@ def test_a_manager_is_a_reward_function_on_played_episodes():
     [
         (SimpleGameEnvironment({"max_steps": 7}), 7),
         (as_gym(SimpleGameEnvironment({"max_steps": 7})), 7),
-        (gym.make("llm_gym/GuessTheNumber-v0", max_turns=4), 4),
-        ("llm_gym/GuessTheNumber-v0", 5),
-        (gym.wrappers.TransformReward(gym.make("llm_gym/GuessTheNumber-v0"), float), 5),
+        (gym.make(GUESS, max_turns=4), 4),
+        (GUESS, 5),
+        (gym.wrappers.TransformReward(gym.make(GUESS), float), 5),
     ],
 )
 def test_the_limit_of_steps_is_found_in_every_kind_of_environment(environment, limit):

@@ -68,13 +68,7 @@ def episodes(draw, number):
 @st.composite
 def rollouts(draw, least=1, most=6):
     played = [draw(episodes(n)) for n in range(draw(st.integers(least, most)))]
-    return Rollout(
-        episodes=[episode for episode, _, _ in played],
-        turns=[turns for _, turns, _ in played],
-        bootstrap_prompts=[closing for _, _, closing in played],
-        unplayed=[],
-        failures=[],
-    )
+    return Rollout(*map(list, zip(*played, strict=True)), unplayed=[], failures=[])
 
 
 def assert_same(one, other):
@@ -115,13 +109,8 @@ def test_what_is_shared_does_not_fill_a_pack(context):
         [Turn(0, at, [*prompt, 50 + at], [60 + own], [-1.0], "stop", 0) for at in range(turns)]
         for own in range(episodes)
     ]
-    data = assemble(
-        Rollout(
-            [Trajectory(episode_id=at, actions=["a"] * turns, rewards=[0.0] * turns)
-             for at in range(episodes)],
-            played, [None] * episodes, [], [],
-        )
-    )  # fmt: skip
+    told = [episode([0.0] * turns, episode_id=at) for at in range(episodes)]
+    data = assemble(Rollout(told, played, [None] * episodes, [], []))
     assert len(data.ids_S) == 8 * 42
     packer, everything = Packer(data), list(range(episodes))
     assert len(packer.within(everything, 100)) == 1
@@ -199,11 +188,8 @@ def test_rollouts_are_joined_in_id_order_with_what_belongs_to_each():
     assert [episode_id(each) for each in whole.unplayed] == [2, 9]
     assert sorted(whole.failures) == ["episode 2", "episode 9"]
     assert whole.env_id == "some/Env-v0"
-
-
-@pytest.mark.parametrize("rollouts", [[], [rollout([])]])
-def test_joining_nothing_gives_nothing(rollouts):
-    assert join_rollouts(rollouts).all_episodes == []
+    for nothing in ([], [rollout([])]):
+        assert join_rollouts(nothing).all_episodes == []
 
 
 def test_only_episodes_cut_by_our_own_limit_are_not_bootstrapped():
@@ -261,7 +247,4 @@ def test_every_figure_is_a_mean_over_episodes_replies_or_groups():
         "episode/invalid": 0.2,
         "reward/bonus": 0.25,
     }
-
-
-def test_what_an_environment_does_not_say_is_left_out():
-    assert "episode/invalid" not in episode_metrics(batch_of(played([1.0], 1)))
+    assert "episode/invalid" not in episode_metrics(batch_of(played([1.0], 1))), "nothing is said"

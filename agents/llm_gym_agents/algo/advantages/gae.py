@@ -63,15 +63,10 @@ def gae(
     else:
         after_E = torch.zeros_like(terminated_E, dtype=value_T.dtype)
     next_T = torch.cat([value_T[1:], value_T[:1]])
-    advantages_T = scan_advantages(
-        reward_T=widen(stream.reward_T),
-        value_T=value_T,
-        next_values_T=torch.where(stream.last_T, stream.on_tokens(after_E), next_T),
-        terminated_T=stream.last_T & stream.on_tokens(terminated_E),
-        lengths_E=stream.lengths_E,
-        gamma_T=step_factor(stream, gamma, discount),
-        lam_T=step_factor(stream, lam, discount),
-    )
+    next_T = torch.where(stream.last_T, stream.on_tokens(after_E), next_T)
+    gamma_T, lam_T = (step_factor(stream, each, discount) for each in (gamma, lam))
+    delta_T = widen(stream.reward_T) + gamma_T * next_T - value_T
+    advantages_T = decayed_sums(stream, delta_T, lam_T * gamma_T)
     returns_T = advantages_T + value_T
     if whiten:
         advantages_T = standardize(advantages_T)
@@ -119,38 +114,18 @@ def turn_advantages(
     return Advantages(advantages_T.to(dtype), spread(returns_K, stream.turn_lengths_K).to(dtype))
 
 
-def scan_advantages(
-    *,
-    reward_T: Tensor,
-    value_T: Tensor,
-    next_values_T: Tensor,
-    terminated_T: Tensor,
-    lengths_E: Tensor,
-    gamma_T: Tensor,
-    lam_T: Tensor,
-) -> Tensor:
-    """The advantage of every token, A_t = delta_t + gamma * lam * A_{t+1}, by one loop.
+def decayed_sums(stream: TokenStream, delta_T: Tensor, decay_T: Tensor) -> Tensor:
+    """A_t = delta_t + decay_t * A_{t+1} within each episode, by one loop.
 
     TorchRL's loop runs over a padded grid of episodes by time. One episode of 100,000 tokens and
-    999 short ones would give 100 million cells.
-
-    Args:
-        reward_T: Reward of each token.
-        value_T: Value before each token.
-        next_values_T: Value after each token; at an episode's end, its bootstrap.
-        terminated_T: True where the episode ended by its own rules, so that nothing follows.
-        lengths_E: Tokens of each episode.
-        gamma_T: Discount from each token to the next; a scalar tensor if it is constant.
-        lam_T: GAE's lambda from each token to the next; a scalar tensor if it is constant.
+    999 short ones would give 100 million cells. ``decay_T`` may be a scalar tensor.
     """
-    delta_T = reward_T + gamma_T * next_values_T * ~terminated_T - value_T
-    decay_T = (lam_T * gamma_T).expand_as(delta_T).clone()
-    decay_T[(lengths_E.cumsum(0) - 1)[lengths_E > 0]] = 0.0  # the next token is another episode's
+    decay_T = torch.where(stream.last_T, 0.0, decay_T)  # the next token is another episode's
     found, after = [], 0.0
     for delta, decay in zip(delta_T.flip(0).tolist(), decay_T.flip(0).tolist(), strict=True):
         after = delta + after * decay
         found.append(after)
-    return torch.tensor(found[::-1], dtype=reward_T.dtype, device=reward_T.device)
+    return torch.tensor(found[::-1], dtype=delta_T.dtype, device=delta_T.device)
 
 
 def step_factor(stream: TokenStream, factor: float, discount: Discount) -> Tensor:

@@ -44,13 +44,12 @@ def grpo(
         credit: Compare the scores of whole episodes, or the reward-to-go of each turn.
         gamma: Discount from one turn to the next, if turns are compared.
     """
-    one, group_I, size_I = compared(stream, credit, gamma)
-    mean_I = _Groups(one).sum(one.scores_E) / size_I.clamp(min=1)
-    centred_I = torch.where(size_I > 1, one.scores_E - mean_I, 0.0)
+    items = compared(stream, credit, gamma)
+    centred_I = items.centred_I
     if norm_by_std:
         # The deviation of the whole group: that of a single turn number would be too noisy.
-        centred_I = centred_I / (_Groups(one, group_I).std(centred_I) + epsilon)
-    return _on_tokens(one, centred_I, result_dtype(stream.reward_T))
+        centred_I = centred_I / (items.std(centred_I) + epsilon)
+    return items.on_tokens(centred_I, result_dtype(stream.reward_T))
 
 
 @register_advantage("dr_grpo", needs_groups=True)
@@ -62,19 +61,17 @@ def dr_grpo(stream: TokenStream, *, credit: Credit = "episode", gamma: float = 1
 @register_advantage("rloo", needs_groups=True)
 def rloo(stream: TokenStream, *, credit: Credit = "episode", gamma: float = 1.0) -> Advantages:
     """The score minus the mean score of the *other* episodes of its group; 0 if there is none."""
-    one, _, size_I = compared(stream, credit, gamma)
-    others_I = _Groups(one).sum(one.scores_E) - one.scores_E
-    left_out_I = others_I / (size_I - 1).clamp(min=1)
-    led_I = torch.where(size_I > 1, one.scores_E - left_out_I, 0.0)
-    return _on_tokens(one, led_I, result_dtype(stream.reward_T))
+    items = compared(stream, credit, gamma)
+    score_I, others = items.stream.scores_E, (items.size_I - 1).clamp(min=1)
+    led_I = torch.where(items.size_I > 1, score_I - (items.sum_I - score_I) / others, 0.0)
+    return items.on_tokens(led_I, result_dtype(stream.reward_T))
 
 
 @register_advantage("reinforce_plus_plus_baseline", needs_groups=True)
 def reinforce_plus_plus_baseline(stream: TokenStream, *, whiten: bool = True) -> Advantages:
     """The centred score, whitened over the tokens of the whole batch instead of per group."""
-    groups = _Groups(stream)
-    centred_E = stream.scores_E - groups.baseline(stream.scores_E)
-    centred = _on_tokens(stream, centred_E, result_dtype(stream.reward_T))
+    episodes = compared(stream, "episode", 1.0)
+    centred = episodes.on_tokens(episodes.centred_I, result_dtype(stream.reward_T))
     if not whiten:
         return centred
     return centred._replace(advantages_T=standardize(centred.advantages_T))
@@ -95,42 +92,6 @@ def group_ids(index: Tensor | Iterable[Hashable], *, device: torch.device | None
     )
 
 
-class _Groups:
-    """Statistics of the groups of a stream, one value per episode."""
-
-    def __init__(self, stream: TokenStream, group_E: Tensor | None = None) -> None:
-        self.played_E = stream.lengths_E > 0
-        group_E = stream.group_E if group_E is None else group_E
-        names_G, self._group_E = torch.unique(group_E, return_inverse=True)
-        self._count = len(names_G)
-        self.size_E = self.sum(torch.ones_like(stream.scores_E))
-
-    def sum(self, values_E: Tensor) -> Tensor:
-        zeros_G = values_E.new_zeros(self._count)
-        played_E = torch.where(self.played_E, values_E, 0.0)
-        return zeros_G.index_add(0, self._group_E, played_E)[self._group_E]
-
-    def baseline(self, scores_E: Tensor) -> Tensor:
-        """The mean score of each episode's group.
-
-        An episode that is alone in its group is compared with itself: its advantage is 0.
-        """
-        mean_E = self.sum(scores_E) / self.size_E.clamp(min=1.0)
-        return torch.where(self.size_E > 1, mean_E, scores_E)
-
-    def std(self, centred_E: Tensor) -> Tensor:
-        """The unbiased standard deviation of each episode's group; 1 for a group of one."""
-        squares_E = self.sum(centred_E.square())
-        std_E = (squares_E / (self.size_E - 1).clamp(min=1)).sqrt()
-        return torch.where(self.size_E > 1, std_E, 1.0)
-
-
-def _on_tokens(stream: TokenStream, advantages_E: Tensor, dtype: torch.dtype) -> Advantages:
-    return Advantages(
-        stream.on_tokens(advantages_E).to(dtype), stream.on_tokens(stream.scores_E).to(dtype)
-    )
-
-
 # --- credit per turn ------------------------------------------------------------------
 
 Credit = Literal["episode", "turn"]
@@ -145,6 +106,33 @@ class Compared(NamedTuple):
     """The group of the item's episode."""
     size_I: Tensor
     """Episodes in that group. An episode that is over before a turn counts there with score 0."""
+
+    @property
+    def sum_I(self) -> Tensor:
+        """The sum of the scores with which each item is compared, its own included."""
+        _, same_I = torch.unique(self.stream.group_E, return_inverse=True)
+        return self._sum(self.stream.scores_E, same_I)
+
+    @property
+    def centred_I(self) -> Tensor:
+        """Scores minus their mean; 0 for an episode that is alone in its group."""
+        mean_I = self.sum_I / self.size_I.clamp(min=1)
+        return torch.where(self.size_I > 1, self.stream.scores_E - mean_I, 0.0)
+
+    def std(self, centred_I: Tensor) -> Tensor:
+        """The unbiased standard deviation of each item's group; 1 for a group of one."""
+        count_I = self._sum(torch.ones_like(centred_I), self.group_I)
+        squares_I = self._sum(centred_I.square(), self.group_I)
+        return torch.where(count_I > 1, (squares_I / (count_I - 1).clamp(min=1)).sqrt(), 1.0)
+
+    def _sum(self, values_I: Tensor, group_I: Tensor) -> Tensor:
+        played_I = torch.where(self.stream.lengths_E > 0, values_I, 0.0)
+        zeros_G = values_I.new_zeros(len(values_I))
+        return zeros_G.index_add(0, group_I, played_I)[group_I]
+
+    def on_tokens(self, advantages_I: Tensor, dtype: torch.dtype) -> Advantages:
+        on_tokens, scores_I = self.stream.on_tokens, self.stream.scores_E
+        return Advantages(on_tokens(advantages_I).to(dtype), on_tokens(scores_I).to(dtype))
 
 
 def compared(stream: TokenStream, credit: Credit, gamma: float) -> Compared:

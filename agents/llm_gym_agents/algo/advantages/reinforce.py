@@ -5,15 +5,9 @@ Without a critic, a truncated episode cannot be bootstrapped, so its return ends
 Shapes: T sampled tokens of all episodes, E episodes.
 """
 
-import torch
 from torch import Tensor
 
-from llm_gym_agents.algo.advantages.gae import (
-    Discount,
-    check_fraction,
-    scan_advantages,
-    step_factor,
-)
+from llm_gym_agents.algo.advantages.gae import Discount, check_fraction, decayed_sums, step_factor
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import result_dtype, standardize, widen
@@ -33,15 +27,4 @@ def reinforce_plus_plus(
 
 def rewards_to_go(stream: TokenStream, gamma_T: Tensor) -> Tensor:
     """The sum of each token's reward and the discounted rewards after it in its episode."""
-    # GAE with values 0 and lam 1 is the reward-to-go, so one scan serves both.
-    reward_T = widen(stream.reward_T)
-    zeros_T = torch.zeros_like(reward_T)
-    return scan_advantages(
-        reward_T=reward_T,
-        value_T=zeros_T,
-        next_values_T=zeros_T,
-        terminated_T=stream.last_T,
-        lengths_E=stream.lengths_E,
-        gamma_T=gamma_T,
-        lam_T=reward_T.new_ones(()),
-    )
+    return decayed_sums(stream, widen(stream.reward_T), gamma_T)

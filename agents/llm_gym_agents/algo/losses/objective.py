@@ -55,7 +55,7 @@ class TokenObjective(nn.Module):
     - ``importance_weight`` [T] if the sampler's log-probs differ (see ``importance_weights``);
     - ``ref_log_prob`` [T] if ``kl_coef`` is above 0;
     - ``sampler_log_prob`` [T] and ``version`` [T] for losses that read them;
-    - ``lengths`` [E] if the policy loss needs whole episodes.
+    - ``lengths`` [E], the sampled tokens of each episode.
 
     Args:
         trunk: Writes ``token_log_prob`` [T] and ``token_entropy`` [T].
@@ -167,7 +167,7 @@ class TokenObjective(nn.Module):
             log_prob_T=data["token_log_prob"],
             old_log_prob_T=data["old_log_prob"],
             advantages_T=data["advantage"].squeeze(-1),
-            lengths_E=self._lengths(data),
+            lengths_E=data["lengths"],
             sampler_log_prob_T=data.get("sampler_log_prob", None),
             ref_log_prob_T=data.get("ref_log_prob", None),
             value_T=None if "value" not in data else data["value"].squeeze(-1),
@@ -188,18 +188,6 @@ class TokenObjective(nn.Module):
             terms["loss/value"] = self.value_coef * value.loss_T
             metrics_T |= value.metrics_T
         return terms, metrics_T
-
-    def _lengths(self, data: TensorDictBase) -> Tensor:
-        lengths_E: Tensor | None = data.get("lengths", None)
-        if lengths_E is not None:
-            return lengths_E
-        if self.spec.needs_whole_episodes:
-            raise StreamError(
-                f"{self.spec.name!r} needs lengths, the sampled tokens of each whole episode, "
-                f"got a batch with {', '.join(sorted(map(str, data.keys())))}"
-            )
-        tokens = data["old_log_prob"].numel()
-        return torch.tensor([tokens], device=data["old_log_prob"].device)
 
 
 # --- the critic's loss -----------------------------------------------------------------

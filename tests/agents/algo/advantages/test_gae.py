@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from llm_gym_agents.algo import StreamError, TokenStream, gae, gae_turn
 from tests.agents.algo import reference
@@ -12,7 +11,7 @@ from tests.agents.algo.reference import FRACTIONS, examples, streams
 from tests.agents.work import TensorWork
 
 
-def slow_gae(stream: TokenStream, gamma: float, lam: float, discount: str) -> Tensor:
+def slow_gae(stream, gamma, lam, discount):
     ends = stream.turn_ends_T.tolist()
     steps = [discount == "token" or end for end in ends]
     runs = zip(
@@ -37,9 +36,7 @@ def slow_gae(stream: TokenStream, gamma: float, lam: float, discount: str) -> Te
 
 @examples
 @given(streams(), FRACTIONS, FRACTIONS, st.sampled_from(["token", "turn"]))
-def test_matches_a_loop_over_each_episode(
-    stream: TokenStream, gamma: float, lam: float, discount: str
-) -> None:
+def test_matches_a_loop_over_each_episode(stream, gamma, lam, discount):
     advantages_T, returns_T = gae(stream, gamma=gamma, lam=lam, discount=discount, whiten=False)
     expected_T = slow_gae(stream, gamma, lam, discount)
     torch.testing.assert_close(advantages_T, expected_T, rtol=1e-10, atol=1e-10)
@@ -48,9 +45,7 @@ def test_matches_a_loop_over_each_episode(
 
 @examples
 @given(streams(), FRACTIONS, FRACTIONS)
-def test_one_step_per_turn_is_gae_over_the_turns(
-    stream: TokenStream, gamma: float, lam: float
-) -> None:
+def test_one_step_per_turn_is_gae_over_the_turns(stream, gamma, lam):
     ends, turns, start = stream.turn_ends_T.tolist(), [], 0
     for position, end in enumerate(ends):
         if end:
@@ -78,7 +73,7 @@ def test_one_step_per_turn_is_gae_over_the_turns(
     )
 
 
-def test_a_truncated_episode_bootstraps_and_a_terminated_one_does_not() -> None:
+def test_a_truncated_episode_bootstraps_and_a_terminated_one_does_not():
     stream = TokenStream(
         reward_T=torch.tensor([1.0, 1.0]),
         value_T=torch.zeros(2),
@@ -94,7 +89,7 @@ def test_a_truncated_episode_bootstraps_and_a_terminated_one_does_not() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_narrow_inputs_are_computed_wide(dtype: torch.dtype) -> None:
+def test_narrow_inputs_are_computed_wide(dtype):
     torch.manual_seed(0)
     reward_T, value_T = torch.randn(2, 300).to(dtype)
     lengths_E = torch.tensor([300])
@@ -116,7 +111,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_very_many_tokens_are_read_a_few_times_by_few_operations(name: str) -> None:
+def test_very_many_tokens_are_read_a_few_times_by_few_operations(name):
     """A loop over tensors of one token would need 200,000 operations."""
     stream = TokenStream(
         reward_T=torch.ones(200_000), value_T=torch.zeros(200_000), lengths_E=SHAPES[name]

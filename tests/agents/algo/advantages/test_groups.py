@@ -16,9 +16,7 @@ from tests.agents.algo.reference import FRACTIONS, examples, streams
 CENTRED = ["grpo", "dr_grpo", "rloo"]
 
 
-def stream_of(
-    scores: list[float], groups: list[int], lengths: list[int] | None = None
-) -> TokenStream:
+def stream_of(scores, groups, lengths=None):
     lengths = lengths or [1] * len(scores)
     rewards = [s for s, n in zip(scores, lengths, strict=True) for s in [0.0] * (n - 1) + [s][:n]]
     return TokenStream(
@@ -30,7 +28,7 @@ def stream_of(
 
 @examples
 @given(streams(max_length=6, max_episodes=8), st.sampled_from(CENTRED))
-def test_matches_a_loop_over_the_groups(stream: TokenStream, name: str) -> None:
+def test_matches_a_loop_over_the_groups(stream, name):
     lengths, groups = stream.lengths_E.tolist(), stream.group_E.tolist()
     scores = [sum(run) for run in reference.split(stream.reward_T.tolist(), lengths)]
     expected_E = torch.tensor(
@@ -42,14 +40,14 @@ def test_matches_a_loop_over_the_groups(stream: TokenStream, name: str) -> None:
     torch.testing.assert_close(returns_T, stream.on_tokens(torch.tensor(scores).double()))
 
 
-def test_equal_scores_give_exactly_nothing() -> None:
+def test_equal_scores_give_exactly_nothing():
     # A float32 mean of three 0.9 is off by 6e-8, and 6e-8 / 1e-6 would be a gradient.
     stream = stream_of([0.9, 0.9, 0.9], [0, 0, 0])
     for name in ("grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline"):
         assert get_advantage(name)(stream).advantages_T.tolist() == [0.0, 0.0, 0.0]
 
 
-def test_every_setting_has_an_effect() -> None:
+def test_every_setting_has_an_effect():
     stream = stream_of([0.0, 1.0, 5.0], [0, 0, 0], [1, 2, 3])
     for name, setting in (
         ("grpo", {"norm_by_std": False}),
@@ -71,11 +69,11 @@ def test_every_setting_has_an_effect() -> None:
         (uid for uid in ("x", "y", "x")),
     ],
 )
-def test_any_labels_make_groups(index: object) -> None:
+def test_any_labels_make_groups(index):
     assert group_ids(index).tolist() == [0, 1, 0]
 
 
-def one_token_turns(*episodes: list[float], groups: list[int] | None = None) -> TokenStream:
+def one_token_turns(*episodes, groups=None):
     lengths_E = torch.tensor([len(each) for each in episodes])
     return TokenStream(
         reward_T=torch.tensor([reward for each in episodes for reward in each]),
@@ -85,7 +83,7 @@ def one_token_turns(*episodes: list[float], groups: list[int] | None = None) -> 
     )
 
 
-def test_a_turn_is_compared_with_the_same_turn_of_the_others() -> None:
+def test_a_turn_is_compared_with_the_same_turn_of_the_others():
     stream = one_token_turns([1.0, 0.0], [0.0, 1.0])
     told = {"credit": "turn", "gamma": 0.5}
     # To come: 1 and 0 in the first episode, 0.5 and 1 in the second.
@@ -100,7 +98,7 @@ def test_a_turn_is_compared_with_the_same_turn_of_the_others() -> None:
     )
 
 
-def test_shaping_that_adds_up_to_nothing_shows_only_where_turns_are_compared() -> None:
+def test_shaping_that_adds_up_to_nothing_shows_only_where_turns_are_compared():
     plain = one_token_turns([0.0, 0.0, 1.0], [0.0, 0.0, 0.0])
     shaped = one_token_turns([0.5, 0.25, 0.25], [-0.25, 0.5, -0.25])  # two potentials, from 0 to 0
     for name in ("grpo", "rloo"):
@@ -114,7 +112,7 @@ def test_shaping_that_adds_up_to_nothing_shows_only_where_turns_are_compared() -
 
 @examples
 @given(streams(max_length=6, max_episodes=6), FRACTIONS, st.sampled_from(["dr_grpo", "rloo"]))
-def test_matches_a_loop_over_groups_and_turns(stream: TokenStream, gamma: float, name: str) -> None:
+def test_matches_a_loop_over_groups_and_turns(stream, gamma, name):
     lengths = stream.lengths_E.tolist()
     rewards = reference.split(stream.reward_T.tolist(), lengths)
     ends = reference.split(stream.turn_ends_T.tolist(), lengths)
@@ -150,7 +148,7 @@ def test_matches_a_loop_over_groups_and_turns(stream: TokenStream, gamma: float,
 
 @examples
 @given(streams(), FRACTIONS)
-def test_returns_are_the_discounted_rewards_to_go(stream: TokenStream, gamma: float) -> None:
+def test_returns_are_the_discounted_rewards_to_go(stream, gamma):
     expected: list[float] = []
     for run in reference.split(stream.reward_T.tolist(), stream.lengths_E.tolist()):
         ones = [1.0] * len(run)
@@ -164,7 +162,7 @@ def test_returns_are_the_discounted_rewards_to_go(stream: TokenStream, gamma: fl
     torch.testing.assert_close(out.advantages_T, white_T, rtol=1e-6, atol=1e-6)
 
 
-def test_every_setting_of_reinforce_has_an_effect() -> None:
+def test_every_setting_of_reinforce_has_an_effect():
     stream = TokenStream(
         reward_T=torch.tensor([1.0, 2.0, 4.0]),
         lengths_E=torch.tensor([3]),

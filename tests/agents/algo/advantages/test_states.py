@@ -20,11 +20,11 @@ STREAM = TokenStream(
 ROOT = 0.5**0.5
 
 
-def with_(**changes) -> TokenStream:
+def with_(**changes):
     return dataclasses.replace(STREAM, **changes)
 
 
-def advantages(name: str, stream: TokenStream = STREAM, **settings) -> list[float]:
+def advantages(name, stream=STREAM, **settings):
     return get_advantage(name)(stream, **settings).advantages_T.tolist()
 
 

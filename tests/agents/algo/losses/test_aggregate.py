@@ -17,15 +17,13 @@ LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=8).filter(sum)
 MODES = st.sampled_from(AGGREGATIONS)
 
 
-def norm_of(mode: str) -> float | None:
+def norm_of(mode):
     return 7.0 if mode.endswith("norm") else None
 
 
 @examples
 @given(LENGTHS, MODES, st.integers(0, 8))
-def test_micro_batches_of_episodes_add_up_to_the_batch(
-    lengths: list[int], mode: str, cut: int
-) -> None:
+def test_micro_batches_of_episodes_add_up_to_the_batch(lengths, mode, cut):
     torch.manual_seed(0)
     loss_T, lengths_E = torch.randn(sum(lengths), dtype=torch.float64), torch.tensor(lengths)
     counts, norm = BatchCounts.of(lengths_E), norm_of(mode)
@@ -41,7 +39,7 @@ def test_micro_batches_of_episodes_add_up_to_the_batch(
     torch.testing.assert_close(parts, whole)
 
 
-def test_no_tokens_give_a_loss_of_zero() -> None:
+def test_no_tokens_give_a_loss_of_zero():
     for mode in AGGREGATIONS:
         loss = aggregate_loss(torch.zeros(0), torch.tensor([0]), mode, norm_length=norm_of(mode))
         assert loss.item() == 0.0
@@ -55,7 +53,7 @@ def test_no_tokens_give_a_loss_of_zero() -> None:
         ("token-mean", {"norm_length": 5}, "norm"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(mode: str, settings: dict[str, int], what: str) -> None:
+def test_what_cannot_be_honoured_is_refused(mode, settings, what):
     with pytest.raises(ConfigError, match=what):
         token_weights(torch.tensor([2]), mode, **settings)
     with pytest.raises(StreamError, match="2 tokens"):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
-from torch import Tensor, nn
+from torch import nn
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo import (
@@ -28,11 +28,11 @@ LOSSES = ["ppo", "gspo", "cispo"]
 class Trunk(nn.Module):
     """Ten states, five actions: enough to have gradients of every kind."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.body, self.head = nn.Embedding(10, 8), nn.Linear(8, 5)
 
-    def forward(self, state_T: Tensor, token_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, state_T, token_T):
         hidden_TH = self.body(state_T)
         log_p_TV = self.head(hidden_TH).log_softmax(-1)
         log_prob_T = log_p_TV.gather(-1, token_T[:, None]).squeeze(-1)
@@ -40,7 +40,7 @@ class Trunk(nn.Module):
 
 
 @pytest.fixture
-def model() -> tuple[TensorDictModule, TensorDictModule]:
+def model():
     torch.manual_seed(0)
     trunk = TensorDictModule(
         Trunk(), in_keys=["state", "token"], out_keys=["token_log_prob", "token_entropy", "hidden"]
@@ -49,7 +49,7 @@ def model() -> tuple[TensorDictModule, TensorDictModule]:
 
 
 @pytest.fixture
-def batch(model: tuple[TensorDictModule, TensorDictModule]) -> TensorDict:
+def batch(model):
     torch.manual_seed(1)
     td = TensorDict(
         {"state": torch.randint(10, (TOKENS,)), "token": torch.randint(5, (TOKENS,))}, []
@@ -68,14 +68,14 @@ def batch(model: tuple[TensorDictModule, TensorDictModule]) -> TensorDict:
     )
 
 
-def gradients(modules: tuple[nn.Module, ...], loss: Tensor) -> list[Tensor]:
+def gradients(modules, loss):
     parameters = [p for module in modules for p in module.parameters()]
     found = torch.autograd.grad(loss, parameters, allow_unused=True, retain_graph=True)
     return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
 
 
 @pytest.mark.parametrize("dual_clip", [None, 1.3])
-def test_the_ppo_objective_is_clip_ppo_loss_plus_a_dual_clip(model, batch, dual_clip) -> None:
+def test_the_ppo_objective_is_clip_ppo_loss_plus_a_dual_clip(model, batch, dual_clip):
     objective = TokenObjective(
         *model, policy_settings={"dual_clip": dual_clip}, entropy_coef=0.05, value_coef=0.7
     )
@@ -96,7 +96,7 @@ def test_the_ppo_objective_is_clip_ppo_loss_plus_a_dual_clip(model, batch, dual_
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
-def test_micro_batches_change_neither_gradient_nor_metrics(model, batch, name, aggregation) -> None:
+def test_micro_batches_change_neither_gradient_nor_metrics(model, batch, name, aggregation):
     batch["loss_weight"] = token_weights(LENGTHS, aggregation)
     batch["ref_log_prob"] = batch["old_log_prob"] - 0.1
     batch["importance_weight"] = torch.rand(TOKENS)
@@ -117,7 +117,7 @@ def test_micro_batches_change_neither_gradient_nor_metrics(model, batch, name, a
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_trains_with_and_without_a_critic(model, batch, name) -> None:
+def test_every_loss_trains_with_and_without_a_critic(model, batch, name):
     trunk, critic = model
     loss, metrics = TokenObjective(trunk, policy_loss=name)(batch)
     assert "loss/value" not in metrics
@@ -129,7 +129,7 @@ def test_every_loss_trains_with_and_without_a_critic(model, batch, name) -> None
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_policy_term_is_the_registered_loss(model, batch, name) -> None:
+def test_the_policy_term_is_the_registered_loss(model, batch, name):
     _, metrics = TokenObjective(*model, policy_loss=name)(batch)
     with torch.no_grad():
         log_prob_T = model[0](batch.clone(False))["token_log_prob"]
@@ -144,9 +144,7 @@ def test_the_policy_term_is_the_registered_loss(model, batch, name) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_kl_that_passes_are_stopped_by_is_of_the_new_policy_from_the_old(
-    model, batch, name
-) -> None:
+def test_the_kl_that_passes_are_stopped_by_is_of_the_new_policy_from_the_old(model, batch, name):
     with torch.no_grad():
         log_prob_T = model[0](batch.clone(False))["token_log_prob"]
     batch["old_log_prob"] = log_prob_T - math.log(2.0)  # each token has become twice as likely
@@ -154,9 +152,11 @@ def test_the_kl_that_passes_are_stopped_by_is_of_the_new_policy_from_the_old(
     assert metrics["policy/kl_k3"].item() == pytest.approx(2 - 1 - math.log(2.0), rel=1e-5)
 
 
-def test_every_setting_and_optional_entry_has_an_effect(model, batch) -> None:
+def test_every_setting_and_optional_entry_has_an_effect(model, batch):
     batch["ref_log_prob"] = batch["old_log_prob"] - 0.3
+    before = batch.clone()
     plain = TokenObjective(*model)(batch)[0].item()
+    assert (batch == before).all(), "the batch is left as it was"
     for settings in (
         {"policy_loss": "cispo"},
         {"policy_settings": {"clip_ratio": (0.2, 0.9)}},
@@ -171,14 +171,6 @@ def test_every_setting_and_optional_entry_has_an_effect(model, batch) -> None:
         assert TokenObjective(*model)(changed)[0].item() != plain, key
 
 
-def test_the_batch_is_left_as_it_was(model, batch) -> None:
-    before = set(batch.keys())
-    old = batch["value"].clone()
-    TokenObjective(*model)(batch)
-    assert set(batch.keys()) == before
-    assert torch.equal(batch["value"], old)
-
-
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
@@ -187,21 +179,19 @@ def test_the_batch_is_left_as_it_was(model, batch) -> None:
         ({"policy_settings": {"clip_ratio": (1.0, 0.2)}}, "clip_ratio"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(model, settings, what) -> None:
+def test_settings_that_cannot_be_are_refused(model, settings, what):
     with pytest.raises(ConfigError, match=what):
         TokenObjective(*model, **settings)
 
 
-def test_missing_lengths_wrong_shapes_and_ranges_are_refused(model, batch) -> None:
-    with pytest.raises(StreamError, match="lengths"):
-        TokenObjective(*model, policy_loss="gspo")(batch.exclude("lengths"))
+def test_wrong_shapes_and_ranges_are_refused():
     with pytest.raises(StreamError, match="shape"):
         value_loss(torch.zeros(2), torch.zeros(1), torch.zeros(2))
     with pytest.raises(ConfigError, match="cliprange_value"):
         value_loss(torch.zeros(2), torch.zeros(2), torch.zeros(2), cliprange_value=0)
 
 
-def test_value_targets_carry_no_gradient_and_narrow_values_are_widened() -> None:
+def test_value_targets_carry_no_gradient_and_narrow_values_are_widened():
     value_T = torch.tensor([1.0], dtype=torch.bfloat16, requires_grad=True)
     targets_T = torch.tensor([2.0], requires_grad=True)
     out = value_loss(value_T, targets_T, value_T.detach())
