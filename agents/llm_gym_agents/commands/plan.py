@@ -70,16 +70,6 @@ def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | Non
     return Recipe(name=name, about=about, config=config), chosen
 
 
-def flags(argv: Sequence[str]) -> set[str]:
-    """Return the names of the settings on a command line.
-
-    >>> sorted(flags(["--training.learning-rate", "1", "--ray.no-use-ray", "--model.dtype=x"]))
-    ['model.dtype', 'ray.use_ray', 'training.learning_rate']
-    """
-    named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
-    return {name.replace(".no_", ".") for name in named if "." in name}
-
-
 def shrink(config: ConfigStore) -> None:
     """Make a run as small as possible: every part runs once."""
     config.training.num_epochs = config.training.num_iters_per_epoch = 1

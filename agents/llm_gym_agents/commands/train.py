@@ -56,14 +56,16 @@ def main(argv: list[str]) -> int:
     starts = not (options.dry_run or options.warm_start_only)
     if starts and config.parallel.mode == "none":  # else ``sync_config`` may choose to resume
         _check_folder(config)
+    if not options.smoke:  # which makes sizes small that contradict each other
+        config.check(light=True, chosen=chosen)
+    for env_id in config.environment.env_ids:  # a wrong setting is one sentence, no traceback
+        close_user_env(build(env_id, config.environment.kwargs_of(env_id)))
 
     from llm_gym_agents.commands.plan import choose, show_plan
 
     if options.warm_start_only and chosen is not None:
         # The defaults of a later run on this model, whose prompts hold the rules.
         chosen |= {"inference.system_prompt"}
-    if chosen is None and not options.smoke:
-        config.check(light=True)
     choices = [] if chosen is None else choose(config, chosen, checks=not options.smoke)
     if options.smoke:
         from llm_gym_agents.commands.plan import shrink
@@ -94,8 +96,9 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.plan import find_suite, find_target, flags, unused_folder
+    from llm_gym_agents.commands.plan import find_suite, find_target, unused_folder
     from llm_gym_agents.config import ConfigStore, parse_args
+    from llm_gym_agents.config.cli import flags
     from llm_gym_agents.config.store import named, read_config
     from llm_gym_agents.config.trust import names_code
 
@@ -122,8 +125,6 @@ def _read_settings(
         sys.path.insert(0, "")  # as for ``--import``: finds modules in the current folder
     if not config.environment.env_ids:
         raise ConfigError(f"{options.target} must set environment.env_id or environment.mix")
-    for env_id in config.environment.env_ids:  # a wrong setting is one sentence, no traceback
-        close_user_env(build(env_id, config.environment.kwargs_of(env_id)))
     return recipe, config, None if chosen is None else chosen | flags(rest)
 
 
@@ -164,14 +165,14 @@ def resume(argv: list[str]) -> int:
     from llm_gym_agents.config.trust import untrusted
 
     config = ConfigStore.load(folder / "config.json")
-    if not options.trust and (why := untrusted(config, options.modules)):
-        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
     done = max((int(each.name[10:]) for each in _checkpoints(folder)), default=0)
     if done >= config.training.iterations and (folder / "final").is_dir():
         from llm_gym_agents.commands.plan import finished
 
         say(finished(config, folder, done))
         return 0
+    if not options.trust and (why := untrusted(config, options.modules)):
+        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
 
     from llm_gym_agents.commands.run import resume_run
 
