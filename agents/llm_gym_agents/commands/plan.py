@@ -403,12 +403,20 @@ def resume_command(config: ConfigStore) -> str:
     return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
 
 
-def other_run(config: ConfigStore) -> ConfigError:
-    """Return the error about an output folder that already holds a run."""
-    return ConfigError(
-        f"{config.checkpoint.output_dir} already holds a run; resume it with "
-        f"'{resume_command(config)}', or choose another folder with --checkpoint.output-dir"
-    )
+def check_folder(config: ConfigStore) -> bool:
+    """Refuse the folder of another run; whether it holds one without a checkpoint."""
+    from llm_gym_agents.run.files import checkpoints
+    from llm_gym_agents.run.metrics import read_metrics
+
+    folder = Path(config.checkpoint.output_dir)
+    if config.checkpoint.resume or not read_metrics(folder):
+        return False
+    if checkpoints(folder):
+        raise ConfigError(
+            f"{folder} already holds a run; resume it with '{resume_command(config)}', or choose "
+            "another folder with --checkpoint.output-dir"
+        )
+    return True
 
 
 def next_commands(config: ConfigStore, folder: Path) -> str:

@@ -20,7 +20,7 @@ from rich.progress import (
 
 from llm_gym.cli.terminal_text import say as write
 from llm_gym.core.errors import ConfigError, LLMGymError
-from llm_gym_agents.commands.plan import few_choices, finished, other_run
+from llm_gym_agents.commands.plan import check_folder, few_choices, finished
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.defaults import DEFAULT, Choice
@@ -49,7 +49,10 @@ def run(
 ) -> int:
     """Train and report. With ``hurry`` a new small model's tokenizer is built from fewer texts."""
     console = Console(quiet=not is_main(config.parallel))
-    _check_folder(config, console)
+    if check_folder(config):
+        folder = config.checkpoint.output_dir
+        say(console, f"note: the run in {folder} ended before its first checkpoint; starting again")
+        config.checkpoint.resume = True  # without a checkpoint: from zero, without old metrics
     _introduce(recipe, config, choices, console)
     made: dict[str, Any] = {}
     if recipe.vocabulary_episodes:
@@ -164,17 +167,6 @@ def _is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out; on a CPU torch says so only in the message."""
     said = "can't allocate memory" in str(error)
     return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
-
-
-def _check_folder(config: ConfigStore, console: Console) -> None:
-    """Refuse a folder that holds another run; a run without a checkpoint is started again."""
-    folder = config.checkpoint.output_dir
-    if not metrics.read_metrics(folder) or config.checkpoint.resume:
-        return
-    if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
-        raise other_run(config)
-    console.print(f"note: the run in {folder} ended before its first checkpoint; starting again")
-    config.checkpoint.resume = True  # without a checkpoint: from zero, without old metrics
 
 
 def _introduce(

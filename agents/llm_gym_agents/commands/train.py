@@ -26,7 +26,7 @@ from llm_gym.core.text import closest
 from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.recipes import NAMES, Recipe
-from llm_gym_agents.run.files import check_links
+from llm_gym_agents.run.files import check_links, checkpoints
 
 if TYPE_CHECKING:
     from llm_gym_agents.config import ConfigStore, InferenceConfig, ModelConfig, RayConfig
@@ -51,18 +51,18 @@ def main(argv: list[str]) -> int:
         return 0
     import_modules(options)
     recipe, config, chosen = _read_settings(options, rest)
+
+    from llm_gym_agents.commands.plan import check_folder, choose, show_plan
+
     check_needs(config.model, config.inference, config.ray)
     _check_run_needs(config)
     starts = not (options.dry_run or options.warm_start_only)
     if starts and config.parallel.mode == "none":  # else ``sync_config`` may choose to resume
-        _check_folder(config)
+        check_folder(config)
     if not options.smoke:  # which makes sizes small that contradict each other
         config.check(light=True, chosen=chosen)
     for env_id in config.environment.env_ids:  # a wrong setting is one sentence, no traceback
         close_user_env(build(env_id, config.environment.kwargs_of(env_id)))
-
-    from llm_gym_agents.commands.plan import choose, show_plan
-
     if options.warm_start_only and chosen is not None:
         # The defaults of a later run on this model, whose prompts hold the rules.
         chosen |= {"inference.system_prompt"}
@@ -152,8 +152,8 @@ def resume(argv: list[str]) -> int:
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}; pass a run, such as runs/Echo-v0")
     check_links(folder)
-    if not _checkpoints(folder) and not (folder / "warm-start").exists():
-        if run := next((each for each in folder.parents if _checkpoints(each)), None):
+    if not checkpoints(folder) and not (folder / "warm-start").exists():
+        if run := next((each for each in folder.parents if checkpoints(each)), None):
             raise ConfigError(f"{folder} is a folder inside a run; did you mean {run}?")
         raise ConfigError(
             f"{folder} has no checkpoint to resume from; the same 'llm-gym train' with "
@@ -165,7 +165,7 @@ def resume(argv: list[str]) -> int:
     from llm_gym_agents.config.trust import untrusted
 
     config = ConfigStore.load(folder / "config.json")
-    done = max((int(each.name[10:]) for each in _checkpoints(folder)), default=0)
+    done = max((int(each.name[10:]) for each in checkpoints(folder)), default=0)
     if done >= config.training.iterations and (folder / "final").is_dir():
         from llm_gym_agents.commands.plan import finished
 
@@ -177,10 +177,6 @@ def resume(argv: list[str]) -> int:
     from llm_gym_agents.commands.run import resume_run
 
     return resume_run(folder, config)
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    return [each for each in folder.glob("checkpoints/iteration-*") if each.name[10:].isdigit()]
 
 
 def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) -> None:
@@ -210,16 +206,6 @@ def _check_run_needs(config: ConfigStore) -> None:
         raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
     if tracker is not None:
         require_package(tracker.partition("/")[0], "checkpoint.tracker")
-
-
-def _check_folder(config: ConfigStore) -> None:
-    """Refuse the folder of another run before torch is imported."""
-    from llm_gym_agents.commands.plan import other_run
-    from llm_gym_agents.run.metrics import read_metrics
-
-    folder = Path(config.checkpoint.output_dir)
-    if not config.checkpoint.resume and read_metrics(folder) and _checkpoints(folder):
-        raise other_run(config)
 
 
 def _check_target(target: str) -> None:

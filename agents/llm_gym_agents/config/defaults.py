@@ -287,11 +287,7 @@ def apply_defaults(
 ) -> list[Choice]:
     """Set the defaults that the user did not set; return the value of every setting in the table.
 
-    Args:
-        config: Changed in place.
-        profile: Facts about model, environment and estimator.
-        chosen: Settings that the user set, such as ``training.gamma``, or
-            ``environment.env_kwargs.shaping``.
+    ``chosen`` has what the user set: ``training.gamma``, ``environment.env_kwargs.shaping``.
     """
     made: dict[str, Choice] = {}
     if profile.members:

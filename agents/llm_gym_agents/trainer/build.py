@@ -345,11 +345,7 @@ def _add_lora(lm: PreTrainedModel, rank: int) -> PreTrainedModel:
 
 
 def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of the environments' words; of bytes if they have no player.
-
-    Args:
-        envs: The settings of each environment, by id.
-    """
+    """Return a tokenizer of the words of ``envs`` (id → settings); of bytes without a player."""
     texts, further, whole, spells = [], [], set(), False
     for env_id, settings in envs.items():
         made = make_text(env_id, **settings)

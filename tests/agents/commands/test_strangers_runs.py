@@ -216,24 +216,3 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(run, cap
     assert "before its first checkpoint" in " ".join(capsys.readouterr().out.split())
     assert [row["iteration"] for row in read_metrics(run)] == [1]
     assert (run / "checkpoints/iteration-000001").is_dir()
-
-
-def test_a_folder_that_is_being_trained_in_is_left_alone(run, capsys):
-    changed(run, training={"num_epochs": 2})
-    lock = RunLock(run)
-    lock.acquire()
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    assert cli.main(["resume", str(run)]) == 2
-    assert "process" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
-    lock.release()
-
-
-def test_a_folder_that_cannot_be_written_to_is_a_sentence(tmp_path, capsys):
-    place = tmp_path / "file"
-    place.write_text("no folder")
-    where = ("--checkpoint.output-dir", str(place / "run"))
-    assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("llm-gym: ")
-    assert "Traceback" not in told

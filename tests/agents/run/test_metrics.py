@@ -200,9 +200,3 @@ def test_wandb_has_every_row_offline_in_one_run(tmp_path, monkeypatch, capfd):
         assert f"eval/success {success}" in capfd.readouterr().err  # the summary at its end
     assert len(list((tmp_path / "wandb").glob(f"offline-*/run-{run.id}.wandb"))) == 2
     assert [row["eval/success"] for row in read_metrics(tmp_path)] == [0.25, 0.5]
-
-
-@pytest.mark.parametrize("tracker", ["wandb", "nowhere/games", "trackio/"])
-def test_a_tracker_names_its_package_and_a_project(tmp_path, tracker):
-    with pytest.raises(ConfigError, match=r"checkpoint\.tracker"):
-        MetricsLog(tmp_path, tensorboard=False, tracker=tracker)
