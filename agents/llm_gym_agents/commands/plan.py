@@ -117,18 +117,14 @@ def choose(config: ConfigStore, chosen: set[str], *, checks: bool = True) -> lis
 
 def choice_lines(choices: Sequence[Choice]) -> list[str]:
     """Return the choices as a table: setting, value, and the reason for a default."""
-    if not choices:
-        return []
-    values = [_value(each) for each in choices]
-    widths = [max(map(len, column)) for column in ([each.setting for each in choices], values)]
-    return [
-        "settings and why they are the default (change any with --section.setting VALUE):",
-        *(
-            f"  {each.setting:<{widths[0]}}  {value:<{widths[1]}}  "
-            f"{each.by if each.by == CHOSEN else each.reason}"
-            for each, value in zip(choices, values, strict=True)
-        ),
+    rows = [
+        (each.setting, _value(each), CHOSEN if each.by == CHOSEN else each.reason)
+        for each in choices
     ]
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    told = [f"  {name:<{wide[0]}}  {value:<{wide[1]}}  {why}" for name, value, why in rows]
+    head = "settings and why they are the default (change any with --section.setting VALUE):"
+    return [head, *told] if told else []
 
 
 def few_choices(choices: Sequence[Choice]) -> list[str]:
@@ -165,12 +161,8 @@ def list_recipes() -> None:
         recipe = find_recipe(name)
         assert recipe is not None
         expected = f"    expected: {recipe.expected}\n" * bool(recipe.expected)
-        own, training = recipe.config.model, recipe.config.training
-        model = f"the model {own.model_name}"
-        if own.is_embedded:
-            model = "no model, it makes a small one"
-        episodes = f"at most {training.iterations * training.batch_size:,} episodes"
-        takes = f"{model}; {episodes} of {recipe.config.environment.env_label}"
+        training, env = recipe.config.training, recipe.config.environment.env_label
+        takes = f"at most {training.iterations * training.batch_size:,} episodes of {env}"
         say(f"  {name}\n    {recipe.about}\n{expected}    takes: {takes}")
     say(
         "\n--dry-run prints the plan, --smoke tries everything once, --help-settings lists what\n"

@@ -29,7 +29,7 @@ from llm_gym_agents.recipes import NAMES, Recipe
 from llm_gym_agents.run.files import check_links, checkpoints
 
 if TYPE_CHECKING:
-    from llm_gym_agents.config import ConfigStore, InferenceConfig, ModelConfig, RayConfig
+    from llm_gym_agents.config import ConfigStore
 
 _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
@@ -52,10 +52,9 @@ def main(argv: list[str]) -> int:
     import_modules(options)
     recipe, config, chosen = _read_settings(options, rest)
 
-    from llm_gym_agents.commands.plan import check_folder, choose, show_plan
+    from llm_gym_agents.commands.plan import check_folder, choose, show_plan, shrink
 
-    check_needs(config.model, config.inference, config.ray)
-    _check_run_needs(config)
+    _check_needs(config)
     starts = not (options.dry_run or options.warm_start_only)
     if starts and config.parallel.mode == "none":  # else ``sync_config`` may choose to resume
         check_folder(config)
@@ -68,8 +67,6 @@ def main(argv: list[str]) -> int:
         chosen |= {"inference.system_prompt"}
     choices = [] if chosen is None else choose(config, chosen, checks=not options.smoke)
     if options.smoke:
-        from llm_gym_agents.commands.plan import shrink
-
         shrink(config)
     if options.warm_start_only and config.warm_start.player == "none":
         config.warm_start.player = "random"
@@ -179,33 +176,27 @@ def resume(argv: list[str]) -> int:
     return resume_run(folder, config)
 
 
-def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) -> None:
-    """Raise ``ConfigError`` if a package or a model folder is missing."""
-    served = inference.backend
-    elsewhere = served == "sglang" and "url" in inference.engine
-    if served in ("vllm", "sglang") and not elsewhere:
-        require_package(served, f"inference.backend {served}")
-    if ray.use_ray:
-        require_package("ray", "ray.use_ray")
-    if model.lora_rank:
-        require_package("peft", "model.lora_rank", "lora")
-    name = model.model_name
-    if model.is_embedded:
-        return
-    check_model_path(name)
-    # The cache may have a model with an old name, such as gpt2.
-    is_there = Path(name).is_dir() or hub_cache(name).is_dir()
-    if "/" not in name and not is_there:
-        raise ConfigError(f"there is no model folder {name!r}; a hub model is named OWNER/NAME")
-
-
-def _check_run_needs(config: ConfigStore) -> None:
-    """Raise now if a file or a package is missing that the run would need only later."""
+def _check_needs(config: ConfigStore) -> None:
+    """Raise ``ConfigError`` now if a package, a model or a file is missing."""
     player, tracker = config.warm_start.player, config.checkpoint.tracker
-    if config.warm_start.is_file and not Path(player).is_file():
-        raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
+    served, engine = config.inference.backend, config.inference.engine
+    if served == "vllm" or (served == "sglang" and "url" not in engine):
+        require_package(served, f"inference.backend {served}")
+    if config.ray.use_ray:
+        require_package("ray", "ray.use_ray")
+    if config.model.lora_rank:
+        require_package("peft", "model.lora_rank", "lora")
     if tracker is not None:
         require_package(tracker.partition("/")[0], "checkpoint.tracker")
+    if config.warm_start.is_file and not Path(player).is_file():
+        raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
+    if config.model.is_embedded:
+        return
+    name = config.model.model_name
+    check_model_path(name)
+    # The cache may have a model with an old name, such as gpt2.
+    if "/" not in name and not (Path(name).is_dir() or hub_cache(name).is_dir()):
+        raise ConfigError(f"there is no model folder {name!r}; a hub model is named OWNER/NAME")
 
 
 def _check_target(target: str) -> None:

@@ -87,10 +87,11 @@ def sync_config(config: ConfigStore) -> None:
 
     Processes that ``torchrun`` restarts after one was lost resume from the last checkpoint.
     """
+    if config.parallel.mode == "none":
+        return
     ranks = join_processes(config)
     config.checkpoint.output_dir = ranks.broadcast(config.checkpoint.output_dir)
-    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    if restarted and config.parallel.mode != "none":
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")):
         config.checkpoint.resume = True
 
 

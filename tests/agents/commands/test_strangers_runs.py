@@ -45,7 +45,7 @@ def changed(run, **sections):
     ids=lambda part: str(part)[:40],
 )
 def test_resuming_a_foreign_folder_runs_none_of_its_code(run, capsys, monkeypatch, sections, why):
-    changed(run, **sections)
+    changed(run, training={"num_epochs": 2}, **sections)
     planted = run.parent / "planted.py"
     planted.write_text(f"open({str(run.parent / 'ran')!r}, 'w')")
     monkeypatch.chdir(run.parent)
