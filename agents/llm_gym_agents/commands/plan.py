@@ -79,7 +79,7 @@ def shrink(config: ConfigStore) -> None:
     config.warm_start.rounds = 1
     config.training.warmup_iters = config.training.critic_warmup_iters = 0
     config.environment.eval_interval, config.environment.eval_episodes = 1, 4
-    config.inference.num_envs = 4
+    config.inference.num_envs, config.environment.workers = 4, min(config.environment.workers, 4)
     config.inference.max_tokens = min(config.inference.max_tokens, 8)
     config.inference.max_turns = min(config.inference.max_turns or 4, 4)
 
@@ -397,10 +397,12 @@ def resume_command(config: ConfigStore) -> str:
 
 def check_folder(config: ConfigStore) -> bool:
     """Refuse the folder of another run; whether it holds one without a checkpoint."""
-    from llm_gym_agents.run.files import checkpoints
+    from llm_gym_agents.run.files import check_links, checkpoints
     from llm_gym_agents.run.metrics import read_metrics
 
     folder = Path(config.checkpoint.output_dir)
+    if folder.is_dir():
+        check_links(folder)
     if config.checkpoint.resume or not read_metrics(folder):
         return False
     if checkpoints(folder):

@@ -175,13 +175,13 @@ def _introduce(
     by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
     for sentence in unused_settings(config, config.diff()):
         if not sentence.startswith(by_default):
-            console.print(f"note: {sentence}", style="yellow")
+            console.print(f"note: {sentence}", style="yellow", markup=False)
     for line in few_choices(choices):
         say(console, line)
     if recipe.expected:
         say(console, f"{recipe.name}: {recipe.about}\nexpected: {recipe.expected}")
     else:
-        console.print(f"[bold]{recipe.about}[/]")
+        console.print(recipe.about, style="bold", markup=False)
 
 
 # label, metric, format

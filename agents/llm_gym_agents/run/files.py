@@ -92,7 +92,7 @@ def check_links(folder: Path) -> None:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a run, found by their names alone."""
-    return [each for each in folder.glob("checkpoints/iteration-*") if each.name[10:].isdigit()]
+    return [each for each in folder.glob("checkpoints/iteration-*") if each.name[10:].isdecimal()]
 
 
 class RunLock:

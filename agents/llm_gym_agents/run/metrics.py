@@ -171,7 +171,7 @@ def read_metrics(folder: str | Path) -> list[Row]:
     path = Path(folder) / JSONL
     if not path.exists():
         return []
-    lines = path.read_text("utf-8").split("\n")
+    lines = path.read_text("utf-8", "replace").split("\n")
     rows = []
     for number, line in enumerate(lines[:-1], start=1):
         try:

@@ -143,11 +143,20 @@ def test_a_link_out_of_a_run_folder_is_refused_before_anything_is_written(
     assert (home / "key").read_text() == "my only key"
 
 
-def test_a_pipe_in_a_run_folder_holds_nobody_up(run, capsys):
-    (run / "config.json").unlink()
-    os.mkfifo(run / "config.json")
-    assert cli.main(["resume", str(run)]) == 2
-    assert "config.json" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("config.json", ["resume"]), ("metrics.jsonl", ["train", "llm_gym/Echo-v0", "--out"])],
+)
+def test_a_pipe_in_a_run_folder_holds_nobody_up(run, capsys, name, command):
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    assert cli.main([*command, str(run)]) == 2
+    assert name in capsys.readouterr().err
+
+
+def test_a_folder_that_only_looks_like_a_checkpoint_is_none(run):
+    (run / "checkpoints/iteration-²").mkdir()  # a digit that is no number
+    assert cli.main(["resume", str(run)]) == 0
 
 
 @pytest.mark.parametrize(

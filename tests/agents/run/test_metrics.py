@@ -119,8 +119,9 @@ def test_metrics_of_another_run_are_not_written_over(tmp_path):
     assert len(read_metrics(tmp_path)) == 1
 
 
-def test_a_broken_line_is_named(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"iteration": 1}\nrubbish\n{"iteration": 3}\n')
+@pytest.mark.parametrize("line", [b"rubbish", b'{"iteration": "\xff"}', b"[]"])
+def test_a_broken_line_is_named(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"iteration": 1}\n' + line + b'\n{"iteration": 3}\n')
     with pytest.raises(ConfigError, match=r"line 2 of .*metrics.jsonl"):
         read_metrics(tmp_path)
 
