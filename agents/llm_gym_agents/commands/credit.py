@@ -112,6 +112,7 @@ def credit(
 
     Returns the report, and the judged episodes with two advantages for each turn: the true one and
     that of the run's own estimator (``grpo`` if its critic is not available).
+
     Episodes come in groups of ``training.group_size`` (8 if that is 1). From each state of at least
     ``turns`` turns, in whole episodes from all starts, ``branches`` are played. The same seed and
     the same actions must give the same episode. ``policy`` must sample: greedy branches would be

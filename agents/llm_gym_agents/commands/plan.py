@@ -117,10 +117,7 @@ def choose(config: ConfigStore, chosen: set[str], *, checks: bool = True) -> lis
 
 def choice_lines(choices: Sequence[Choice]) -> list[str]:
     """Return the choices as a table: setting, value, and the reason for a default."""
-    rows = [
-        (each.setting, _value(each), CHOSEN if each.by == CHOSEN else each.reason)
-        for each in choices
-    ]
+    rows = [(each.setting, _value(each), each.reason) for each in choices]
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     told = [f"  {name:<{wide[0]}}  {value:<{wide[1]}}  {why}" for name, value, why in rows]
     head = "settings and why they are the default (change any with --section.setting VALUE):"
@@ -129,12 +126,12 @@ def choice_lines(choices: Sequence[Choice]) -> list[str]:
 
 def few_choices(choices: Sequence[Choice]) -> list[str]:
     """Return what a run prints first: the user's settings, and the other choices in one line."""
-    own = [each for each in choices if each.by == CHOSEN]
+    own = [each for each in choices if each.reason == CHOSEN]
     usual = ConfigStore()
     rest = [
         each
         for each in choices
-        if each.by != CHOSEN and each.value != get_setting(usual, each.setting)
+        if each.reason != CHOSEN and each.value != get_setting(usual, each.setting)
     ]
     return [
         *(f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own),

@@ -23,7 +23,7 @@ from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym_agents.commands.plan import check_folder, few_choices, finished
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.defaults import DEFAULT, Choice
+from llm_gym_agents.config.defaults import CHOSEN, Choice
 from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.config.trust import names_code
 from llm_gym_agents.learn.schedule import EarlyStop
@@ -172,7 +172,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _introduce(
     recipe: Recipe, config: ConfigStore, choices: Sequence[Choice], console: Console
 ) -> None:
-    by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
+    by_default = tuple(choice.setting for choice in choices if choice.reason != CHOSEN)
     for sentence in unused_settings(config, config.diff()):
         if not sentence.startswith(by_default):
             console.print(f"note: {sentence}", style="yellow", markup=False)
