@@ -8,49 +8,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
-    "BaseInferenceEngine",
-    "BatchInferenceManager",
-    "ConfigStore",
-    "LLMPolicy",
-    "MultiTurnChatHarness",
-    "MultiTurnInferenceEngine",
-    "PPOBatch",
-    "PPOTrainer",
-    "PolicyValueModel",
-    "RayPPOTrainer",
-    "RewardManager",
-    "RolloutData",
-    "SGLangInferenceEngine",
-    "TextEnvPool",
-    "VLLMInferenceEngine",
-    "algo",
-    "create_inference_engine",
-    "create_trainer",
+    "BaseInferenceEngine", "BatchInferenceManager", "ConfigStore", "LLMPolicy",
+    "MultiTurnChatHarness", "MultiTurnInferenceEngine", "PPOBatch", "PPOTrainer",
+    "PolicyValueModel", "RayPPOTrainer", "RewardManager", "RolloutData", "SGLangInferenceEngine",
+    "TextEnvPool", "VLLMInferenceEngine", "algo", "create_inference_engine", "create_trainer",
     "rollout",
-]
+]  # fmt: skip
 
-# Where each of them lives. They are imported when first used: torch and transformers take
-# seconds, which the command line's help and a config should not cost.
+# The module of each name. It is imported at first use: torch and transformers take seconds, which
+# the command line's help and a config should not cost.
 _MODULES = {
-    "config": ("ConfigStore",),
-    "rollouts.evaluation": ("rollout",),
-    "engines.inference": (
-        "BaseInferenceEngine",
-        "BatchInferenceManager",
-        "SGLangInferenceEngine",
-        "VLLMInferenceEngine",
-        "create_inference_engine",
-    ),
-    "model.policy_value": ("PolicyValueModel",),
-    "rollouts.multi_turn": ("MultiTurnChatHarness", "MultiTurnInferenceEngine"),
-    "rollouts.policy": ("LLMPolicy",),
-    "rollouts.pool": ("TextEnvPool",),
-    "rollouts.pack": ("PPOBatch",),
-    "rollouts.rewards": ("RewardManager",),
-    "rollouts.rollout_data": ("RolloutData",),
-    "trainer.ppo_trainer": ("PPOTrainer", "RayPPOTrainer", "create_trainer"),
+    "config": "ConfigStore",
+    "engines.inference": "BaseInferenceEngine BatchInferenceManager SGLangInferenceEngine "
+    "VLLMInferenceEngine create_inference_engine",
+    "model.policy_value": "PolicyValueModel",
+    "rollouts.evaluation": "rollout",
+    "rollouts.multi_turn": "MultiTurnChatHarness MultiTurnInferenceEngine",
+    "rollouts.pack": "PPOBatch",
+    "rollouts.policy": "LLMPolicy",
+    "rollouts.pool": "TextEnvPool",
+    "rollouts.rewards": "RewardManager",
+    "rollouts.rollout_data": "RolloutData",
+    "trainer.ppo_trainer": "PPOTrainer RayPPOTrainer create_trainer",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     from llm_gym_agents import algo

@@ -262,6 +262,7 @@ def test_what_cannot_be_is_refused_without_torch(tmp_path):
 
 
 NO_READER = {"asyncio", "llm_gym.core.env", "llm_gym.reading", "llm_gym.wrappers", "pydantic"}
+REFUSED = {"llm_gym.wrappers", "torch", "typeguard"}
 LIGHT = {
     ("--help",): NO_READER,
     ("list",): NO_READER,
@@ -269,7 +270,9 @@ LIGHT = {
     ("train", "--help"): NO_READER,
     ("resume", "no-such-run"): NO_READER,
     ("train", ECHO, "--nosuch", "1"): {"llm_gym.core.env", "llm_gym.wrappers", "tyro", "torch"},
-    ("train", ECHO, "--training.gamma", "2"): {"llm_gym.wrappers", "torch"},
+    ("train", ECHO, "--training.gamma", "2"): REFUSED,
+    ("train", ECHO, "--training.batch-size", "3", "--training.group-size", "2"): REFUSED,
+    ("train", ECHO, "--model", "./no-such-model"): REFUSED,
 }
 """A command that does no work → what it does not import; each goes on in the process before it."""
 

@@ -113,20 +113,10 @@ def credit(
     Returns the report, and the judged episodes with two advantages for each turn: the true one and
     that of the run's own estimator (``grpo`` if its critic is not available).
 
-    Args:
-        env: The environment; the same seed and the same actions must give the same episode.
-        policy: Plays episodes and branches. It must sample: greedy branches would all be equal.
-        training: Gives the group size, ``gamma`` and ``gae_lambda``.
-        episodes: Number of episodes, in groups of ``training.group_size`` (8 if that is 1).
-        branches: Branches from each state.
-        turns: Minimum number of judged turns; whole episodes are drawn from all starts.
-        num_envs: Environments that run in parallel.
-        seed: Seed of the first start, and of the draw.
-        split: Play instances of this split only.
-        workers: Worker processes for slow environments.
-        max_turns: Replies after which an episode is truncated.
-        env_kwargs: Settings of the environment.
-        critic: Scores the tokens of episodes; None leaves out estimators that need a critic.
+    Episodes come in groups of ``training.group_size`` (8 if that is 1). From each state of at least
+    ``turns`` turns, in whole episodes from all starts, ``branches`` are played. The same seed and
+    the same actions must give the same episode. ``policy`` must sample: greedy branches would be
+    equal. Without a ``critic``, estimators that need one are left out.
     """
     if policy.sampling.temperature == 0:
         raise ConfigError("--credit needs a policy that samples; pass --temperature 1")

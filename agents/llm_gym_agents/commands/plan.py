@@ -70,16 +70,6 @@ def find_target(target: str, modules: list[str]) -> tuple[Recipe, set[str] | Non
     return Recipe(name=name, about=about, config=config), chosen
 
 
-def flags(argv: Sequence[str]) -> set[str]:
-    """Return the names of the settings on a command line.
-
-    >>> sorted(flags(["--training.learning-rate", "1", "--ray.no-use-ray", "--model.dtype=x"]))
-    ['model.dtype', 'ray.use_ray', 'training.learning_rate']
-    """
-    named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
-    return {name.replace(".no_", ".") for name in named if "." in name}
-
-
 def shrink(config: ConfigStore) -> None:
     """Make a run as small as possible: every part runs once."""
     config.training.num_epochs = config.training.num_iters_per_epoch = 1
@@ -89,7 +79,7 @@ def shrink(config: ConfigStore) -> None:
     config.warm_start.rounds = 1
     config.training.warmup_iters = config.training.critic_warmup_iters = 0
     config.environment.eval_interval, config.environment.eval_episodes = 1, 4
-    config.inference.num_envs = 4
+    config.inference.num_envs, config.environment.workers = 4, min(config.environment.workers, 4)
     config.inference.max_tokens = min(config.inference.max_tokens, 8)
     config.inference.max_turns = min(config.inference.max_turns or 4, 4)
 
@@ -127,28 +117,21 @@ def choose(config: ConfigStore, chosen: set[str], *, checks: bool = True) -> lis
 
 def choice_lines(choices: Sequence[Choice]) -> list[str]:
     """Return the choices as a table: setting, value, and the reason for a default."""
-    if not choices:
-        return []
-    values = [_value(each) for each in choices]
-    widths = [max(map(len, column)) for column in ([each.setting for each in choices], values)]
-    return [
-        "settings and why they are the default (change any with --section.setting VALUE):",
-        *(
-            f"  {each.setting:<{widths[0]}}  {value:<{widths[1]}}  "
-            f"{each.by if each.by == CHOSEN else each.reason}"
-            for each, value in zip(choices, values, strict=True)
-        ),
-    ]
+    rows = [(each.setting, _value(each), each.reason) for each in choices]
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    told = [f"  {name:<{wide[0]}}  {value:<{wide[1]}}  {why}" for name, value, why in rows]
+    head = "settings and why they are the default (change any with --section.setting VALUE):"
+    return [head, *told] if told else []
 
 
 def few_choices(choices: Sequence[Choice]) -> list[str]:
     """Return what a run prints first: the user's settings, and the other choices in one line."""
-    own = [each for each in choices if each.by == CHOSEN]
+    own = [each for each in choices if each.reason == CHOSEN]
     usual = ConfigStore()
     rest = [
         each
         for each in choices
-        if each.by != CHOSEN and each.value != get_setting(usual, each.setting)
+        if each.reason != CHOSEN and each.value != get_setting(usual, each.setting)
     ]
     return [
         *(f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own),
@@ -175,12 +158,8 @@ def list_recipes() -> None:
         recipe = find_recipe(name)
         assert recipe is not None
         expected = f"    expected: {recipe.expected}\n" * bool(recipe.expected)
-        own, training = recipe.config.model, recipe.config.training
-        model = f"the model {own.model_name}"
-        if own.is_embedded:
-            model = "no model, it makes a small one"
-        episodes = f"at most {training.iterations * training.batch_size:,} episodes"
-        takes = f"{model}; {episodes} of {recipe.config.environment.env_label}"
+        training, env = recipe.config.training, recipe.config.environment.env_label
+        takes = f"at most {training.iterations * training.batch_size:,} episodes of {env}"
         say(f"  {name}\n    {recipe.about}\n{expected}    takes: {takes}")
     say(
         "\n--dry-run prints the plan, --smoke tries everything once, --help-settings lists what\n"
@@ -413,12 +392,22 @@ def resume_command(config: ConfigStore) -> str:
     return f"llm-gym resume {shlex.quote(config.checkpoint.output_dir)}{trust}"
 
 
-def other_run(config: ConfigStore) -> ConfigError:
-    """Return the error about an output folder that already holds a run."""
-    return ConfigError(
-        f"{config.checkpoint.output_dir} already holds a run; resume it with "
-        f"'{resume_command(config)}', or choose another folder with --checkpoint.output-dir"
-    )
+def check_folder(config: ConfigStore) -> bool:
+    """Refuse the folder of another run; whether it holds one without a checkpoint."""
+    from llm_gym_agents.run.files import check_links, checkpoints
+    from llm_gym_agents.run.metrics import read_metrics
+
+    folder = Path(config.checkpoint.output_dir)
+    if folder.is_dir():
+        check_links(folder)
+    if config.checkpoint.resume or not read_metrics(folder):
+        return False
+    if checkpoints(folder):
+        raise ConfigError(
+            f"{folder} already holds a run; resume it with '{resume_command(config)}', or choose "
+            "another folder with --checkpoint.output-dir"
+        )
+    return True
 
 
 def next_commands(config: ConfigStore, folder: Path) -> str:

@@ -41,13 +41,9 @@ def say(console: Console, text: str) -> None:
 
 
 class RunReport:
-    """Prints the report of one run to a console.
+    """Prints the report of one run; ``judged`` says whether it is long enough for a diagnosis.
 
-    Args:
-        trainer: The trainer of the run.
-        console: Where to print.
-        strict: Whether advice becomes an error that ends the run.
-        judged: Whether the run is long enough for a diagnosis.
+    If ``strict``, advice becomes an error that ends the run.
     """
 
     def __init__(

@@ -20,10 +20,10 @@ from rich.progress import (
 
 from llm_gym.cli.terminal_text import say as write
 from llm_gym.core.errors import ConfigError, LLMGymError
-from llm_gym_agents.commands.plan import few_choices, finished, other_run
+from llm_gym_agents.commands.plan import check_folder, few_choices, finished
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.defaults import DEFAULT, Choice
+from llm_gym_agents.config.defaults import CHOSEN, Choice
 from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.config.trust import names_code
 from llm_gym_agents.learn.schedule import EarlyStop
@@ -49,7 +49,10 @@ def run(
 ) -> int:
     """Train and report. With ``hurry`` a new small model's tokenizer is built from fewer texts."""
     console = Console(quiet=not is_main(config.parallel))
-    _check_folder(config, console)
+    if check_folder(config):
+        folder = config.checkpoint.output_dir
+        say(console, f"note: the run in {folder} ended before its first checkpoint; starting again")
+        config.checkpoint.resume = True  # without a checkpoint: from zero, without old metrics
     _introduce(recipe, config, choices, console)
     made: dict[str, Any] = {}
     if recipe.vocabulary_episodes:
@@ -166,30 +169,19 @@ def _is_out_of_memory(error: Exception) -> bool:
     return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
-def _check_folder(config: ConfigStore, console: Console) -> None:
-    """Refuse a folder that holds another run; a run without a checkpoint is started again."""
-    folder = config.checkpoint.output_dir
-    if not metrics.read_metrics(folder) or config.checkpoint.resume:
-        return
-    if Checkpoints(Path(folder) / "checkpoints").latest() is not None:
-        raise other_run(config)
-    console.print(f"note: the run in {folder} ended before its first checkpoint; starting again")
-    config.checkpoint.resume = True  # without a checkpoint: from zero, without old metrics
-
-
 def _introduce(
     recipe: Recipe, config: ConfigStore, choices: Sequence[Choice], console: Console
 ) -> None:
-    by_default = tuple(choice.setting for choice in choices if choice.by == DEFAULT)
+    by_default = tuple(choice.setting for choice in choices if choice.reason != CHOSEN)
     for sentence in unused_settings(config, config.diff()):
         if not sentence.startswith(by_default):
-            console.print(f"note: {sentence}", style="yellow")
+            console.print(f"note: {sentence}", style="yellow", markup=False)
     for line in few_choices(choices):
         say(console, line)
     if recipe.expected:
         say(console, f"{recipe.name}: {recipe.about}\nexpected: {recipe.expected}")
     else:
-        console.print(f"[bold]{recipe.about}[/]")
+        console.print(recipe.about, style="bold", markup=False)
 
 
 # label, metric, format

@@ -25,10 +25,10 @@ from llm_gym.core.text import closest
 from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.recipes import NAMES, Recipe
-from llm_gym_agents.run.files import check_links
+from llm_gym_agents.run.files import check_links, checkpoints
 
 if TYPE_CHECKING:
-    from llm_gym_agents.config import ConfigStore, InferenceConfig, ModelConfig, RayConfig
+    from llm_gym_agents.config import ConfigStore
 
 _EPILOG = (
     "Every other argument is a setting. Often used: --training.learning-rate, --training.num-epochs"
@@ -50,23 +50,22 @@ def main(argv: list[str]) -> int:
         return 0
     import_modules(options)
     recipe, config, chosen = _read_settings(options, rest)
-    check_needs(config.model, config.inference, config.ray)
-    _check_run_needs(config)
+
+    from llm_gym_agents.commands.plan import check_folder, choose, show_plan, shrink
+
+    _check_needs(config)
     starts = not (options.dry_run or options.warm_start_only)
     if starts and config.parallel.mode == "none":  # else ``sync_config`` may choose to resume
-        _check_folder(config)
-
-    from llm_gym_agents.commands.plan import choose, show_plan
-
+        check_folder(config)
+    if not options.smoke:  # which makes sizes small that contradict each other
+        config.check(light=True, chosen=chosen)
+    for env_id in config.environment.env_ids:  # a wrong setting is one sentence, no traceback
+        close_user_env(build(env_id, config.environment.kwargs_of(env_id)))
     if options.warm_start_only and chosen is not None:
         # The defaults of a later run on this model, whose prompts hold the rules.
         chosen |= {"inference.system_prompt"}
-    if chosen is None and not options.smoke:
-        config.check(light=True)
     choices = [] if chosen is None else choose(config, chosen, checks=not options.smoke)
     if options.smoke:
-        from llm_gym_agents.commands.plan import shrink
-
         shrink(config)
     if options.warm_start_only and config.warm_start.player == "none":
         config.warm_start.player = "random"
@@ -93,8 +92,9 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
 
-    from llm_gym_agents.commands.plan import find_suite, find_target, flags, unused_folder
+    from llm_gym_agents.commands.plan import find_suite, find_target, unused_folder
     from llm_gym_agents.config import ConfigStore, parse_args
+    from llm_gym_agents.config.cli import flags
     from llm_gym_agents.config.store import named, read_config
     from llm_gym_agents.config.trust import names_code
 
@@ -121,8 +121,6 @@ def _read_settings(
         sys.path.insert(0, "")  # as for ``--import``: finds modules in the current folder
     if not config.environment.env_ids:
         raise ConfigError(f"{options.target} must set environment.env_id or environment.mix")
-    for env_id in config.environment.env_ids:  # a wrong setting is one sentence, no traceback
-        close_user_env(build(env_id, config.environment.kwargs_of(env_id)))
     return recipe, config, None if chosen is None else chosen | flags(rest)
 
 
@@ -150,8 +148,8 @@ def resume(argv: list[str]) -> int:
     if not folder.is_dir():
         raise ConfigError(f"there is no folder {folder}; pass a run, such as runs/Echo-v0")
     check_links(folder)
-    if not _checkpoints(folder) and not (folder / "warm-start").exists():
-        if run := next((each for each in folder.parents if _checkpoints(each)), None):
+    if not checkpoints(folder) and not (folder / "warm-start").exists():
+        if run := next((each for each in folder.parents if checkpoints(each)), None):
             raise ConfigError(f"{folder} is a folder inside a run; did you mean {run}?")
         raise ConfigError(
             f"{folder} has no checkpoint to resume from; the same 'llm-gym train' with "
@@ -163,55 +161,36 @@ def resume(argv: list[str]) -> int:
     from llm_gym_agents.config.trust import untrusted
 
     config = ConfigStore.load(folder / "config.json")
-    if not options.trust and (why := untrusted(config, options.modules)):
-        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
-    done = max((int(each.name[10:]) for each in _checkpoints(folder)), default=0)
+    done = max((int(each.name[10:]) for each in checkpoints(folder)), default=0)
     if done >= config.training.iterations and (folder / "final").is_dir():
         from llm_gym_agents.commands.plan import finished
 
         say(finished(config, folder, done))
         return 0
+    if not options.trust and (why := untrusted(config, options.modules)):
+        raise ConfigError(f"{why}; if you trust {folder}, pass --trust")
 
     from llm_gym_agents.commands.run import resume_run
 
     return resume_run(folder, config)
 
 
-def _checkpoints(folder: Path) -> list[Path]:
-    return [each for each in folder.glob("checkpoints/iteration-*") if each.name[10:].isdigit()]
-
-
-def check_needs(model: ModelConfig, inference: InferenceConfig, ray: RayConfig) -> None:
-    """Raise ``ConfigError`` if a package or a model folder is missing."""
-    served = inference.backend
-    elsewhere = served == "sglang" and "url" in inference.engine
-    if served in ("vllm", "sglang") and not elsewhere:
-        require_package(served, f"inference.backend {served}")
-    if ray.use_ray:
-        require_package("ray", "ray.use_ray")
-    if model.lora_rank:
-        require_package("peft", "model.lora_rank", "lora")
-    if not model.is_embedded:
-        check_model_path(model.model_name)
-
-
-def _check_run_needs(config: ConfigStore) -> None:
-    """Raise now if a file or a package is missing that the run would need only later."""
+def _check_needs(config: ConfigStore) -> None:
+    """Raise ``ConfigError`` now if a package, a model or a file is missing."""
     player, tracker = config.warm_start.player, config.checkpoint.tracker
-    if config.warm_start.is_file and not Path(player).is_file():
-        raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
+    served, engine = config.inference.backend, config.inference.engine
+    if served == "vllm" or (served == "sglang" and "url" not in engine):
+        require_package(served, f"inference.backend {served}")
+    if config.ray.use_ray:
+        require_package("ray", "ray.use_ray")
+    if config.model.lora_rank:
+        require_package("peft", "model.lora_rank", "lora")
     if tracker is not None:
         require_package(tracker.partition("/")[0], "checkpoint.tracker")
-
-
-def _check_folder(config: ConfigStore) -> None:
-    """Refuse the folder of another run before torch is imported."""
-    from llm_gym_agents.commands.plan import other_run
-    from llm_gym_agents.run.metrics import read_metrics
-
-    folder = Path(config.checkpoint.output_dir)
-    if not config.checkpoint.resume and read_metrics(folder) and _checkpoints(folder):
-        raise other_run(config)
+    if config.warm_start.is_file and not Path(player).is_file():
+        raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
+    if not config.model.is_embedded:
+        check_model_path(config.model.model_name)
 
 
 def _check_target(target: str) -> None:

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, field, make_dataclass
 from typing import Any
 
 from llm_gym.cli.common import settings
@@ -23,34 +24,66 @@ def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> Confi
     An unknown setting or a wrong value raises ``ConfigError``; ``--help`` prints a page and exits.
     """
     _check_names(argv)
-    default = ConfigStore() if default is None else default
+    config = ConfigStore() if default is None else default.model_copy(deep=True)
     if not argv:
-        return default.model_copy(deep=True)
+        return config
     import tyro
 
     said = io.StringIO()
+    # Tyro takes a fifth of a second to read all settings, so it reads only those in ``argv``.
+    kind = ConfigStore if "--help" in argv else _only(flags(argv), config)
+    how = {"default": config} if kind is ConfigStore else {}
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(
-                ConfigStore,
+            given = tyro.cli(
+                kind,
                 args=list(argv),
-                default=default,
                 prog="llm-gym train",
                 description="Every setting, with its default.",
                 registry=_registry(),
+                **how,
             )
+        config.update(asdict(given))
     except SystemExit as ended:
         if not ended.code:
             raise
         raise ConfigError(_sentence(said.getvalue())) from None
+    except ConfigError as error:
+        raise ConfigError(f"{error}; {_HINT}") from None
+    return config
+
+
+def flags(argv: Sequence[str]) -> set[str]:
+    """Return the names of the settings on a command line.
+
+    >>> sorted(flags(["--training.learning-rate", "1", "--ray.no-use-ray", "--model.dtype=x"]))
+    ['model.dtype', 'ray.use_ray', 'training.learning_rate']
+    """
+    named = (word[2:].partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--")
+    return {name.replace(".no_", ".") for name in named if "." in name}
+
+
+def _only(names: Iterable[str], config: ConfigStore) -> Any:
+    """Return a dataclass of some settings, by section, with the values of ``config``."""
+    fields: dict[str, list[Any]] = {}
+    for name in names:
+        section, _, setting = name.partition(".")
+        value = getattr(getattr(config, section), setting)
+        kind = SECTIONS[section].model_fields[setting].annotation
+        fields.setdefault(section, []).append(
+            (setting, kind, field(default_factory=lambda v=value: v))
+        )
+    kinds = {section: make_dataclass(section, own) for section, own in fields.items()}
+    whole = [(section, kind, field(default_factory=kind)) for section, kind in kinds.items()]
+    return make_dataclass("Given", whole)
 
 
 def _check_names(argv: Sequence[str]) -> None:
     """Refuse a flag that is not a setting, before tyro is imported."""
     known = {
-        f"--{name}.{each}".replace("_", "-"): field.annotation
+        f"--{name}.{each}".replace("_", "-"): own.annotation
         for name, cls in SECTIONS.items()
-        for each, field in cls.model_fields.items()
+        for each, own in cls.model_fields.items()
     }
     switches = {flag for flag, kind in known.items() if kind is bool}
     for word, after in itertools.zip_longest(argv, argv[1:], fillvalue="--"):
@@ -86,7 +119,7 @@ _KINDS = {
 def _sentence(box: str) -> str:
     r"""Return tyro's error box as one sentence.
 
-    >>> _sentence("╭─ X ─╮\n│ Error parsing model: it must │\n│ be small │\n│ ── │")[:16]
+    >>> _sentence("╭─ X ─╮\n│ Error parsing it must │\n│ be small │\n│ ── │")[:16]
     'it must be small'
     >>> _sentence("Error\n-----\nIt must\nbe small.\n-----\nSee --help")[:16]
     'It must be small'
@@ -96,7 +129,7 @@ def _sentence(box: str) -> str:
         lines = lines[1:]
     lines = lines[1:]
     body = list(itertools.takewhile(lambda line: line.strip("─-"), lines))
-    told = re.sub(r"^Error parsing (\w+: )?", "", " ".join(body)).rstrip(".")
+    told = " ".join(body).removeprefix("Error parsing ").rstrip(".")
     for python, kind in _KINDS.items():
         if found := re.match(rf"--([\w.-]+): {re.escape(python)}: (.*)", told):
             told = f"{found[1].replace('-', '_')} must be {kind}, got {found[2]}"

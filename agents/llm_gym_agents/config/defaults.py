@@ -35,7 +35,6 @@ MEASURED_WEIGHTS = 135_000_000
 SHARED = 5
 """Environments of a mix that share one environment's warm start."""
 CHOSEN = "chosen by you"
-DEFAULT = "by default"
 
 
 class Rule(NamedTuple):
@@ -58,11 +57,10 @@ class Rule(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The value of a setting, who set it, and why."""
+    """The value of a setting, and why; the user's own choice has the reason ``CHOSEN``."""
 
     setting: str
     value: Any
-    by: str
     reason: str
 
 
@@ -287,11 +285,7 @@ def apply_defaults(
 ) -> list[Choice]:
     """Set the defaults that the user did not set; return the value of every setting in the table.
 
-    Args:
-        config: Changed in place.
-        profile: Facts about model, environment and estimator.
-        chosen: Settings that the user set, such as ``training.gamma``, or
-            ``environment.env_kwargs.shaping``.
+    ``chosen`` has what the user set: ``training.gamma``, ``environment.env_kwargs.shaping``.
     """
     made: dict[str, Choice] = {}
     if profile.members:
@@ -299,24 +293,24 @@ def apply_defaults(
             **config.environment.env_kwargs,
             **{each: _own_kwargs(config, each, profile, chosen) for each in profile.members},
         }
-        made[ENV_KWARGS] = Choice(ENV_KWARGS, "by id", DEFAULT, "what each would get alone")
+        made[ENV_KWARGS] = Choice(ENV_KWARGS, "by id", "what each would get alone")
     for rule in RULES:
         of_member = profile.members and rule.setting.startswith(ENV_KWARGS)
         if rule.setting in made or of_member or not rule.when(profile):
             continue
         if rule.setting in chosen:
             own = get_setting(config, rule.setting)
-            made[rule.setting] = Choice(rule.setting, own, CHOSEN, "as told")
+            made[rule.setting] = Choice(rule.setting, own, CHOSEN)
             continue
         value = rule.value(profile) if callable(rule.value) else rule.value
         _set(config, rule.setting, value)
-        made[rule.setting] = Choice(rule.setting, value, DEFAULT, rule.reason)
+        made[rule.setting] = Choice(rule.setting, value, rule.reason)
     _fit(config, made, chosen)
     for name in ("warm_start.turns", "warm_start.steps"):
         if len(profile.members) > SHARED and name not in chosen:
             value = get_setting(config, name) * len(profile.members) // SHARED
             _set(config, name, value)
-            made[name] = Choice(name, value, DEFAULT, f"as for one, for each {SHARED} of the mix")
+            made[name] = Choice(name, value, f"as for one, for each {SHARED} of the mix")
     return list(made.values())
 
 
@@ -337,12 +331,12 @@ def _fit(config: ConfigStore, made: dict[str, Choice], chosen: Collection[str]) 
     for name in ("training.mini_batch_size", "inference.num_envs"):
         if name not in chosen and get_setting(config, name) > batch:
             _set(config, name, batch)
-            made[name] = Choice(name, batch, DEFAULT, "no more than the batch that you chose")
+            made[name] = Choice(name, batch, "no more than the batch that you chose")
     name = "training.group_size"
     if name in made and name not in chosen and batch % config.training.group_size:
         fits = math.gcd(batch, config.training.group_size)
         _set(config, name, fits)
-        made[name] = Choice(name, fits, DEFAULT, "the batch that you chose is cut into groups")
+        made[name] = Choice(name, fits, "the batch that you chose is cut into groups")
 
 
 def get_setting(config: ConfigStore, name: str) -> Any:

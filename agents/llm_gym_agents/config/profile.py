@@ -71,15 +71,10 @@ PLAYED = 0.4
 
 
 def iteration_seconds(profile: TaskProfile, batch: int, evaluated: float) -> float:
-    """Return the CPU seconds of an iteration.
+    """Return the CPU seconds of an iteration with so many episodes and held-out episodes.
 
     A trained player's episodes are longer than a random player's, so a quarter is added if the game
     allows it.
-
-    Args:
-        profile: Facts about model, environment and estimator.
-        batch: Episodes of the iteration.
-        evaluated: Held-out episodes per iteration, on average.
     """
     turns = profile.episode_turns
     longer = max(1.0, min(profile.turns or turns, MAX_TURNS_PLAYED, 1.25 * turns) / turns)

@@ -5,15 +5,18 @@ effect only gives a note, so a recipe that sets a discount still runs with an es
 none. The registries of ``algo`` say what each estimator and loss needs, including your own.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Set
 from itertools import chain
 from typing import Any
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.config.schema import RayConfig, Settings
+from llm_gym_agents.config.schema import SECTIONS, RayConfig, Settings
 
 # GSPO's ratio is a mean over an episode and hardly moves; a range like PPO's never clips.
 _WIDEST_GSPO_CLIP = 0.01
+_NAME = re.compile(rf"\b(?:{'|'.join(SECTIONS)})\.\w+")
+"""A setting in a sentence."""
 Unused = tuple[tuple[str, ...], str]
 """Settings without an effect, and the setting that is the cause."""
 ESTIMATOR_SETTINGS = {"gamma": "gamma", "gae_lambda": "lam"}
@@ -33,15 +36,21 @@ _EVALUATION_SETTINGS = (
 )
 
 
-def first_problem(config: Settings, *, light: bool = False) -> str | None:
+def first_problem(
+    config: Settings, *, light: bool = False, chosen: Set[str] | None = None
+) -> str | None:
     """Return the first contradiction in ``config``, or None.
 
-    ``light`` leaves out the rules about estimators and losses, which need torch.
+    ``light`` leaves out the rules about estimators and losses, which need torch. With ``chosen``,
+    only contradictions between these settings count; a sentence names all that it depends on.
     """
     rules = [_sizes, _schedule, _play]
     if not light:
         rules += [_groups, _own_settings, _losses]
-    return next(chain.from_iterable(rule(config) for rule in rules), None)
+    found = chain.from_iterable(rule(config) for rule in rules)
+    if chosen is not None:
+        found = (each for each in found if chosen >= {*_NAME.findall(each)})
+    return next(found, None)
 
 
 def _sizes(config: Settings) -> Iterator[str]:
@@ -79,8 +88,9 @@ def _schedule(config: Settings) -> Iterator[str]:
     for name in ("warmup_iters", "critic_warmup_iters"):
         if getattr(training, name) >= training.iterations:
             yield (
-                f"training.{name} must be below the {training.iterations} iterations of the run "
-                f"(num_epochs times num_iters_per_epoch), got {getattr(training, name)}"
+                f"training.{name} must be below training.num_epochs times "
+                f"training.num_iters_per_epoch, {training.iterations} iterations, got "
+                f"{getattr(training, name)}"
             )
     rates = {
         "training.learning_rate": training.learning_rate,

@@ -406,19 +406,24 @@ class ParallelConfig(Section):
     and optimizer state."""
 
 
+def _whole(section: type[Section]) -> Any:
+    # With a description, because tyro would search the source for one.
+    return Field(default_factory=section, description=section.__doc__)
+
+
 class Settings(BaseModel):
     """The settings of a run, by section."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
-    model: ModelConfig = Field(default_factory=ModelConfig)
-    inference: InferenceConfig = Field(default_factory=InferenceConfig)
-    warm_start: WarmStartConfig = Field(default_factory=WarmStartConfig)
-    training: TrainingConfig = Field(default_factory=TrainingConfig)
-    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
-    environment: EnvConfig = Field(default_factory=EnvConfig)
-    ray: RayConfig = Field(default_factory=RayConfig)
-    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
+    model: ModelConfig = _whole(ModelConfig)
+    inference: InferenceConfig = _whole(InferenceConfig)
+    warm_start: WarmStartConfig = _whole(WarmStartConfig)
+    training: TrainingConfig = _whole(TrainingConfig)
+    checkpoint: CheckpointConfig = _whole(CheckpointConfig)
+    environment: EnvConfig = _whole(EnvConfig)
+    ray: RayConfig = _whole(RayConfig)
+    parallel: ParallelConfig = _whole(ParallelConfig)
 
 
 # --- errors ----------------------------------------------------------------------------------

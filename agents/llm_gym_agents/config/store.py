@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Set
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,14 +79,15 @@ class ConfigStore(Settings):
                     changed.setdefault(name, {})[key] = value
         return changed
 
-    def check(self, *, light: bool = False) -> None:
+    def check(self, *, light: bool = False, chosen: Set[str] | None = None) -> None:
         """Raise a ``ConfigError`` if settings contradict each other or cannot be trained with.
 
-        ``light`` checks only what can be checked without importing torch.
+        ``light`` checks only what can be checked without importing torch, and ``chosen`` only these
+        settings, because the others may still change.
         """
         from llm_gym_agents.config.rules import first_problem
 
-        problem = first_problem(self, light=light)
+        problem = first_problem(self, light=light, chosen=chosen)
         if problem is not None:
             raise ConfigError(problem)
 

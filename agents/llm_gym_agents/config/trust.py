@@ -61,10 +61,7 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
 def untrusted(config: ConfigStore, imported: Collection[str] = (), env: str | None = None) -> str:
     """Return the first setting that is not known to be harmless, or "".
 
-    Args:
-        config: The config found in a folder.
-        imported: Modules that the user named on the command line.
-        env: The environment that the user named, if any.
+    The user has named the modules in ``imported``, and ``env``.
     """
     if config.inference.backend != "transformers" and config.inference.engine:
         return "inference.engine has settings of a program that is started"

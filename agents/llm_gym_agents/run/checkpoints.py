@@ -119,8 +119,7 @@ def load_checkpoint(folder: str | Path, like: Like | None = None) -> TrainerStat
 
 def model_folder(state: TrainerState) -> Path:
     """Return the Hugging Face folder of a loaded checkpoint."""
-    if state.folder is None:
-        raise CheckpointError("a state that was not loaded has no model folder")
+    assert state.folder is not None, "it was not loaded"
     return state.folder / MODEL
 
 

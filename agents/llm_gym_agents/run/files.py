@@ -90,6 +90,11 @@ def check_links(folder: Path) -> None:
         )
 
 
+def checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a run, found by their names alone."""
+    return [each for each in folder.glob("checkpoints/iteration-*") if each.name[10:].isdecimal()]
+
+
 class RunLock:
     """Keeps other processes out of a folder until ``release`` or the end of this process.
 

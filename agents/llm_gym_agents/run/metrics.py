@@ -44,7 +44,6 @@ ELAPSED = "time/elapsed_s"
 
 JSONL = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
-TRACKERS = ("wandb", "trackio")
 TRACKER_RUN_ID = "tracker_run_id"
 
 Row = dict[str, float]
@@ -146,9 +145,6 @@ class TrackerSink:
 
     def __init__(self, tracker: str, folder: Path, config: Mapping[str, Any]) -> None:
         package, _, project = tracker.partition("/")
-        if package not in TRACKERS or not project:
-            known = " or ".join(f"{name}/PROJECT" for name in TRACKERS)
-            raise ConfigError(f"checkpoint.tracker must be {known}, got {tracker!r}")
         require_package(package, "checkpoint.tracker")
         known_id = folder / TRACKER_RUN_ID
         if not known_id.exists():
@@ -175,7 +171,7 @@ def read_metrics(folder: str | Path) -> list[Row]:
     path = Path(folder) / JSONL
     if not path.exists():
         return []
-    lines = path.read_text("utf-8").split("\n")
+    lines = path.read_text("utf-8", "replace").split("\n")
     rows = []
     for number, line in enumerate(lines[:-1], start=1):
         try:

@@ -87,10 +87,11 @@ def sync_config(config: ConfigStore) -> None:
 
     Processes that ``torchrun`` restarts after one was lost resume from the last checkpoint.
     """
+    if config.parallel.mode == "none":
+        return
     ranks = join_processes(config)
     config.checkpoint.output_dir = ranks.broadcast(config.checkpoint.output_dir)
-    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    if restarted and config.parallel.mode != "none":
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")):
         config.checkpoint.resume = True
 
 
@@ -345,11 +346,7 @@ def _add_lora(lm: PreTrainedModel, rank: int) -> PreTrainedModel:
 
 
 def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBase:
-    """Return a tokenizer of the environments' words; of bytes if they have no player.
-
-    Args:
-        envs: The settings of each environment, by id.
-    """
+    """Return a tokenizer of the words of ``envs`` (id → settings); of bytes without a player."""
     texts, further, whole, spells = [], [], set(), False
     for env_id, settings in envs.items():
         made = make_text(env_id, **settings)

@@ -305,9 +305,7 @@ def shard_model(model: nn.Module, mesh: DeviceMesh, compute_dtype: torch.dtype) 
 def join(mode: Mode, *, device: str = "auto") -> ProcessGroup:
     """Join the process group that ``torchrun`` describes; every process must call it.
 
-    Args:
-        mode: See ``ProcessGroup``.
-        device: ``auto`` takes the GPU of this process's local rank, if there are GPUs.
+    The device ``auto`` is the GPU of this process's local rank, if there are GPUs.
     """
     missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR") if name not in os.environ]
     if missing:

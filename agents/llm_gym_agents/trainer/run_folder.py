@@ -126,13 +126,9 @@ def model_card(
     warm_start: Mapping[str, float] | None,
     source: str,
 ) -> str:
-    """Return the card of the model that a run ended with.
+    """Return the card of the model that a run ended with; it comes from the checkpoint ``source``.
 
-    Args:
-        config: Config of the run.
-        rows: Metrics of the run.
-        warm_start: Metrics of the warm start; None without one.
-        source: The checkpoint that the model comes from.
+    ``rows`` and ``warm_start`` are metrics.
     """
     env, base, embedded = (
         ", ".join(config.environment.env_ids) or None,

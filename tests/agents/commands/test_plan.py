@@ -1,5 +1,6 @@
 """What ``llm-gym train`` says around a run, and watching the model of one."""
 
+import io
 import re
 import shlex
 import shutil
@@ -8,13 +9,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
 from llm_gym import cli
 from llm_gym_agents.commands.find_model import as_trained, played_with
 from llm_gym_agents.commands.plan import next_commands
+from llm_gym_agents.commands.run import _introduce
 from llm_gym_agents.config import ConfigStore, parse_args
 from llm_gym_agents.engines.base import Sampling
-from llm_gym_agents.recipes import find_recipe
+from llm_gym_agents.recipes import Recipe, find_recipe
 from llm_gym_agents.rollouts.evaluation import rollout
 from tests.agents.tiny import save_tiny
 
@@ -40,6 +43,19 @@ def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, 
     assert "chosen by you" in text
     assert re.search(r"  reading less\b", text)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_smoke_run_has_no_more_workers_than_environments(tmp_path):
+    how = ["--smoke", "--environment.workers", "8", "--out", str(tmp_path / "run"), "--dry-run"]
+    assert cli.main(["train", "llm_gym/Echo-v0", *how]) == 0
+
+
+def test_what_a_user_typed_is_no_markup():
+    config, out = ConfigStore(), io.StringIO()
+    config.warm_start.player, config.warm_start.turns = "[/a].jsonl", 5
+    _introduce(Recipe("mine", "On [/b].", config), config, [], Console(file=out, width=200))
+    assert "[/a].jsonl" in out.getvalue()
+    assert "[/b]" in out.getvalue()
 
 
 def test_a_finished_run_says_what_comes_next_and_it_works(echo_run, tmp_path, capsys):

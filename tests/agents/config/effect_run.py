@@ -56,10 +56,15 @@ def configured(given, folder):
     return config
 
 
+def make_trainer(given, folder, env=None):
+    """Return the trainer of a player that begins at chance."""
+    lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
+    return PPOTrainer(configured(given, folder), env, model=copy.deepcopy(lm), tokenizer=tokenizer)
+
+
 def play(given, folder):
     """Train for two iterations and return what came of it."""
-    lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
-    trainer = PPOTrainer(configured(given, folder), model=copy.deepcopy(lm), tokenizer=tokenizer)
+    trainer = make_trainer(given, folder)
     episodes, evaluated, calls = [], [], []
     play = trainer.sampler.play
 

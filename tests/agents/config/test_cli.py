@@ -54,7 +54,10 @@ def test_none_can_be_typed_and_what_is_not_typed_comes_from_the_base():
         (["--ray.use-ray", "yes"], "yes"),
         (["--training.adv-estimator", "grop"], "did you mean 'grpo'?"),
         (["--training.lr-schedule", "falls"], "falls"),
-        (["--training.batch-size", "many"], "many"),
+        (["--training.batch-size", "many"], "training.batch_size must be a whole number"),
+        (["--training.learning-rate", "high"], "training.learning_rate must be a number"),
+        (["--epochs", "3"], "--training.num-epochs"),
+        (["--gpus", "2"], "torchrun"),
         (["--environment.env-kwargs", "rooms"], "NAME=VALUE"),
     ],
 )

@@ -4,8 +4,6 @@ import copy
 import importlib.util
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -22,7 +20,6 @@ from llm_gym_agents.config import (
     EnvConfig,
     TrainingConfig,
     UnknownSettingError,
-    parse_args,
 )
 from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.config.schema import SECTIONS
@@ -133,21 +130,6 @@ def test_a_setting_that_does_not_exist_is_refused_with_the_one_that_was_meant(na
     assert not hasattr(own, setting)
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("--epochs 3", "--training.num-epochs"),
-        ("--training.learning-rat 1", "--training.learning-rate"),
-        ("--gpus 2", "torchrun"),
-        ("--training.batch-size abc", "training.batch_size must be a whole number"),
-        ("--training.learning-rate abc", "training.learning_rate must be a number"),
-    ],
-)
-def test_a_wrong_word_on_the_command_line_names_the_setting(words, named):
-    with pytest.raises(ConfigError, match=named):
-        parse_args(words.split())
-
-
 def test_a_section_that_does_not_exist_is_refused_with_what_was_meant():
     config = ConfigStore()
     with pytest.raises(UnknownSettingError, match="did you mean 'training'"):
@@ -243,16 +225,6 @@ def test_the_page_of_settings_is_current_and_each_has_a_meaning_and_a_user():
         assert SECTIONS[section].model_fields[name].description, f"{section}.{name}"
         assert draw.users_of(section, name), f"{section}.{name}"
     assert 60 < len(SETTINGS) <= 87
-
-
-def test_a_config_needs_no_torch():
-    code = (
-        "import sys; from llm_gym_agents.config import ConfigStore, parse_args; "
-        "config = parse_args(['--training.learning-rate', '1e-4']); "
-        "ConfigStore.from_dict(config.to_dict()); print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("name", ["run.json", "run.yaml", "run.yml"])

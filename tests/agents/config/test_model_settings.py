@@ -45,14 +45,6 @@ def test_weights_have_the_precision_that_was_asked_for(folder, tmp_path):
     assert {dtype for name, dtype in kept.items() if "lora_" in name} == {torch.float32}
 
 
-@pytest.mark.parametrize("folder", [True, False])
-def test_a_device_that_is_not_there_is_an_error(folder, tmp_path):
-    given = {"model.model_name": save_tiny(tmp_path / "model")} if folder else {}
-    config = configured(given | {"model.device": "cuda:63"}, tmp_path)
-    with pytest.raises((LLMGymError, RuntimeError, AssertionError), match=r"(?i)cuda"):
-        language_model(config, ECHO)
-
-
 def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
     folder, told = save_tiny(tmp_path / "model"), []
     load = AutoModelForCausalLM.from_pretrained

@@ -1,9 +1,7 @@
 """What surrounds the update: environments, rewards, imitation beforehand, the folder of the run."""
 
-import ast
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +15,6 @@ from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import join_processes
 from llm_gym_agents.trainer.ray.sampler import RaySampler
-from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
 from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
@@ -112,29 +109,6 @@ def test_processes_that_nobody_started_are_an_error(mode, monkeypatch):
     assert join_processes(parallel()).world == 1
 
 
-HERE = "agents/config/test_run_settings.py"
-AHEAD = "agents/trainer/processes/test_ahead.py"
-CLUSTER = "agents/trainer/on_ray/test_cluster.py"
-FAULTS = "agents/trainer/on_ray/test_faults.py"
-SHOWN = {
-    "use_ray": (HERE, "test_actors_play_instead_of_one_sampler"),
-    "num_actors": (HERE, "test_actors_play_instead_of_one_sampler"),
-    "address": (CLUSTER, "test_an_address_leads_to_the_cluster_that_is_there"),
-    "num_gpus_per_actor": (CLUSTER, "test_what_the_cluster_could_never_give_is_refused"),
-    "staleness": (AHEAD, "test_playing_runs_ahead_by_as_much_as_it_may"),
-    "timeout": (FAULTS, "test_an_environment_that_hangs_is_cut_at_its_deadline"),
-}
-
-
-def test_every_setting_of_ray_is_shown_to_have_an_effect():
-    known = {name for section, name in SETTINGS if section == "ray"}
-    assert SHOWN.keys() == known, "give a new setting an entry in SHOWN"
-    root = Path(__file__).parents[2]
-    for file, test in SHOWN.values():
-        tree = ast.parse((root / file).read_text())
-        assert test in {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
-
-
 def test_actors_play_instead_of_one_sampler(tmp_path):
     plain = echo_trainer(tmp_path / "plain")
     group = echo_trainer(tmp_path / "group", in_process=True, num_actors=2)
@@ -146,6 +120,6 @@ def test_actors_play_instead_of_one_sampler(tmp_path):
 
 
 def test_without_ray_the_error_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install .*\[ray\]"):
         echo_trainer(tmp_path, num_actors=2)

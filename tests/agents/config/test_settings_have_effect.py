@@ -10,10 +10,13 @@ import pytest
 
 from llm_gym_agents.config import ConfigStore
 from tests.agents.config import test_model_settings as model
+from tests.agents.config import test_rules as rules
 from tests.agents.config import test_run_settings as run
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import GAME, WARM, Outcome, differs, play, settings
 from tests.agents.rollouts import test_mix as mix
+from tests.agents.trainer.on_ray import test_cluster, test_faults
+from tests.agents.trainer.processes import test_ahead
 
 
 class Effect(NamedTuple):
@@ -146,7 +149,7 @@ def test_the_same_settings_give_the_same_run(outcome, tmp_path):
 ELSEWHERE = {
     model.test_a_model_is_loaded_from_where_the_config_says: ["model.model_name"],
     model.test_the_tiny_model_has_the_layers_of_the_config: ["model.tiny_layers"],
-    model.test_a_device_that_is_not_there_is_an_error: ["model.device"],
+    rules.test_a_device_that_is_not_there_is_one_sentence: ["model.device"],
     model.test_an_optimizer_that_is_not_installed_is_an_error: ["training.optimizer"],
     model.test_only_a_trusted_model_may_run_its_code: ["model.trust_remote_code"],
     model.test_adapters_are_all_that_is_trained: ["model.lora_rank"],
@@ -167,12 +170,17 @@ ELSEWHERE = {
         "environment.workers",
         "environment.timeout",
     ],
+    run.test_actors_play_instead_of_one_sampler: ["ray.use_ray", "ray.num_actors"],
+    test_ahead.test_playing_runs_ahead_by_as_much_as_it_may: ["ray.staleness"],
+    test_cluster.test_an_address_leads_to_the_cluster_that_is_there: ["ray.address"],
+    test_cluster.test_what_the_cluster_could_never_give_is_refused: ["ray.num_gpus_per_actor"],
+    test_faults.test_an_environment_that_hangs_is_cut_at_its_deadline: ["ray.timeout"],
 }
 """Tests of their own, and the settings that each shows to have an effect."""
 
 
 def test_every_setting_is_shown_to_have_an_effect():
-    known = [f"{section}.{name}" for section, name in SETTINGS if section != "ray"]
+    known = [f"{section}.{name}" for section, name in SETTINGS]
     shown = [*EFFECTS, *(name for names in ELSEWHERE.values() for name in names)]
     assert sorted(shown) == sorted(known), "give a new setting an entry in EFFECTS or ELSEWHERE"
 

@@ -54,7 +54,7 @@ def tiny_lm(seed=0, **settings):
 
 def equal(first, second):
     """Whether two dictionaries of tensors are the same to the last bit, dtypes included."""
-    assert list(first) == list(second)
+    assert first.keys() == second.keys()
     return all(
         torch.equal(first[name], second[name]) and first[name].dtype == second[name].dtype
         for name in first

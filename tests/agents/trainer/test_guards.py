@@ -1,6 +1,5 @@
 """Stabilizers of a whole run: it ends with its best weights, stops in time and replaces groups."""
 
-import copy
 import re
 import sys
 from pathlib import Path
@@ -13,11 +12,9 @@ from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoints import Checkpoints, number
-from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from llm_gym_agents.trainer.run_folder import model_card
-from tests.agents.config.effect_run import ECHO, configured, settings
+from tests.agents.config.effect_run import ECHO, configured, make_trainer, settings
 from tests.agents.learn.test_schedule import won
-from tests.agents.players import player_at_chance
 
 FALL = [20, 88, 60, 77]
 """Wins of 100 in the evaluations of a run that falls back."""
@@ -26,10 +23,11 @@ EVALUATED = settings(training__num_iters_per_epoch=4, environment__eval_interval
 
 
 def made(folder, **given):
-    lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
-    given = {name.replace("__", ".", 1): value for name, value in given.items()}
-    config = configured(EVALUATED | given, folder)
-    return PPOTrainer(config, model=copy.deepcopy(lm), tokenizer=tokenizer)
+    return make_trainer(EVALUATED | settings(**given), folder)
+
+
+def weights(trainer):
+    return {name: weight.clone() for name, weight in trainer.learner.lm.state_dict().items()}
 
 
 def planted(trainer, wins):
@@ -37,8 +35,7 @@ def planted(trainer, wins):
     seen, left = [], iter(wins)
 
     def evaluate(episodes=None, records=None) -> Evaluation:
-        state = trainer.learner.lm.state_dict()
-        seen.append({name: weight.clone() for name, weight in state.items()})
+        seen.append(weights(trainer))
         return won(next(left))
 
     trainer.evaluate = evaluate
@@ -135,10 +132,6 @@ def fitted(folder, wins, **given):
     trainer.fit()
     trainer.cleanup()
     return trainer, evaluated, updated, said
-
-
-def weights(trainer):
-    return {name: weight.clone() for name, weight in trainer.learner.lm.state_dict().items()}
 
 
 def moments(optimizer):

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from llm_gym_agents import algo
-from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.run import metrics
+from tests.agents.config.effect_run import configured, settings
 from tests.agents.players import player_at_chance
 from tests.agents.small_run import trained
 
@@ -29,38 +29,16 @@ def train(folder, env_id=ECHO, env=ONE_WORD, *, layers=1, iterations=8, reward_f
     lm, tokenizer = player_at_chance(env_id, layers=layers, **env)
     context, critic = changed.pop("context", "observation"), changed.pop("critic", "shared")
     spec = algo.get_advantage(changed.get("adv_estimator", "gae"))
-    config = ConfigStore()
-    config.update(
-        {
-            "training": {
-                "num_epochs": 1,
-                "num_iters_per_epoch": iterations,
-                "batch_size": 128,
-                "mini_batch_size": 64,
-                "group_size": 4 if spec.needs_groups else 1,
-                "ppo_epochs": 4,
-                "learning_rate": 4e-3,
-                "seed": 1,
-                **changed,
-            },
-            "inference": {
-                "num_envs": 128,
-                "max_tokens": 2,
-                "context": context,
-                "system_prompt": "",
-            },
-            "environment": {
-                "env_id": env_id,
-                "env_kwargs": {"rules": "system", **env},
-                "eval_interval": 0,
-            },
-            "model": {"critic": critic},
-            "checkpoint": {"output_dir": str(folder), "save_interval": 0},
-        }
-    )
-    model = copy.deepcopy(lm)
-    whole = {"model": model, "tokenizer": tokenizer}
-    return trained(config, reward_fn=reward_fn, **whole).metrics_history
+    given = settings(
+        training__num_iters_per_epoch=iterations, training__batch_size=128,
+        training__mini_batch_size=64, training__group_size=4 if spec.needs_groups else 1,
+        training__ppo_epochs=4, training__learning_rate=4e-3, training__seed=1,
+        inference__num_envs=128, inference__context=context, model__critic=critic,
+        environment__env_id=env_id, environment__env_kwargs={"rules": "system", **env},
+    )  # fmt: skip
+    given |= {f"training.{name}": each for name, each in changed.items()}
+    whole = {"model": copy.deepcopy(lm), "tokenizer": tokenizer}
+    return trained(configured(given, folder), reward_fn=reward_fn, **whole).metrics_history
 
 
 def at_the_end(history, name=metrics.RETURN, last=3):
@@ -113,8 +91,9 @@ def shuffled(monkeypatch):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_no_estimator_learns_from_advantages_of_other_tokens(estimator, shuffled, tmp_path):
-    settings = {"adv_estimator": shuffled(estimator)}
-    history = train(tmp_path, **settings, iterations=6 if estimator == "gae" else 8)
+    history = train(
+        tmp_path, adv_estimator=shuffled(estimator), iterations=6 if estimator == "gae" else 8
+    )
     assert at_the_end(history) < UNLEARNED
 
 
@@ -152,8 +131,8 @@ def test_history_teaches_what_an_observation_alone_cannot(tmp_path):
 @pytest.mark.slow
 def test_rewards_in_their_turn_teach_more_than_their_sum_at_the_end(tmp_path):
     env = {"words": 6, "max_turns": 4}
-    settings = {"gamma": 0.0, "batch_size": 32, "mini_batch_size": 16}
-    in_turn = train(tmp_path / "turn", env=env, **settings)
-    at_end = train(tmp_path / "end", env=env, reward_fn=lambda e: e.total_reward, **settings)
+    small = {"gamma": 0.0, "batch_size": 32, "mini_batch_size": 16}
+    in_turn = train(tmp_path / "turn", env=env, **small)
+    at_end = train(tmp_path / "end", env=env, reward_fn=lambda e: e.total_reward, **small)
     assert at_the_end(in_turn) > LEARNED
     assert at_the_end(at_end) < at_the_end(in_turn) - 0.2

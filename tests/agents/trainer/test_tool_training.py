@@ -1,22 +1,19 @@
 """Training with tools: the tokens of a call are trained on, those of its result never are."""
 
-import copy
-import functools
-
 import pytest
-import torch
 
 from llm_gym.core.env import TextEnv
 from llm_gym.core.outcome import go_on, lose, reject, win
 from llm_gym.tools import Tool, ToolDefinition
 from llm_gym.wrappers import ToolUse
-from llm_gym_agents import ConfigStore, PPOTrainer
-from llm_gym_agents.learn.imitation import Example, imitate
-from llm_gym_agents.model.load import tiny_llama
-from llm_gym_agents.model.policy_value import PolicyValueModel
+from llm_gym_agents.rollouts.policy import LLMPolicy
+from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
+from llm_gym_agents.rollouts.sampler import Sampler
+from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from llm_gym_agents.text.tokenizers import word_tokenizer
+from tests.agents.scripted import ScriptedEngine
 
 COLOURS = ("red", "green", "blue", "white")
 QUESTION = "Which colour ?"
@@ -67,49 +64,18 @@ def make_env():
     return ToolUse(env, [Peek(env)], "react", max_calls=2)
 
 
-@functools.cache
-def player():
-    """Return a model that writes one of the replies, at random, and its tokenizer."""
+@pytest.fixture
+def played():
+    """Episodes of a player that calls the tool or guesses, and its tokenizer."""
     said = [f"Observation : it was {colour}" for colour in COLOURS]
     tokenizer = word_tokenizer([QUESTION, *REPLIES, *said, "Yes .", "No colour ."])
     chat = ChatFormat.from_tokenizer(tokenizer)
-    lm = tiny_llama(tokenizer, hidden_size=32, layers=1, context_length=256)
-    opening = chat.opening("", QUESTION)
-    turns = [Example(opening, chat.reply(reply)) for reply in REPLIES]
-    for reply in REPLIES:
-        after = [*opening, *chat.reply(CALL), *chat.following(chat.reply(CALL), said[0])]
-        turns.append(Example(after, chat.reply(reply)))
-    imitate(PolicyValueModel(lm.train(), critic="none"), turns, steps=60, learning_rate=5e-3)
-    return lm, tokenizer
-
-
-@pytest.fixture(scope="module")
-def rollouts(tmp_path_factory):
-    """Train for three iterations; return the batches that were trained on, and the tokenizer."""
-    lm, tokenizer = player()
-    lm = copy.deepcopy(lm)
-    config = ConfigStore.from_dict(
-        {
-            "inference": {"num_envs": 16, "max_tokens": 5, "max_turns": 4, "system_prompt": ""},
-            "training": {
-                "num_epochs": 1,
-                "num_iters_per_epoch": 3,
-                "batch_size": 32,
-                "mini_batch_size": 32,
-                "learning_rate": 1e-3,
-            },
-            "environment": {"eval_interval": 0},
-        }
+    engine = ScriptedEngine(say=lambda request: chat.reply(REPLIES[request.seed % len(REPLIES)]))
+    sampler = Sampler(
+        LLMPolicy(engine, chat, system_prompt="", run_seed=0), TextEnvPool(make_env, 16)
     )
-    config.checkpoint.output_dir = str(tmp_path_factory.mktemp("run"))
-    trainer = PPOTrainer(config, make_env, model=lm, tokenizer=tokenizer)
-    before = copy.deepcopy(lm.state_dict())
-    collect, seen = trainer.sampler.collector.collect, []
-    trainer.sampler.collector.collect = lambda tasks: seen.append(collect(tasks)) or seen[-1]
-    trainer.fit()
-    trainer.cleanup()
-    assert any(not torch.equal(before[name], weight) for name, weight in lm.state_dict().items())
-    return seen, tokenizer
+    yield sampler.play([EpisodeTask(at, seed=at) for at in range(64)]), tokenizer
+    sampler.close()
 
 
 def split(data):
@@ -132,27 +98,22 @@ def runs(ids, trained):
     return found
 
 
-def decode(tokenizer, ids):
-    return tokenizer.decode(ids, skip_special_tokens=True)
-
-
-def test_the_tokens_of_a_call_are_trained_on_and_those_of_its_result_never_are(rollouts):
-    batches, tokenizer = rollouts
-    assert len(batches) == 3
+def test_the_tokens_of_a_call_are_trained_on_and_those_of_its_result_never_are(played):
+    rollout, tokenizer = played
     calls = 0
-    for rollout in batches:
-        for episode, (ids, trained) in zip(rollout.episodes, split(assemble(rollout)), strict=True):
-            stretches = runs(ids, trained)
-            said = [decode(tokenizer, own) for flag, own in stretches if flag]
-            read = [decode(tokenizer, own) for flag, own in stretches if not flag]
-            # What is trained on is what was said, and nothing else: the replies, in order.
-            assert said == episode.actions
-            for turn, info in enumerate(episode.infos):
-                for call in info["tool_calls"]:
-                    if not call["success"]:
-                        continue
-                    calls += 1
-                    assert said[turn] == CALL
-                    assert call["result"] not in said[turn]
-                    assert call["result"] in read[turn + 1]
+    for episode, (ids, trained) in zip(rollout.episodes, split(assemble(rollout)), strict=True):
+        stretches = [
+            (flag, tokenizer.decode(own, skip_special_tokens=True))
+            for flag, own in runs(ids, trained)
+        ]
+        said = [text for flag, text in stretches if flag]
+        read = [text for flag, text in stretches if not flag]
+        # What is trained on is what was said, and nothing else: the replies, in order.
+        assert said == episode.actions
+        for turn, info in enumerate(episode.infos):
+            for call in filter(lambda call: call["success"], info["tool_calls"]):
+                calls += 1
+                assert said[turn] == CALL
+                assert call["result"] not in said[turn]
+                assert call["result"] in read[turn + 1]
     assert calls >= 20

@@ -164,11 +164,7 @@ def gpu_assignment(settings: RayConfig, device: torch.device, learners: int) -> 
 
     The learner keeps its GPUs for itself if actors need whole GPUs and enough are left. Actors that
     need part of a GPU (``ray.num_gpus_per_actor`` below 1) may share the learner's.
-
-    Args:
-        settings: Settings of the cluster.
-        device: The learner's device.
-        learners: Learner processes on this machine, one per GPU; 0 for a single process.
+    ``learners`` is the number of learner processes on this machine, 0 for a single one.
     """
     each = 1.0 if settings.num_gpus_per_actor is None else settings.num_gpus_per_actor
     if device.type != "cuda" or each < 1 or settings.address is not None:

@@ -1,13 +1,12 @@
 """A small run on ``Echo`` that learns, played by whom the ``ray`` settings say, or in process."""
 
 import contextlib
-import copy
 from unittest import mock
 
-from llm_gym_agents import PPOTrainer
+import pytest
+
 from llm_gym_agents.trainer.ray import sampler
-from tests.agents.config.effect_run import ECHO, configured
-from tests.agents.players import player_at_chance
+from tests.agents.config.effect_run import make_trainer
 
 ECHO_RUN = {
     "training.num_iters_per_epoch": 3,
@@ -27,10 +26,8 @@ def echo_trainer(folder, given=None, *, env=None, in_process=False, **ray):
     settings = ECHO_RUN | {f"ray.{name}": value for name, value in ray.items()} | (given or {})
     if ray or in_process:
         settings["ray.use_ray"] = True
-    lm, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
-    config = configured(settings, folder)
     with without_ray() if in_process else contextlib.nullcontext():
-        trainer = PPOTrainer(config, env, model=copy.deepcopy(lm), tokenizer=tokenizer)
+        trainer = make_trainer(settings, folder, env)
     trainer.on_warning = lambda sentence: None
     return trainer
 
@@ -47,6 +44,13 @@ def echo_rows(folder, given=None, *, env=None, **ray):
 def comparable(row):
     apart = ("time/", "ray/", "engine/")
     return {name: value for name, value in row.items() if not name.startswith(apart)}
+
+
+def check_rows(ours, theirs):
+    """Check that ``ours`` has the numbers of ``theirs``, but for last bits."""
+    assert len(ours) == len(theirs)
+    for row, expected in zip(ours, map(comparable, theirs), strict=True):
+        assert {name: row[name] for name in expected} == pytest.approx(expected, abs=1e-5)
 
 
 class Done:

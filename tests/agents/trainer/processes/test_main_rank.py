@@ -11,7 +11,7 @@ from llm_gym_agents.trainer.ray import actor_pool
 from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError
 from llm_gym_agents.trainer.ray.sampler import HEARTBEAT_S, MainRank
 from tests.agents.tiny import tiny_model
-from tests.agents.trainer.processes.echo_run import comparable, echo_rows, echo_trainer
+from tests.agents.trainer.processes.echo_run import check_rows, comparable, echo_rows, echo_trainer
 
 PLAYERS = {"in_process": True, "num_actors": 2}
 SLOWLY = {"training.learning_rate": 1e-3}
@@ -33,12 +33,6 @@ def rows_of(rank, folder, mode, given, ray):
         return [comparable(row) for row in trainer.fit()], trainer.sampler.actor_pool is not None
     finally:
         trainer.cleanup()
-
-
-def check_rows(ours, expected):
-    assert len(ours) == len(expected)
-    for row, wanted in zip(ours, expected, strict=True):
-        assert row == pytest.approx(wanted, abs=1e-5)
 
 
 def check(found, expected):

@@ -13,8 +13,9 @@ from transformers import AutoModelForCausalLM
 
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint
 from llm_gym_agents.run.metrics import read_metrics
-from tests.agents.small_run import small, trained
+from tests.agents.small_run import small, trained, untimed
 from tests.agents.trainer.processes import dying
+from tests.agents.trainer.processes.echo_run import check_rows
 
 ENV = "llm_gym/Echo-v0"
 KINDS = {
@@ -49,20 +50,6 @@ def score(trajectory):
 def fit(rank, folder, kind, mode, iterations):
     """Train to ``iterations`` in all; return what this process remembers of it."""
     return trained(config(folder, kind, mode, iterations), ENV, score).metrics_history
-
-
-def check_rows(ours, theirs):
-    kept = [
-        {
-            n: v
-            for n, v in row.items()
-            if not n.startswith(("time/", "engine/")) and "per_s" not in n
-        }
-        for row in theirs
-    ]
-    assert len(ours) == len(kept)
-    for row, expected in zip(ours, kept, strict=True):
-        assert {name: row[name] for name in expected} == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -121,11 +108,7 @@ def torchrun(folder, *, restarts, mode="fsdp", rank=1, iteration=3, flags=()):
 
 
 def rows(folder):
-    timed = ("time/", "rate/")
-    return [
-        {name: row[name] for name in row if not name.startswith(timed) and "per_s" not in name}
-        for row in read_metrics(folder / "run")
-    ]
+    return untimed(read_metrics(folder / "run"))
 
 
 @pytest.mark.slow
@@ -141,5 +124,4 @@ def test_a_killed_process_ends_the_group_in_a_sentence_and_a_restart_goes_on(tmp
     assert (tmp_path / "again" / "killed").exists()
     expected = rows(tmp_path / "whole")
     assert len(expected) == 4
-    for ours, theirs in zip(rows(tmp_path / "again"), expected, strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-5)
+    check_rows(rows(tmp_path / "again"), expected)
