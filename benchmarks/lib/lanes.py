@@ -4,12 +4,11 @@ A job is a command whose last line of output is its result, as JSON. Rows go to 
 they come, under the job's key. A stopped script continues: only missing and failed jobs are run.
 
 ``Forks`` runs jobs as forks of a process that has imported everything, because importing torch,
-TorchRL and transformers takes half a minute. ``turn`` lets one of several scripts measure alone.
+TorchRL and transformers takes half a minute.
 """
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import json
 import multiprocessing
@@ -17,11 +16,9 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -37,14 +34,6 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | {
     "TOKENIZERS_PARALLELISM": "false",
     "CUDA_VISIBLE_DEVICES": "",
 }
-
-
-@contextmanager
-def turn(*, alone: bool) -> Iterator[None]:
-    """Wait for other scripts on this machine: many may start together, one measures alone."""
-    with (Path(tempfile.gettempdir()) / "llm_gym_benchmarks.lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,7 @@ KINDS = {
     "1": "2 actors, staleness 1",
     "4": "2 actors, staleness 4",
 }
-STAGES = {
-    "in_process": "one process, in turn",
-    "sync": "2 actors, staleness 0",
-    "staleness_1": "2 actors, staleness 1",
-}
+STAGES = {"sync": "2 actors, staleness 0", "staleness_1": "2 actors, staleness 1"}
 
 
 @measured("chaos", "make chaos")
@@ -77,33 +73,21 @@ def ray_gpu(result: Any) -> str:
     timed = ("an iteration", "waiting for episodes", "learning", "publishing")
     columns |= dict.fromkeys(timed, "{:.2f} s")
     columns |= {"episodes/s": "{:.1f}", "tokens in an episode": "{:.0f}", "staleness": "{:.2f}"}
-    stages = result["stages"]
-    rows = [_stage(name, stages[stage]) for stage, name in STAGES.items() if stage in stages]
-    made, asked = result["made_by"], result["settings"]
-    about = (
+    stages, asked = result["stages"], result["settings"]
+    ahead = stages["staleness_1"]["episodes_per_s"] / stages["sync"]["episodes_per_s"]
+    return (
+        f"{table(columns, [_stage(name, stages[stage]) for stage, name in STAGES.items()])}\n\n"
         f"{asked['iterations']} iterations of {asked['episodes']} episodes each, in "
-        f"{asked['rounds']} rounds, without the first and the last of a round"
+        f"{asked['rounds']} rounds, without the first and the last of a round. Staleness 1 gives "
+        f"{ahead:.2f} times the episodes/s of the same actors with staleness 0."
     )
-    about += "; engines without CUDA graphs." if "--eager" in made["command"] else "."
-    ahead = stages.get("staleness_1", {}).get("episodes_per_s")
-    for stage, whose in (
-        ("sync", "the same actors with staleness 0"),
-        ("in_process", "one process"),
-    ):
-        if ahead and (speed := stages.get(stage, {}).get("episodes_per_s")):
-            about += f" Staleness 1 gives {ahead / speed:.2f} times the episodes/s of {whose}."
-    return f"{table(columns, rows)}\n\n{about}"
 
 
 def _stage(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
-    if "iteration_s" not in row:
-        why = row.get("ended", "not run").replace("|", "/")[:120]
-        return name, *[None] * 7, f"not measured: {why}"
     found = row["median"]
-    parts = (found.get(f"time/{part}_s") for part in ("collect", "update", "publish"))
-    length = row.get("tokens_per_episode", found["episode/tokens"])
-    old = found.get("ray/staleness_mean")
-    return name, row["start_s"], row["iteration_s"], *parts, row["episodes_per_s"], length, old
+    parts = (found[f"time/{part}_s"] for part in ("collect", "update", "publish"))
+    shown = (row["episodes_per_s"], row["tokens_per_episode"], found["ray/staleness_mean"])
+    return name, row["start_s"], row["iteration_s"], *parts, *shown
 
 
 TABLES = {"chaos": chaos, "staleness": staleness, "ray-gpu": ray_gpu}
