@@ -74,6 +74,7 @@ def arrows(package: str) -> Arrows:
 
 
 def imports(path: Path) -> Iterator[str]:
+    """Yield every module, or name of one, that a file imports at any depth."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -41,7 +41,7 @@ POINTS = {"TextGameMedium": 4}
 """Evaluations per run, for games where they are expensive; otherwise 8."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus", "gigpo", "state_td")
 CONTROL, WARM = "shuffled", "warm"
-SEEDS = (0, 1, 2, 3, 4)
+SEEDS, CONTROL_SEED = (0, 1, 2, 3, 4), 0
 LAST = "TextGameMedium"
 
 
@@ -53,10 +53,9 @@ def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
         for game, place in places.items():
             found.append(Job(f"{game}/{seed}/{WARM}", ["warm", game, str(seed), str(place)]))
         for game, place in places.items():
-            names = [*args.estimators, *([CONTROL] if seed in args.control_seeds else [])]
+            names = [*args.estimators, *([CONTROL] if seed == CONTROL_SEED else [])]
             for name, flags in itertools.product(names, args.flags):
-                episodes = max(1, round(EPISODES[game] * args.scale))
-                counts = episodes, POINTS.get(game, 8), args.episodes
+                counts = EPISODES[game], POINTS.get(game, 8), args.episodes
                 command = ["learn", game, str(seed), str(place), name, *map(str, counts)]
                 key = f"{game}/{seed}/{name} {flags}".rstrip()
                 found.append(Job(key, [*command, *flags.split()]))
@@ -79,11 +78,9 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=2, help="processes at a time")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--only", nargs="+", choices=EPISODES, default=list(EPISODES))
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of episodes")
     parser.add_argument("--episodes", type=int, default=100, help="of an evaluation")
     parser.add_argument("--minutes", type=float, default=1e9, help="after which it stops")
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--control-seeds", type=int, nargs="*", default=[0])
     parser.add_argument("--estimators", nargs="*", choices=ESTIMATORS, default=list(ESTIMATORS))
     parser.add_argument(
         "--flags", nargs="+", default=[""], help="settings to try, one after another"

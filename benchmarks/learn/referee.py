@@ -170,24 +170,6 @@ def shown(rows: Mapping[str, Any], model_rows: Mapping[str, Any] | None = None) 
     )  # fmt: skip
 
 
-def arms(rows: Mapping[str, Any]) -> str:
-    """Return the mean score of each arm in each game: success over the run."""
-    scores: dict[str, dict[str, list[float]]] = {}
-    for row in rows.values():
-        if "mean" in row:
-            scores.setdefault(row["arm"], {}).setdefault(row["game"], []).append(row["mean"])
-    games = list(dict.fromkeys(game for own in scores.values() for game in own))
-    lines = [
-        (f"`{arm}`", *(fmean(own[game]) if game in own else None for game in games))
-        for arm, own in scores.items()
-    ]
-    return table({"arm": TEXT, **dict.fromkeys(games, "{:.1%}")}, lines)
-
-
-def page(rows: Mapping[str, Any]) -> str:
-    return f"{shown(rows)}\n\n**Mean held-out success over the run:**\n\n{arms(rows)}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -208,7 +190,7 @@ def main() -> None:
     about = provenance(__file__, packages, seeds=args.seeds)
     results = Results(place, {"provenance": about})
     run(args, results)
-    print(page(results.rows))
+    print(shown(results.rows))
 
 
 if __name__ == "__main__":
