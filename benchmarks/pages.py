@@ -10,6 +10,7 @@ A table stands between two markers, ``<!-- NAME -->`` and ``<!-- /NAME -->``.
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import sys
 from collections import Counter
@@ -18,10 +19,10 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any
 
-import benchmarks.envs.tables
-import benchmarks.learn.tables
-import benchmarks.peers.tables
-import benchmarks.scale.tables
+import benchmarks.envs.tables as envs
+import benchmarks.learn.tables as learn
+import benchmarks.peers.tables as peers
+import benchmarks.scale.tables as scale
 from benchmarks.envs import leaderboard
 from benchmarks.learn import referee
 from benchmarks.learn.tables import GAIN, above_random, model_goals, pairs_won, suite_means
@@ -86,7 +87,9 @@ def reached() -> str:
 def _claims(rows: Any) -> str:
     verdicts = [each for each in referee.verdicts(rows) if each["claim"] != referee.OWN]
     found = Counter(each["verdict"] for each in verdicts)
-    return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+    return ", ".join(
+        f"{count} {verdict.removesuffix('s')}" for verdict, count in found.most_common()
+    )
 
 
 def _demo(result: Any) -> str:
@@ -130,14 +133,18 @@ def _span(values: Iterable[float], form: str = "{:.0f}") -> str:
     return f"{form.format(min(values))} to {form.format(max(values))}"
 
 
+def _from_file(write: Callable[[Any], str], name: str) -> str:
+    return write(read(name))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "summary": summary,
     "reached": reached,
     "leaderboard": lambda: leaderboard.table(leaderboard.all_models()),
-    **benchmarks.envs.tables.TABLES,
-    **benchmarks.learn.tables.TABLES,
-    **benchmarks.peers.tables.TABLES,
-    **benchmarks.scale.tables.TABLES,
+} | {
+    marker: functools.partial(_from_file, *source)
+    for room in (envs, learn, peers, scale)
+    for marker, source in room.TABLES.items()
 }
 PLATFORMS = "platforms"
 """A table of ``docs/faq.md`` that ``.ci/platforms.py`` writes."""

@@ -1,7 +1,6 @@
 """How large is the code base, and how much of it runs before the first PPO step?
 
-    make size                                        # this tree beside commit 8702acd
-    python -m benchmarks.size --tree FOLDER --json   # another checkout
+    make size
 
 A "room" is a folder or file directly inside a package; an "arrow" is an import between two rooms.
 """
@@ -15,16 +14,17 @@ import os
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lib.machine import ROOT
+from docs.draw_architecture import EVERYWHERE, HOMES, imports
+from llm_gym import cli
+from llm_gym_agents.config.schema import SECTIONS
 
-PACKAGES = {"llm_gym": "llm_gym", "llm_gym_agents": "agents/llm_gym_agents"}
-NO_ROOMS = {"__main__", "__version__", "__pycache__"}
 KNOWN = {
     "source lines": (67_970, 55_000),
     "source files": (594, 330),
@@ -45,13 +45,7 @@ KNOWN = {
     "files before the first PPO step": (188, 110),
     'frames of "go north"': (39, 20),
 }
-"""Number → what ``--tree`` says about commit 8702acd, and the aim."""
-SETTINGS = """
-from llm_gym_agents import ConfigStore
-made = ConfigStore()
-dump = made.model_dump() if hasattr(made, "model_dump") else made.to_dict()
-print(sum(len(section) for section in dump.values() if isinstance(section, dict)))
-"""
+"""Number → what it was at commit 8702acd, and the aim."""
 TRACE = """
 import json, os, sys, threading
 seen = set()
@@ -95,32 +89,33 @@ print(frames)
 """
 
 
-def measure(tree: Path) -> dict[str, Any]:
-    sources = [path for home in PACKAGES.values() for path in sorted((tree / home).rglob("*.py"))]
+def measure() -> dict[str, Any]:
+    sources = [path for home in HOMES.values() for path in sorted(home.rglob("*.py"))]
     folders = Counter(path.parent for path in sources)
     found: dict[str, Any] = {
         "source lines": sum(map(_lines, sources)),
         "source files": len(sources),
         "fullest folder, files": max(folders.values()),
     }
-    for package, home in PACKAGES.items():
-        rooms = _rooms(tree / home)
+    for package, home in HOMES.items():
+        rooms = _rooms(home)
         found[f"{package}: rooms"] = len(rooms)
-        found[f"{package}: arrows"] = len(_arrows(tree / home, package, rooms))
+        found[f"{package}: arrows"] = len(_arrows(home, package, rooms))
     classes = Counter(name for path in sources for name in _classes(path))
     found["public class names used twice"] = sum(count > 1 for count in classes.values())
-    found["settings"] = int(_run(tree, SETTINGS))
-    found["commands"] = _commands(tree)
+    found["settings"] = sum(len(section.model_fields) for section in SECTIONS.values())
+    added = {point.name for point in entry_points(group="llm_gym.commands")}
+    found["commands"] = len(added | set(cli._BUILT_IN))
     found["flags"] = sum(len(set(_flags(path))) for path in sources)
-    found["test lines"] = sum(map(_lines, (tree / "tests").rglob("*.py")))
-    found["benchmark lines"] = sum(map(_lines, (tree / "benchmarks").rglob("*.py")))
-    pages = list((tree / "docs").rglob("*.md"))
+    found["test lines"] = sum(map(_lines, (ROOT / "tests").rglob("*.py")))
+    found["benchmark lines"] = sum(map(_lines, (ROOT / "benchmarks").rglob("*.py")))
+    pages = list((ROOT / "docs").rglob("*.md"))
     found["docs pages"] = len(pages)
     found["docs words"] = sum(len(page.read_text().split()) for page in pages)
     with tempfile.TemporaryDirectory() as place:
-        counted = json.loads(_run(tree, TRACE, f"{place}/run").splitlines()[-1])
+        counted = json.loads(_run(TRACE, f"{place}/run").splitlines()[-1])
     found["functions before the first PPO step"], found["files before the first PPO step"] = counted
-    found['frames of "go north"'] = int(_run(tree, NORTH))
+    found['frames of "go north"'] = int(_run(NORTH))
     return found
 
 
@@ -132,7 +127,7 @@ def _rooms(home: Path) -> set[str]:
     return {
         path.stem
         for path in home.iterdir()
-        if path.stem not in NO_ROOMS and (path.suffix == ".py" or (path / "__init__.py").exists())
+        if path.stem not in EVERYWHERE and (path.suffix == ".py" or (path / "__init__.py").exists())
     }
 
 
@@ -140,20 +135,12 @@ def _arrows(home: Path, package: str, rooms: set[str]) -> set[tuple[str, str]]:
     found = set()
     for path in home.rglob("*.py"):
         room = path.relative_to(home).parts[0].removesuffix(".py")
-        for module in _imports(path):
+        for module in imports(path):
             first, *rest = module.split(".")
             target = rest[0] if first == package and rest else None
             if target in rooms and target != room:
                 found.add((room, str(target)))
     return found
-
-
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _classes(path: Path) -> Iterator[str]:
@@ -173,21 +160,13 @@ def _flags(path: Path) -> Iterator[str]:
                     yield str(given.value)
 
 
-def _commands(tree: Path) -> int:
-    """Return the number of subcommands; the trainer adds some by entry points."""
-    names = set(_run(tree, "from llm_gym import cli; print(*cli._BUILT_IN)").split())
-    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
-    return len(names | project["entry-points"]["llm_gym.commands"].keys())
-
-
-def _run(tree: Path, program: str, *arguments: str) -> str:
-    path = os.pathsep.join((str(tree), str(tree / "agents")))
+def _run(program: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, *arguments],
         capture_output=True,
         text=True,
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
     )
     if done.returncode:
         raise RuntimeError(f"{program.strip().splitlines()[-1]} failed: {done.stderr[-500:]}")
@@ -195,16 +174,9 @@ def _run(tree: Path, program: str, *arguments: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tree", type=Path, default=ROOT, help="a checkout")
-    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
-    args = parser.parse_args()
-    found = measure(args.tree.resolve())
-    if args.json:
-        print(json.dumps(found, indent=1))
-        return
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     print(f"{'':<40}{'8702acd':>10}{'now':>10}{'aim':>10}")
-    for name, value in found.items():
+    for name, value in measure().items():
         base, aim = KNOWN[name]
         print(f"{name:<40}{base:>10,}{value:>10,}{aim:>10,}")
 

@@ -66,14 +66,15 @@ def arrows(package: str) -> Arrows:
     found = set()
     for path in sorted(HOMES[package].rglob("*.py")):
         room = path.relative_to(HOMES[package]).parts[0].removesuffix(".py")
-        for module in _imports(path):
+        for module in imports(path):
             target = _room_of(module, package)
             if target and target != room and not {room, target} & set(EVERYWHERE):
                 found.add((room, target))
     return sorted(found)
 
 
-def _imports(path: Path) -> Iterator[str]:
+def imports(path: Path) -> Iterator[str]:
+    """Yield every module, or name of one, that a file imports at any depth."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

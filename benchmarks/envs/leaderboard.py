@@ -52,7 +52,7 @@ def read(path: Path = RESULT) -> dict[str, Any]:
 
 def specialists() -> dict[str, Any]:
     """Return SmolLM2 after ``llm-gym train ID``, one model for each family, as one player."""
-    runs = runs_by_id((read_result("train_model") or {"rows": {}})["rows"])
+    runs = runs_by_id(read_result("train_model")["rows"])
     rows = {
         id: {
             "success": statistics.fmean(row["success"]["trained"] for row in own),
@@ -70,7 +70,7 @@ def generalist() -> dict[str, Any]:
     """Return SmolLM2 after imitating the solvers of 24 games, in these and six other families."""
     rows = {
         row["env"]: row
-        for key, row in (read_result("suite_model") or {"rows": {}})["rows"].items()
+        for key, row in read_result("suite_model")["rows"].items()
         if key.startswith("after/")
     }
     name = "SmolLM2-135M, one model for 24 of 30 games"

@@ -1,8 +1,8 @@
 """What the built-in players score in every environment of the suite.
 
 The random player, the reflex, the solver and the oracle play; the scores go to
-``llm_gym/evaluate/scores.json``. Run it again for a new environment or version. Runs with different
-``--only`` may run at the same time. For a model, use ``llm-gym eval --suite``.
+``llm_gym/evaluate/scores.json``. Run it again for a new environment or version. For a model, use
+``llm-gym eval --suite``.
 
     python -m benchmarks.envs.suite_scores
     python -m benchmarks.envs.suite_scores --episodes 100 --only Guess
@@ -11,7 +11,6 @@ The random player, the reflex, the solver and the oracle play; the scores go to
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -56,23 +55,17 @@ def game(env_id: str) -> tuple[str, int]:
 
 def save_scores(path: Path, rows: Mapping[str, Any]) -> None:
     """Add ``rows`` to the file, and drop rows of ids that no longer exist."""
-    path.touch()
-    with path.open("r+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed: another run may be about to write
-        text = file.read()
-        known = json.loads(text)["scores"] if text else {}
-        for env_id, row in rows.items():  # of a player that was not measured the score stays
-            found = {**known.get(env_id, {}), **row}
-            known[env_id] = {player: found[player] for player in PLAYERS if player in found}
-        made = {
-            **provenance(__file__, ("gymnasium", "numpy"), depends_on=GAME_PATHS),
-            "fields": list(Score._fields),
-            "scores": {row.id: known[row.id] for row in ENVS if row.id in known},
-            "games": {row.id: game(row.id) for row in ENVS},
-        }
-        file.seek(0)
-        file.write(json.dumps(made, indent=1) + "\n")
-        file.truncate()
+    known = json.loads(path.read_text())["scores"] if path.exists() else {}
+    for env_id, row in rows.items():  # of a player that was not measured the score stays
+        found = {**known.get(env_id, {}), **row}
+        known[env_id] = {player: found[player] for player in PLAYERS if player in found}
+    made = {
+        **provenance(__file__, ("gymnasium", "numpy"), depends_on=GAME_PATHS),
+        "fields": list(Score._fields),
+        "scores": {row.id: known[row.id] for row in ENVS if row.id in known},
+        "games": {row.id: game(row.id) for row in ENVS},
+    }
+    path.write_text(json.dumps(made, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from benchmarks.lib.tables import TEXT, measured, read, table
+from benchmarks.lib.tables import TEXT, read, table
 
 
-@measured("env_throughput", "make bench")
 def speed(found: Any) -> str:
     """Steps per second beside the peers', of vector environments, and of resets."""
     columns = {"game, same parameters": TEXT}
@@ -45,7 +44,6 @@ def speed(found: Any) -> str:
     )
 
 
-@measured("replies", "python -m benchmarks.envs.replies")
 def replies(result: Any) -> str:
     shares, model, count = result["shares"], result["smollm2"], result["phrasings"]
     halves = {"": TEXT, "tuned half": "{:.1%}", "held-out half": "{:.1%}"}
@@ -63,8 +61,8 @@ def replies(result: Any) -> str:
         f"With `strict=True` the two halves of the first row are {strictly}.\n\n"
         f"Accepted in each action format: {formats}.\n\n"
         "Eight sets of natural replies to the first state of a game. The rules were written for "
-        "the first set. We looked at failures in sets two to six, never at those in the last two. "
-        "Sets seven and eight are halves of one set, by the author of the rules:\n\n"
+        "the first row. We looked at the failures of the next five rows, never at those of the "
+        "last two. The author of the rules wrote the seventh and the eighth set:\n\n"
         f"{table(read, natural)}\n\n"
         f"Of {model['replies']} recorded replies of SmolLM2-135M-Instruct (first and second "
         f"turns), {model['usable_strict']:.1%} are playable with `strict=True` and "
@@ -72,7 +70,6 @@ def replies(result: Any) -> str:
     )
 
 
-@measured("serve", "python -m benchmarks.envs.serve")
 def serve(result: Any) -> str:
     columns = {"": TEXT, "steps/s": "{:,.0f}", "over OpenEnv's": "{:.1f}x"}
     columns |= {"by the server's CPU time": "{:.1f}x"}
@@ -83,7 +80,6 @@ def serve(result: Any) -> str:
     return table(columns, rows).replace("llm-gym serve", "`llm-gym serve`")
 
 
-@measured("one_off/bridges", "a one-off study")
 def bridges(result: Any) -> str:
     """Other suites through their bridges: how many keep the contract, and what a step costs."""
     columns = {"suite": TEXT} | dict.fromkeys(("tried", "made", "keep the contract"), "{}")
@@ -94,19 +90,18 @@ def bridges(result: Any) -> str:
     return f"{table(columns, rows)}\n\n{own}"
 
 
-@measured("rollout_vllm_h200", "make bench-gpu")
-def serving(_: Any) -> str:
+def serving(on_cpu: Any) -> str:
     """Playing with vLLM, and new weights on their way to it."""
     columns = {"sampler": TEXT, "envs": "{}", "tokens/s": "{:,}", "of the bare engine": "{:.2f}"}
     columns["uneven replies, over lock-step"] = "{:.1f}x"
     rows = []
-    for name, place in (("vllm", "CPU, random 2-layer model"), ("vllm_h200", "H200, SmolLM2-135M")):
-        found = read(f"rollout_{name}")
+    played = {"CPU, random 2-layer model": on_cpu, "H200, SmolLM2-135M": read("rollout_vllm_h200")}
+    for place, found in played.items():
         uneven = found["uneven"]
         for row in found["rows"]:
             gain = uneven["speed_up"] if row["envs"] == uneven["envs"] else None
-            played = (row[key] for key in ("envs", "tokens_per_s", "ratio"))
-            rows.append((f"vLLM, {place}", *played, gain))
+            speed = (row[key] for key in ("envs", "tokens_per_s", "ratio"))
+            rows.append((f"vLLM, {place}", *speed, gain))
     peer = read("one_off/rollout_trl_h200")["rows"][-1]
     lock_step = "TRL's generation, lock-step, H200"
     rows.append((lock_step, peer["envs"], peer["tokens_per_s"], None, None))
@@ -122,9 +117,9 @@ def serving(_: Any) -> str:
 
 
 TABLES = {
-    "speed": speed,
-    "replies": replies,
-    "serve": serve,
-    "bridges": bridges,
-    "serving": serving,
+    "speed": (speed, "env_throughput"),
+    "replies": (replies, "replies"),
+    "serve": (serve, "serve"),
+    "bridges": (bridges, "one_off/bridges"),
+    "serving": (serving, "rollout_vllm"),
 }

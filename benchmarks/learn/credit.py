@@ -1,13 +1,12 @@
 """How near does each estimator come to the true advantage of a turn, before and after training?
 
-    python -m benchmarks.learn.credit --lanes 16                       # ten games, and critics
+    python -m benchmarks.learn.credit --lanes 16                                   # ten games
     python -m benchmarks.learn.credit --only FrozenLake --flags " " "--model.critic separate"
     python -m benchmarks.learn.credit --model FOLDER --iterations 15 --lanes 4     # on a GPU
 
 Each run is PPO with a critic, as in ``llm-gym train ID``. Only the warm start differs: it imitates
 random moves if the solver's moves leave nothing to learn. ``llm-gym eval --credit`` is applied
-after the warm start and at the end. One game has further runs with other critic settings. Rows are
-written as they come; a stopped script continues.
+after the warm start and at the end. Rows are written as they come; a stopped script continues.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ import torch
 
 from benchmarks.learn.learning_run import settings
 from benchmarks.learn.tables import correlations
-from benchmarks.lib.lanes import Forks, Job, Results, work
+from benchmarks.lib.lanes import Job, Results, calling, work
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.commands.credit import credit as judge
 from llm_gym_agents.rollouts.pack import Packer
 
 RESULT, MODEL_RESULT = RESULTS / "credit.json", RESULTS / "credit_model.json"
+RUN = "benchmarks.learn.credit"
 GAMES = {
     "MazeEasy": "solver", "MinesweeperEasy": "solver", "WordleEasy": "solver",
     "SokobanEasy": "solver", "FrozenLake": "random", "TextGameEasy": "random",
@@ -40,29 +40,17 @@ GAMES = {
     "GuessTheNumberEasy": "random",
 }  # fmt: skip
 """Game → player whose moves are imitated first, so that some but not all episodes are won."""
-CRITICS = (
-    "--training.value-learning-rate 1e-2",
-    "--training.critic-warmup-iters 3",
-    "--training.critic-warmup-iters 3 --training.value-learning-rate 1e-2",
-    "--training.normalise-values",
-    "--model.critic separate",
-    "--environment.env-kwargs shaping=false",
-)
-"""Settings of the critic that are tried in ``TRIED``."""
-TRIED = "TextGameEasy"
 
 
 def jobs(args: argparse.Namespace) -> Iterator[Job]:
-    """Yield a run of each game with each of ``args.flags``; without any, critics in ``TRIED``."""
-    runs = list(product(args.only, args.flags or [""]))
-    if args.flags is None and not args.model and TRIED in args.only:
-        runs += [(TRIED, flags) for flags in CRITICS]
+    """Yield a run of each game with each of ``args.flags``, seed by seed."""
     model = ["--model.model-name", args.model] if args.model else []
-    for seed, (game, flags) in product(args.seeds, runs):
+    for seed, game, flags in product(args.seeds, args.only, args.flags):
         numbers = map(str, (seed, args.iterations, args.branches, args.turns))
         player = ("--warm-start.player", GAMES.get(game, "auto"))
-        command = [game, *numbers, *player, *model, *flags.split()]
-        yield Job(f"{game}/{seed} {flags}".strip(), command, timeout=7200.0)
+        command = calling(RUN, game, *numbers, *player, *model, *flags.split())
+        environ = {"CUDA_VISIBLE_DEVICES": "0"} if args.model else None
+        yield Job(f"{game}/{seed} {flags}".strip(), command, 7200.0, environ)
 
 
 def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
@@ -120,7 +108,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=40, help="of training in between")
     parser.add_argument("--branches", type=int, default=32, help="from each state")
     parser.add_argument("--turns", type=int, default=64, help="that are judged")
-    parser.add_argument("--flags", nargs="+", help="settings to try (those of the critic)")
+    parser.add_argument("--flags", nargs="+", default=[""], help="settings to try")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--model", help="a model folder, on a GPU; the embedded one by default")
     parser.add_argument("--results", type=Path, help="where rows are kept")
@@ -130,8 +118,7 @@ def main() -> None:
     place = args.results or (MODEL_RESULT if args.model else RESULT)
     results = Results(place, {"provenance": about})
     deadline = monotonic() + 60 * args.minutes
-    forks = Forks("benchmarks.learn.credit", gpu=bool(args.model))
-    work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline, by=forks)
+    work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline)
     for stage in ("before", "after"):
         print(stage, json.dumps(correlations(results.rows, stage)))
 

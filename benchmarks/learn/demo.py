@@ -4,7 +4,6 @@ Runs the recipe of ``make demo`` once per seed, each in its own process. Wall-cl
 are those of the whole command: imports, warm start, training and evaluations.
 
     python -m benchmarks.learn.demo    # writes benchmarks/results/demo.json
-    python -m benchmarks.learn.demo --seeds 0 1 2 --keep runs/demo
 
 A run stops by its success on 200 held-out episodes; ``before`` and ``after`` are of 200 others, and
 ``fresh`` is the same model on 1,000 more. ``lib/figures.py`` draws the figure.
@@ -115,7 +114,6 @@ def _cpu_seconds() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
     parser.add_argument("--threads", type=int, default=1, help="of each run")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
@@ -124,8 +122,7 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for seed in args.seeds:
-            place = (args.keep or Path(scratch)) / f"seed-{seed}"
-            row = measure(seed, place, args.threads)
+            row = measure(seed, Path(scratch) / f"seed-{seed}", args.threads)
             rows.append(row)
             print(json.dumps(row), flush=True)
             result = {**about, "goal": GOAL, "threads": args.threads, "rows": rows}

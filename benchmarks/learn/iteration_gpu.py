@@ -28,7 +28,6 @@ from transformers import AutoTokenizer
 
 from benchmarks.learn.train_gpu import DEVICE, SIZES, load
 from benchmarks.lib.counted import served_config
-from benchmarks.lib.lanes import turn
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.play.throughput import Recorder, bare, forget
 from llm_gym_agents import ConfigStore, PPOTrainer
@@ -106,17 +105,15 @@ def _now() -> float:
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        with turn(alone=False):
-            began = perf_counter()
-            trainer = trainer_of(name, args, settings(args, f"{folder}/run"))
-            start_s = perf_counter() - began
+        began = perf_counter()
+        trainer = trainer_of(name, args, settings(args, f"{folder}/run"))
+        start_s = perf_counter() - began
         print(f"{name}: ready after {start_s:.0f} s", flush=True)
         trainer.on_warning = lambda sentence: None
         trainer.checkpoints.save = lambda *_, **__: None  # type: ignore[method-assign]
         try:
-            with turn(alone=True):
-                watch = Watch(trainer)
-                trainer.fit()
+            watch = Watch(trainer)
+            trainer.fit()
         finally:
             trainer.cleanup()
     found = {

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.lib.lanes import Forks, Job, Results, work
+from benchmarks.learn.learning import weights_of, work_from_starts
+from benchmarks.lib.lanes import Job, Results, calling
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.tables import TEXT, table
 
@@ -85,30 +86,25 @@ def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]
     """Return warm starts, and arms that begin with their weights, seed by seed."""
     chosen = [CLAIMS[name] for name in args.claims]
     names = dict.fromkeys(arm for claim in chosen for arm in (claim.worse, claim.better))
+    environ = {"CUDA_VISIBLE_DEVICES": "0"} if args.model else None
     warm, arms = list[Job](), list[Job]()
     for seed, game in product(args.seeds, args.games):
-        start = [game, str(seed), str(weights / f"{game}-{seed}"), args.model or ""]
+        start = [game, str(seed), str(weights_of(f"{game}/{seed}", weights)), args.model or ""]
         tokens = str(round(TOKENS[game] * args.scale))
-        warm.append(Job(f"{game}/{seed}/warm", ["warm", *start]))
+        warm.append(Job(f"{game}/{seed}/warm", calling(RUN, "warm", *start), environ=environ))
         arms += (
-            Job(f"{game}/{seed}/{arm}", ["learn", *start, arm, tokens], timeout=3600.0)
+            Job(f"{game}/{seed}/{arm}", calling(RUN, "learn", *start, arm, tokens), 3600.0, environ)
             for arm in names
         )
     return warm, arms
 
 
 def run(args: argparse.Namespace, results: Results) -> None:
-    """Do what the result file lacks. Weights are in no file: warm starts are made again."""
-    deadline, by = monotonic() + 60 * args.minutes, Forks(RUN, gpu=bool(args.model))
+    deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
-        warm, arms = jobs(args, Path(scratch))
-        todo = [job for job in arms if results.lacks(job.key)]
-        needed = {job.command[3] for job in todo}
-        starts = [job for job in warm if job.command[3] in needed]
-        results.again |= {job.key for job in starts}
-        work(starts, results, lanes=args.lanes, deadline=deadline, by=by)
-        todo = [job for job in todo if Path(job.command[3]).exists()]
-        work(todo, results, lanes=args.lanes, deadline=deadline, by=by)
+        weights = Path(scratch)
+        warm, arms = jobs(args, weights)
+        work_from_starts(warm, arms, weights, results, lanes=args.lanes, deadline=deadline)
 
 
 def verdicts(rows: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -170,24 +166,6 @@ def shown(rows: Mapping[str, Any], model_rows: Mapping[str, Any] | None = None) 
     )  # fmt: skip
 
 
-def arms(rows: Mapping[str, Any]) -> str:
-    """Return the mean score of each arm in each game: success over the run."""
-    scores: dict[str, dict[str, list[float]]] = {}
-    for row in rows.values():
-        if "mean" in row:
-            scores.setdefault(row["arm"], {}).setdefault(row["game"], []).append(row["mean"])
-    games = list(dict.fromkeys(game for own in scores.values() for game in own))
-    lines = [
-        (f"`{arm}`", *(fmean(own[game]) if game in own else None for game in games))
-        for arm, own in scores.items()
-    ]
-    return table({"arm": TEXT, **dict.fromkeys(games, "{:.1%}")}, lines)
-
-
-def page(rows: Mapping[str, Any]) -> str:
-    return f"{shown(rows)}\n\n**Mean held-out success over the run:**\n\n{arms(rows)}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -208,7 +186,7 @@ def main() -> None:
     about = provenance(__file__, packages, seeds=args.seeds)
     results = Results(place, {"provenance": about})
     run(args, results)
-    print(page(results.rows))
+    print(shown(results.rows))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.lib.machine import IMAGES, RESULTS
+from benchmarks.lib.machine import RESULTS
 
 TEXT = ""
 """The format of a text column, which is left-aligned."""
@@ -43,25 +42,4 @@ def _cell(value: Any, format: str) -> str:
 
 
 def read(name: str) -> Any:
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def measured(name: str, command: str) -> Callable[[Callable[[Any], str]], Callable[[], str]]:
-    """Pass the result ``name`` to a function; without it, the text says which command makes it."""
-
-    def of(write: Callable[[Any], str]) -> Callable[[], str]:
-        @functools.wraps(write)
-        def written() -> str:
-            if (result := read(name)) is not None:
-                return write(result)
-            return f"Not measured yet: `{command}` writes `benchmarks/results/{name}.json`."
-
-        return written
-
-    return of
-
-
-def figure(name: str, about: str) -> str:
-    """Return a figure of a report and a blank line; empty if the file does not exist."""
-    return f"![{about}](../images/{name})\n\n" if (IMAGES / name).exists() else ""
+    return json.loads((RESULTS / f"{name}.json").read_text())

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.lib.tables import TEXT, figure, measured, table
+from benchmarks.lib.tables import TEXT, table
 from benchmarks.peers.trl import ARMS, alone, summary
 
 VERL_PARTS = {"gae": "GAE", "grpo": "GRPO", "rloo": "RLOO", "ppo": "PPO loss and its gradient"}
 
 
-@measured("trl_cpu", "python -m benchmarks.peers.trl")
 def trl_cpu(result: Any) -> str:
     """The same tiny model, game and batch trained by TRL, by AgileRL and by us, on a CPU."""
-    shown = figure("trl.png", "success of all arms against episodes and CPU seconds")
-    return shown + _arms(result, "CPU s")
+    return _arms(result, "CPU s")
 
 
-@measured("trl_h200", "python -m benchmarks.peers.trl --model FOLDER")
 def trl_goal(result: Any) -> str:
     """SmolLM2-135M on one GPU, both sides with vLLM: success over time."""
     return _arms(result, "s")
@@ -42,7 +39,6 @@ def _arms(result: Any, unit: str) -> str:
     return table(columns, rows)
 
 
-@measured("trl_h200", "python -m benchmarks.peers.trl --model FOLDER")
 def trl_gpu(result: Any) -> str:
     """How fast updates are there, for each arm alone on the machine."""
     columns = {"who": TEXT, "updates in 20 s": "{}", "s an update, median": "{:.2f}"}
@@ -64,4 +60,8 @@ def name_of(arm: str) -> str:
     return ARMS.get(arm) or ARMS[arm.partition(",")[0]] + arm[arm.index(",") :]
 
 
-TABLES = {"trl-cpu": trl_cpu, "trl-goal": trl_goal, "trl-gpu": trl_gpu}
+TABLES = {
+    "trl-cpu": (trl_cpu, "trl_cpu"),
+    "trl-goal": (trl_goal, "trl_h200"),
+    "trl-gpu": (trl_gpu, "trl_h200"),
+}
