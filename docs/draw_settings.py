@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a page
-"""Write ``docs/settings.md``: every setting with its type, default and meaning."""
+"""Write ``docs/settings.md``: every setting with its type, default, meaning and users."""
 
 import re
 from collections.abc import Iterator
@@ -25,6 +25,7 @@ On the command line a setting is `--section.setting VALUE` (`--training.learning
 `llm-gym train --help-settings` prints this list.
 
 A default marked \\* is that of a `ConfigStore` in Python; `llm-gym train` chooses it [by task](#defaults-by-task).
+Brackets name the folders of `llm_gym_agents` that read it.
 """
 DEFAULTS = """
 ## Defaults by task
@@ -51,11 +52,14 @@ def page() -> str:
     parts = [HEAD]
     for name, section in SECTIONS.items():
         parts.append(f"\n## {name}\n\n{section.__doc__}\n\n")
-        parts.append("| setting | type | default | meaning |\n|---|---|---|---|\n")
+        parts.append(
+            "| setting | type | default | meaning, and who reads it |\n|---|---|---|---|\n"
+        )
         for setting, field in section.model_fields.items():
             about = " ".join(str(field.description).split()).replace("|", "\\|")
             cells = (f"`{setting}`", _kind(field), _default(name, setting, field), about)
-            parts.append(f"| {' | '.join(cells)} |\n")
+            users = ", ".join(sorted(users_of(name, setting)))
+            parts.append(f"| {' | '.join(cells)} *({users})* |\n")
     parts.append(DEFAULTS)
     parts += (f"| {settings} | {values} |\n" for settings, values in _defaults_by_task())
     return "".join(parts)
@@ -81,7 +85,7 @@ def _sources() -> dict[Path, str]:
 
 
 def users_of(section: str, setting: str) -> set[str]:
-    """Return the rooms of the trainer whose code reads a setting; a test asks for one at least."""
+    """Return the rooms of the trainer whose code reads a setting."""
     names = f"(?:{setting}|{_PROPERTIES.get(setting, setting)})"
     read = re.compile(rf"\b_?(?:config|settings|own|{section})(?:\.{section})?\.{names}\b")
     found = {
