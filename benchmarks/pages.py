@@ -87,7 +87,9 @@ def reached() -> str:
 def _claims(rows: Any) -> str:
     verdicts = [each for each in referee.verdicts(rows) if each["claim"] != referee.OWN]
     found = Counter(each["verdict"] for each in verdicts)
-    return ", ".join(f"{count} {verdict}" for verdict, count in found.most_common())
+    return ", ".join(
+        f"{count} {verdict.removesuffix('s')}" for verdict, count in found.most_common()
+    )
 
 
 def _demo(result: Any) -> str:

@@ -115,10 +115,10 @@ def reference() -> dict[str, str]:
     seen: set[str] = set()
     pages = {}
     for page, modules in REFERENCE.items():
-        lines = [f"# {page}\n"]
+        lines = [f"# {page}\n"] if len(modules) > 1 else []
         for module in modules:
             homes = {name: home_of(module, name) for name in public(module)}
-            lines.append(f"## `{module}`\n")
+            lines.append(f"{'##' if lines else '#'} `{module}`\n")
             linked = [f"[`{name}`][{home}]" for name, home in homes.items() if home in seen]
             lines += [f"Documented elsewhere: {', '.join(linked)}.\n"] if linked else []
             lines += [f"::: {home}\n" for home in homes.values() if home not in seen]

@@ -74,13 +74,6 @@ def test_the_model_of_the_notebook_learns_its_game(monkeypatch, tmp_path):
     assert rows[-1]["eval/success"] > 0.7
 
 
-def test_the_pages_that_explain_most_have_blocks_and_their_output():
-    assert ROOT / "README.md" in RUNNABLE
-    shown = [text for _, text in SHOWN.findall((ROOT / "docs/architecture.md").read_text())]
-    assert len(shown) > 5
-    assert all(shown)
-
-
 def test_the_changelog_tops_out_at_this_version():
     versions = re.findall(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
@@ -117,22 +110,7 @@ def test_links_to_sections_lead_to_a_heading(page):
 def test_the_picture_of_the_architecture_shows_the_imports_of_the_code():
     drawn = json.loads((ROOT / "docs" / "images" / "architecture.json").read_text())
     assert drawn == draw_architecture.derive(), "run: python docs/draw_architecture.py"
-
-
-def test_the_picture_finds_lazy_imports_and_those_for_types_and_leaves_out_none_but_errors():
-    found = draw_architecture.arrows("llm_gym_agents")
-    assert ("rollouts", "engines") in found  # LLMPolicy.from_pretrained, inside a function
-    assert ("trainer", "learn") in found
-    assert ("llm_gym", "text") not in found
-    assert not any("errors" in arrow or arrow[0] == arrow[1] for arrow in found)
-
-
-@pytest.mark.parametrize("package", draw_architecture.HOMES)
-def test_every_arrow_of_the_picture_points_up(package):
-    order = list(draw_architecture.rooms(package))
-    found = draw_architecture.arrows(package)
-    back = [f"{a} imports {b}" for a, b in found if order.index(a) < order.index(b)]
-    assert back == [], "rooms import each other in a circle"
+    assert ["rollouts", "engines"] in drawn["llm_gym_agents"]["arrows"]  # inside a function
 
 
 def test_the_readme_is_short_and_begins_with_a_loop_and_the_two_commands():
@@ -174,8 +152,7 @@ def test_every_page_is_in_the_index():
     assert [page for page in pages if f"({page})" not in index] == ["README.md"]
 
 
-@pytest.mark.parametrize("package", ["llm_gym", "llm_gym_agents"])
-def test_the_reference_has_every_public_name(package):
+def test_the_reference_has_every_public_name_and_every_name_that_the_pages_import():
     pytest.importorskip("mkdocs")
     from docs import site_hooks
 
@@ -183,15 +160,8 @@ def test_the_reference_has_every_public_name(package):
     nav = (ROOT / "mkdocs.yml").read_text()
     assert all(f"reference/{page}.md" in nav for page in pages)
     text = "\n".join(pages.values())
-    for name in import_module(package).__all__:
-        assert f"::: {site_hooks.home_of(package, name)}\n" in text
-
-
-def test_the_reference_has_every_name_that_the_pages_import():
-    pytest.importorskip("mkdocs")
-    from docs import site_hooks
-
-    text = "\n".join(site_hooks.reference().values())
+    packages = ("llm_gym", "llm_gym_agents")
+    public = {(package, name) for package in packages for name in import_module(package).__all__}
     imported = {
         (node.module, alias.name)
         for page in PAGES
@@ -200,8 +170,8 @@ def test_the_reference_has_every_name_that_the_pages_import():
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("llm_gym")
         for alias in node.names
     }
-    homes = {site_hooks.home_of(*name) for name in imported}
-    assert len(homes) > 30
+    assert len(imported) > 30
+    homes = {site_hooks.home_of(*name) for name in public | imported}
     assert [home for home in homes if f"::: {home}\n" not in text] == []
 
 

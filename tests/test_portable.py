@@ -34,11 +34,6 @@ def run(*arguments, cwd, code=COMMAND, stdin=None):
     return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True)
 
 
-def test_the_modules_are_really_hidden(tmp_path):
-    done = run(cwd=tmp_path, code=HIDE + "exec('import fcntl', {'__name__': 'llm_gym.core'})")
-    assert "ModuleNotFoundError" in done.stderr
-
-
 def test_commands_work(tmp_path):
     commands = [
         ["list"], ["check", "llm_gym/GuessTheNumber-v0"], ["train", "--help"], ["eval", "--help"],
@@ -72,29 +67,35 @@ def test_a_served_model_is_evaluated(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_environments_run_in_worker_processes(tmp_path):
-    code = HIDE + (
-        "import llm_gym\n"
-        "if __name__ == '__main__':\n"
-        "    envs = llm_gym.make_vec('llm_gym/Echo-v0', 2, workers=2)\n"
-        "    print(len(envs.reset(seed=0)[0]))\n"
-        "    envs.close()\n"
-    )
-    done = run(cwd=tmp_path, code=code)
-    assert done.stdout.strip() == "2", done.stderr
+WORKERS = """
+import llm_gym
+if __name__ == '__main__':
+    envs = llm_gym.make_vec('llm_gym/Echo-v0', 2, workers=2)
+    print(len(envs.reset(seed=0)[0]), 'rows')
+    envs.close()
+"""
+SANDBOX = """
+from llm_gym.tools.sandbox import Sandbox, SandboxError
+sys.platform = 'win32'
+try:
+    Sandbox().run('1')
+except SandboxError as error:
+    print(error)
+"""
 
 
-def test_the_sandbox_refuses_in_one_sentence(tmp_path):
-    code = HIDE + (
-        "from llm_gym.tools.sandbox import Sandbox, SandboxError\n"
-        "sys.platform = 'win32'\n"
-        "try:\n"
-        "    Sandbox().run('1')\n"
-        "except SandboxError as error:\n"
-        "    print(error)\n"
-    )
-    done = run(cwd=tmp_path, code=code)
-    assert "Linux" in done.stdout, done.stderr
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (WORKERS, "2 rows"),
+        (SANDBOX, "Linux"),
+        ("exec('import fcntl', {'__name__': 'llm_gym.core'})", "ModuleNotFoundError"),
+    ],
+    ids=["workers", "the sandbox refuses", "the modules are really hidden"],
+)
+def test_what_a_program_does_without_these_modules(tmp_path, code, said):
+    done = run(cwd=tmp_path, code=HIDE + code)
+    assert said in done.stdout + done.stderr
 
 
 @pytest.mark.slow

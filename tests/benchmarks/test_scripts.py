@@ -1,7 +1,6 @@
 """What scripts make of their runs: settings, order, comparisons, the leaderboard."""
 
 import argparse
-import ast
 import doctest
 import importlib
 import importlib.util
@@ -25,30 +24,25 @@ from llm_gym_agents.algo import TokenStream, get_advantage
 from llm_gym_agents.engines.base import Completion, FinishReason, Request, Sampling
 from llm_gym_agents.engines.vllm import runtime
 from tests.robustness import chaos
+from tests.test_imports import imports
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SCRIPTS = [path for path in sorted(FOLDER.rglob("*.py")) if "__main__" in path.read_text()]
-EXAMPLES = [path for path in sorted(FOLDER.rglob("*.py")) if "    >>> " in path.read_text()]
-PEERS = {"ray", "vllm", "sglang", "textarena", "gem", "verl", "openenv"}
 WORKERS = ("worker.py", "trl_side.py", "agilerl_side.py")
 """Run where a peer is installed."""
+SCRIPTS = [
+    path
+    for path in sorted(FOLDER.rglob("*.py"))
+    if "__main__" in path.read_text() and path.name not in WORKERS
+]
+EXAMPLES = [path for path in sorted(FOLDER.rglob("*.py")) if "    >>> " in path.read_text()]
+PEERS = {"ray", "vllm", "sglang", "textarena", "gem", "verl", "openenv"}
 ECHO, COUNT = "llm_gym/Echo-v0", "llm_gym/Count-v0"
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_can_be_asked_for_help_without_a_peer(path):
-    if path.name in WORKERS:
-        return
-    tree = ast.parse(path.read_text())
     assert "parse_args(" in path.read_text(), "it would measure when asked for --help"
-    names = {
-        name.split(".")[0]
-        for node in tree.body
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in (
-            [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
-        )
-    }
+    names = set(imports(path, top_level_only=True))
     assert not names & PEERS
     others = names - set(sys.stdlib_module_names)
     assert [name for name in sorted(others) if importlib.util.find_spec(name) is None] == []
@@ -102,16 +96,14 @@ def test_an_estimator_starts_from_the_warm_started_weights_and_reports_a_curve(t
 
 
 def test_an_episode_that_is_lost_or_comes_twice_is_counted():
-    def chaotic(ids, loss):
-        killed = [{"playing": True}]
-        rows = [{"loss": loss}]
-        return {"ids": ids, "rows": rows, "restarts": 2, "seconds": 9.0, "killed": killed}
-
     alone = {"rows": [{"loss": 1.0}], "seconds": 3.0}
-    found = chaos.compared(chaotic([0, 1, 1, 3], 1.0), alone, 4)
-    assert (found["lost"], found["doubled"], found["equal"]) == (1, 1, True)
-    found = chaos.compared(chaotic([0, 1, 2, 3], 1.5), alone, 4)
-    assert (found["lost"], found["doubled"], found["equal"]) == (0, 0, False)
+    for ids, loss, counts in (
+        ([0, 1, 1, 3], 1.0, (1, 1, True)),
+        ([0, 1, 2, 3], 1.5, (0, 0, False)),
+    ):
+        run = {"ids": ids, "rows": [{"loss": loss}], "restarts": 2, "seconds": 9.0}
+        found = chaos.compared(run | {"killed": [{"playing": True}]}, alone, 4)
+        assert (found["lost"], found["doubled"], found["equal"]) == counts
 
 
 def score(env_id, success, **other):
@@ -175,15 +167,8 @@ def test_the_referee_does_what_its_file_lacks_and_outlives_a_failed_run(tmp_path
         return one
 
     monkeypatch.setattr(referee, "Forks", fork)
-    args = argparse.Namespace(
-        claims=["gigpo"],
-        seeds=[0, 1],
-        games=["Count", "Memory"],
-        scale=1.0,
-        minutes=1.0,
-        lanes=1,
-        model=None,
-    )
+    chosen = {"claims": ["gigpo"], "seeds": [0, 1], "games": ["Count", "Memory"], "model": None}
+    args = argparse.Namespace(**chosen, scale=1.0, minutes=1.0, lanes=1)
     for _ in range(2):
         results = Results(tmp_path / "referee.json", {})
         referee.run(args, results)
@@ -230,8 +215,8 @@ class FakeVLLM:
         self.llm_engine, self.salt, self.asked, self.waiting = self, 3, [], []
 
     def add_request(self, name, prompt, parameters):
-        asked = (name, prompt["prompt_token_ids"], parameters.max_tokens, parameters.seed)
         assert prompt["cache_salt"] == "3"
+        asked = (name, prompt["prompt_token_ids"], parameters.max_tokens, parameters.seed)
         self.asked.append(asked)
         self.waiting.append(name)
 
@@ -245,22 +230,18 @@ def test_bare_vllm_is_asked_what_was_played_with_replies_as_long_as_they_were(mo
     lengths = {(0, 0): 3, (0, 1): 1, (1, 0): 2, (2, 0): 5}
     waiting = []
 
+    def reply(asked):
+        ids = [7] * lengths[asked.key, asked.seed]
+        return Completion(ids, [], FinishReason.STOP, 0, asked.key)
+
     def poll(timeout=None):
         done, waiting[:] = list(waiting), []
-        return [
-            Completion([7] * lengths[r.key, r.seed], [], FinishReason.STOP, 0, r.key) for r in done
-        ]
+        return [*map(reply, done)]
 
     engine = SimpleNamespace(submit=waiting.extend, poll=poll, _vllm=FakeVLLM())
-    recorder = Recorder(engine)
+    recorder, most = Recorder(engine), Sampling(max_tokens=64)
     for turn in (0, 1):
-        engine.submit(
-            [
-                Request([key, turn], Sampling(max_tokens=64), turn, key)
-                for key, t in lengths
-                if t == turn
-            ]
-        )
+        engine.submit([Request([key, at], most, at, key) for key, at in lengths if at == turn])
         engine.poll()
     chains = recorder.stop()
     made = SimpleNamespace(max_tokens=1, seed=None)
@@ -293,12 +274,12 @@ def test_an_arm_that_seldom_reaches_the_goal_has_no_median():
     }
     told = trl.summary(rows, 0.6)
     assert list(told) == ["ppo", "trl"]
-    assert told["trl"]["to_goal"] is None
-    assert told["trl"]["reached"] == 1
-    assert told["trl"]["final"] == pytest.approx(0.5)
-    assert told["trl"]["interval"] == pytest.approx(4.30 * 0.2 / 3**0.5)
     assert told["ppo"]["to_goal"] == pytest.approx(5.0)
-    assert told["trl"]["setting"] == str(trl.Setting(2e-3))
+    theirs = told["trl"]
+    assert (theirs["to_goal"], theirs["reached"]) == (None, 1)
+    assert theirs["final"] == pytest.approx(0.5)
+    assert theirs["interval"] == pytest.approx(4.30 * 0.2 / 3**0.5)
+    assert theirs["setting"] == str(trl.Setting(2e-3))
 
 
 def trl_plan(*arms, model=""):

@@ -1,35 +1,29 @@
 """The score file: rows are never lost, and games are described as they are."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from benchmarks.envs import suite_scores
 from llm_gym.evaluate.scores import Score, games, wilson
 from llm_gym.registry.suite import ENVS
 
-IDS = [row.id for row in ENVS]
 ECHO, GUESS = "llm_gym/Echo-v0", "llm_gym/GuessTheNumber-v0"
 
 
 @pytest.fixture
 def suite(monkeypatch, tmp_path):
     """The script, writing into a folder of its own."""
-    from benchmarks.envs import suite_scores as script
-
-    monkeypatch.setattr(script, "SCORES", tmp_path / "scores.json")
-    return script
-
-
-def scores(suite):
-    return json.loads(suite.SCORES.read_text())["scores"]
+    monkeypatch.setattr(suite_scores, "SCORES", tmp_path / "scores.json")
+    return suite_scores
 
 
 def test_only_measures_those_rows_and_keeps_the_others(suite, capsys):
     suite.save_scores(suite.SCORES, {ECHO: {"random": ["old"]}, GUESS: {"random": ["old"]}})
     suite.main(["--only", "Echo", "--episodes", "5"])
-    assert scores(suite)[GUESS] == {"random": ["old"]}
-    row = {player: Score(*score) for player, score in scores(suite)[ECHO].items()}
+    scores = json.loads(suite.SCORES.read_text())["scores"]
+    assert scores[GUESS] == {"random": ["old"]}
+    row = {player: Score(*score) for player, score in scores[ECHO].items()}
     assert row.keys() == {"random", "reflex", "solver", "oracle"}
     assert row["oracle"] == (1.0, round(wilson(5, 5)[0], 4), 1.0, row["oracle"].turns, 5)
     assert capsys.readouterr().out.startswith(ECHO)
@@ -37,13 +31,4 @@ def test_only_measures_those_rows_and_keeps_the_others(suite, capsys):
 
 def test_what_the_list_says_of_a_game_is_what_it_is(suite):
     """If not: ``python -m benchmarks.envs.suite_scores --only Echo --players random``."""
-    assert games() == {env_id: suite.game(env_id) for env_id in IDS}
-
-
-def test_rows_that_other_runs_wrote_meanwhile_are_kept(suite):
-    def write(env_id):
-        suite.save_scores(suite.SCORES, {env_id: {"random": [env_id]}})
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(write, IDS))
-    assert scores(suite) == {env_id: {"random": [env_id]} for env_id in IDS}
+    assert games() == {row.id: suite.game(row.id) for row in ENVS}
