@@ -38,6 +38,7 @@ def test_the_blocks_of_a_page_run_as_printed_and_show_their_results(
     page, monkeypatch, tmp_path, capsys
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "docs/examples")
     monkeypatch.setattr(book, "_BOOKS", dict(book._BOOKS))  # a page registers one
     names = {"__name__": "__docs__"}
     for at, (block, shown) in enumerate(SHOWN.findall(page.read_text())):

@@ -25,13 +25,14 @@ import torch
 
 from benchmarks.learn.learning_run import settings
 from benchmarks.learn.tables import correlations
-from benchmarks.lib.lanes import Forks, Job, Results, work
+from benchmarks.lib.lanes import Job, Results, calling, work
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.commands.credit import credit as judge
 from llm_gym_agents.rollouts.pack import Packer
 
 RESULT, MODEL_RESULT = RESULTS / "credit.json", RESULTS / "credit_model.json"
+RUN = "benchmarks.learn.credit"
 GAMES = {
     "MazeEasy": "solver", "MinesweeperEasy": "solver", "WordleEasy": "solver",
     "SokobanEasy": "solver", "FrozenLake": "random", "TextGameEasy": "random",
@@ -47,8 +48,9 @@ def jobs(args: argparse.Namespace) -> Iterator[Job]:
     for seed, game, flags in product(args.seeds, args.only, args.flags):
         numbers = map(str, (seed, args.iterations, args.branches, args.turns))
         player = ("--warm-start.player", GAMES.get(game, "auto"))
-        command = [game, *numbers, *player, *model, *flags.split()]
-        yield Job(f"{game}/{seed} {flags}".strip(), command, timeout=7200.0)
+        command = calling(RUN, game, *numbers, *player, *model, *flags.split())
+        environ = {"CUDA_VISIBLE_DEVICES": "0"} if args.model else None
+        yield Job(f"{game}/{seed} {flags}".strip(), command, 7200.0, environ)
 
 
 def judged(trainer: PPOTrainer, branches: int, turns: int) -> dict[str, Any]:
@@ -116,8 +118,7 @@ def main() -> None:
     place = args.results or (MODEL_RESULT if args.model else RESULT)
     results = Results(place, {"provenance": about})
     deadline = monotonic() + 60 * args.minutes
-    forks = Forks("benchmarks.learn.credit", gpu=bool(args.model))
-    work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline, by=forks)
+    work(list(jobs(args)), results, lanes=args.lanes, deadline=deadline)
     for stage in ("before", "after"):
         print(stage, json.dumps(correlations(results.rows, stage)))
 

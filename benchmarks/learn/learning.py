@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from time import monotonic
 
-from benchmarks.lib.lanes import Forks, Job, Results, work
+from benchmarks.lib.lanes import Job, Results, calling, work
 from benchmarks.lib.machine import RESULTS, provenance
 
 RESULT = RESULTS / "learning.json"
@@ -51,15 +51,16 @@ def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
     for seed in args.seeds:
         places = {game: weights / f"{game}-{seed}" for game in EPISODES if game in args.only}
         for game, place in places.items():
-            found.append(Job(f"{game}/{seed}/{WARM}", ["warm", game, str(seed), str(place)]))
+            command = calling(RUN, "warm", game, str(seed), str(place))
+            found.append(Job(f"{game}/{seed}/{WARM}", command))
         for game, place in places.items():
             names = [*args.estimators, *([CONTROL] if seed == CONTROL_SEED else [])]
             for name, flags in itertools.product(names, args.flags):
-                counts = EPISODES[game], POINTS.get(game, 8), args.episodes
-                command = ["learn", game, str(seed), str(place), name, *map(str, counts)]
+                numbers = EPISODES[game], POINTS.get(game, 8), args.episodes
+                what = ("learn", game, str(seed), str(place), name, *map(str, numbers))
                 key = f"{game}/{seed}/{name} {flags}".rstrip()
-                found.append(Job(key, [*command, *flags.split()]))
-    return sorted(found, key=lambda job: job.command[1] == LAST)
+                found.append(Job(key, calling(RUN, *what, *flags.split())))
+    return sorted(found, key=lambda job: job.key.startswith(LAST))
 
 
 def missing(found: list[Job], results: Results) -> list[Job]:
@@ -92,7 +93,7 @@ def main() -> None:
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
         todo = missing(jobs(args, Path(scratch)), results)
-        work(todo, results, lanes=args.lanes, deadline=deadline, by=Forks(RUN))
+        work(todo, results, lanes=args.lanes, deadline=deadline)
 
 
 if __name__ == "__main__":

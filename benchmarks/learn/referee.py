@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.lib.lanes import Forks, Job, Results, work
+from benchmarks.lib.lanes import Job, Results, calling, work
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.tables import TEXT, table
 
@@ -85,30 +85,38 @@ def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]
     """Return warm starts, and arms that begin with their weights, seed by seed."""
     chosen = [CLAIMS[name] for name in args.claims]
     names = dict.fromkeys(arm for claim in chosen for arm in (claim.worse, claim.better))
+    environ = {"CUDA_VISIBLE_DEVICES": "0"} if args.model else None
     warm, arms = list[Job](), list[Job]()
     for seed, game in product(args.seeds, args.games):
-        start = [game, str(seed), str(weights / f"{game}-{seed}"), args.model or ""]
+        start = [game, str(seed), str(weights_of(f"{game}/{seed}", weights)), args.model or ""]
         tokens = str(round(TOKENS[game] * args.scale))
-        warm.append(Job(f"{game}/{seed}/warm", ["warm", *start]))
+        warm.append(Job(f"{game}/{seed}/warm", calling(RUN, "warm", *start), environ=environ))
         arms += (
-            Job(f"{game}/{seed}/{arm}", ["learn", *start, arm, tokens], timeout=3600.0)
+            Job(f"{game}/{seed}/{arm}", calling(RUN, "learn", *start, arm, tokens), 3600.0, environ)
             for arm in names
         )
     return warm, arms
 
 
+def weights_of(key: str, weights: Path) -> Path:
+    """Return the folder of the warm-started weights of a job."""
+    game, seed, *_ = key.split("/")
+    return weights / f"{game}-{seed}"
+
+
 def run(args: argparse.Namespace, results: Results) -> None:
     """Do what the result file lacks. Weights are in no file: warm starts are made again."""
-    deadline, by = monotonic() + 60 * args.minutes, Forks(RUN, gpu=bool(args.model))
+    deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
-        warm, arms = jobs(args, Path(scratch))
+        weights = Path(scratch)
+        warm, arms = jobs(args, weights)
         todo = [job for job in arms if results.lacks(job.key)]
-        needed = {job.command[3] for job in todo}
-        starts = [job for job in warm if job.command[3] in needed]
+        needed = {weights_of(job.key, weights) for job in todo}
+        starts = [job for job in warm if weights_of(job.key, weights) in needed]
         results.again |= {job.key for job in starts}
-        work(starts, results, lanes=args.lanes, deadline=deadline, by=by)
-        todo = [job for job in todo if Path(job.command[3]).exists()]
-        work(todo, results, lanes=args.lanes, deadline=deadline, by=by)
+        work(starts, results, lanes=args.lanes, deadline=deadline)
+        todo = [job for job in todo if weights_of(job.key, weights).exists()]
+        work(todo, results, lanes=args.lanes, deadline=deadline)
 
 
 def verdicts(rows: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -2,30 +2,24 @@
 
 A job is a command whose last line of output is its result, as JSON. Rows go to the result file as
 they come, under the job's key. A stopped script continues: only missing and failed jobs are run.
-
-``Forks`` runs jobs as forks of a process that has imported everything, because importing torch,
-TorchRL and transformers takes half a minute.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import forkserver
-from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from unittest import mock
 
 from benchmarks.lib.machine import ROOT
 
@@ -84,7 +78,6 @@ def work(
     lanes: int,
     deadline: float = float("inf"),
     least: float = 1.0,
-    by: Callable[[Job, float], Row] | None = None,
 ) -> None:
     """Run the jobs that ``results`` lacks, in order, ``lanes`` at a time.
 
@@ -94,7 +87,6 @@ def work(
         lanes: Processes at a time.
         deadline: Time of ``monotonic`` at which all jobs end.
         least: Seconds that must be left to start a job.
-        by: Runs a job with a limit in seconds; None starts its command as a process.
     """
 
     def one(job: Job) -> None:
@@ -102,7 +94,7 @@ def work(
         if left <= least:
             return
         begun = monotonic()
-        row = (by or run)(job, min(job.timeout, left))
+        row = run(job, min(job.timeout, left))
         row["wall_s"] = round(monotonic() - begun, 1)
         results.add(job.key, row)
         print(f"{job.key}: {row.get('error') or 'done'} ({row['wall_s']:.0f} s)", flush=True)
@@ -145,48 +137,18 @@ def _end(child: subprocess.Popen[str]) -> None:
         child.communicate()
 
 
-class Forks:
-    """Runs jobs by forking a process that has imported ``module``.
-
-    Args:
-        module: Has a function ``result(arguments)`` that gets a job's command and returns its row.
-            Its import must not start threads.
-        gpu: Whether jobs see GPUs.
-    """
-
-    def __init__(self, module: str, *, gpu: bool = False) -> None:
-        self._module = module
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([module])
-        # The server looks for what it imports there, and not in our ``sys.path``.
-        path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        seen = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")} if gpu else {}
-        with mock.patch.dict(os.environ, ONE_THREAD | path | seen):
-            forkserver.ensure_running()
-
-    def __call__(self, job: Job, timeout: float) -> Row:
-        ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=_call, args=(self._module, list(job.command), theirs), daemon=True
-        )
-        process.start()
-        theirs.close()
-        try:
-            if not ours.poll(timeout):
-                return {"error": f"stopped after {timeout:.0f} s"}
-            row: Row = ours.recv()
-            return row
-        except EOFError:
-            process.join()
-            return {"error": f"exit code {process.exitcode}"}
-        finally:
-            process.kill()
-            process.join()
-            ours.close()
+def calling(module: str, *arguments: str) -> list[str]:
+    """Return the command of a job whose row is ``module.result(arguments)``."""
+    return [sys.executable, "-m", "benchmarks.lib.lanes", module, *arguments]
 
 
-def _call(module: str, arguments: list[str], answer: Connection[Any, Any]) -> None:
-    try:
-        answer.send(importlib.import_module(module).result(arguments))
-    except Exception as error:  # noqa: BLE001  (whatever it is, it is the row of this job)
-        answer.send({"error": f"{type(error).__name__}: {error}"[-600:]})
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Print the row that a module returns for a job.")
+    parser.add_argument("module", help="with a function result(arguments)")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    args = parser.parse_args()
+    print(json.dumps(importlib.import_module(args.module).result(args.arguments)))
+
+
+if __name__ == "__main__":
+    main()

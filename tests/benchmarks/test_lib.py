@@ -1,7 +1,6 @@
-"""What scripts share: jobs in lanes and forks."""
+"""What scripts share: jobs in lanes."""
 
 import json
-import os
 import sys
 from time import monotonic
 
@@ -11,23 +10,6 @@ from benchmarks.lib import lanes
 
 FAILS = "import sys; sys.exit('no memory left')"
 WORKS = "print('loading'); print('{\"success\": 0.5}')"
-MODULE = """
-import os
-with open({log!r}, "a") as file:
-    file.write("imported\\n")
-seen = []
-
-def result(arguments):
-    seen.append(arguments)
-    if arguments[0] == "fail":
-        raise ValueError("no memory left")
-    if arguments[0] == "die":
-        os._exit(3)
-    if arguments[0] == "hang":
-        while True:
-            pass
-    return {{"seen": seen, "threads": os.environ["OMP_NUM_THREADS"], "process": os.getpid()}}
-"""
 
 
 def job(key, program, timeout=60.0):
@@ -71,22 +53,8 @@ def test_jobs_have_one_thread_and_no_gpu():
     assert (row["OMP_NUM_THREADS"], row["CUDA_VISIBLE_DEVICES"]) == ("1", "")
 
 
-@pytest.fixture
-def forks(monkeypatch, tmp_path):
-    (tmp_path / "forked_job.py").write_text(MODULE.format(log=str(tmp_path / "log")))
-    monkeypatch.syspath_prepend(tmp_path)
-    server = lanes.forkserver._forkserver  # ends with the process otherwise
-    server._stop()
-    yield lanes.Forks("forked_job")
-    server._stop()
-
-
-def test_jobs_are_forks_of_one_import_with_memory_of_their_own(forks, tmp_path):
-    row, other = (forks(lanes.Job(name, [name]), 60) for name in ("first", "second"))
-    assert "error" not in row, row
-    assert (row["seen"], other["seen"], row["threads"]) == ([["first"]], [["second"]], "1")
-    assert len({row["process"], other["process"], os.getpid()}) == 3
-    assert (tmp_path / "log").read_text() == "imported\n"
-    assert forks(lanes.Job("c", ["fail"]), 60) == {"error": "ValueError: no memory left"}
-    assert forks(lanes.Job("d", ["die"]), 60) == {"error": "exit code 3"}
-    assert forks(lanes.Job("e", ["hang"]), 0.3) == {"error": "stopped after 0 s"}
+def test_the_row_of_a_job_is_what_its_module_returns(monkeypatch, tmp_path):
+    (tmp_path / "a_job.py").write_text("def result(arguments):\n    return {'seen': arguments}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    called = lanes.Job("a", lanes.calling("a_job", "Echo", "--model.lora-rank", "4"))
+    assert lanes.run(called, 60) == {"seen": ["Echo", "--model.lora-rank", "4"]}

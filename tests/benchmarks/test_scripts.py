@@ -13,8 +13,7 @@ import torch
 
 from benchmarks.envs import leaderboard
 from benchmarks.learn import learning_run, referee, referee_run, tables
-from benchmarks.lib import figures
-from benchmarks.lib.lanes import Results
+from benchmarks.lib import figures, lanes
 from benchmarks.lib.machine import IMAGES
 from benchmarks.peers import trl
 from benchmarks.peers.tables import trl_cpu
@@ -155,22 +154,19 @@ def test_a_claim_about_length_compares_the_turns_of_won_episodes():
 def test_the_referee_does_what_its_file_lacks_and_outlives_a_failed_run(tmp_path, monkeypatch):
     done, broken = [], {"Count/0/warm", "Memory/1/gigpo"}
 
-    def fork(module, gpu):
-        def one(job, timeout):
-            done.append(job.key)
-            if job.key in broken:
-                return {"error": "it broke"}
-            if job.key.endswith("warm"):
-                Path(job.command[3]).mkdir()
-            return {"game": job.command[1], "arm": job.command[-2], "mean": 0.5, "turns_won": 2.0}
+    def run(job, timeout):
+        done.append(job.key)
+        if job.key in broken:
+            return {"error": "it broke"}
+        if job.key.endswith("warm"):
+            Path(job.command[-2]).mkdir()
+        return {"mean": 0.5, "turns_won": 2.0}
 
-        return one
-
-    monkeypatch.setattr(referee, "Forks", fork)
+    monkeypatch.setattr(lanes, "run", run)
     chosen = {"claims": ["gigpo"], "seeds": [0, 1], "games": ["Count", "Memory"], "model": None}
     args = argparse.Namespace(**chosen, scale=1.0, minutes=1.0, lanes=1)
     for _ in range(2):
-        results = Results(tmp_path / "referee.json", {})
+        results = lanes.Results(tmp_path / "referee.json", {})
         referee.run(args, results)
     warm = [f"{game}/{seed}/warm" for seed in range(2) for game in ("Count", "Memory")]
     first = [f"{game}/{seed}/{arm}" for game, seed in (("Memory", 0), ("Count", 1), ("Memory", 1))
