@@ -16,15 +16,15 @@ from llm_gym_agents.config.schema import SECTIONS
 SOURCE = Path(__file__).parents[1] / "agents/llm_gym_agents"
 SKIPPED = ("commands", "config", "recipes.py")
 """Rooms that only set, check or print settings."""
-HEAD = """# Settings
+HEAD = """<!-- docs/draw_settings.py writes this page -->
+
+# Settings
 
 On the command line a setting is `--section.setting VALUE` (`--training.learning-rate 1e-5`, `--ray.use-ray`,
 `--environment.env-kwargs rooms=8`); in Python `config.section.setting = value`; in a file `section: {setting: value}`.
 `llm-gym train --help-settings` prints this list.
 
 A default marked \\* is that of a `ConfigStore` in Python; `llm-gym train` chooses it [by task](#defaults-by-task).
-
-Written by `docs/draw_settings.py`.
 """
 DEFAULTS = """
 ## Defaults by task

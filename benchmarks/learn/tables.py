@@ -172,8 +172,7 @@ def steadiness(runs: Sequence[Row]) -> str:
     short = sum(len(run["curve"]) == 1 for run in good)
     return (
         f"Of {len(good)} runs that start above {100 * GOOD:.0f} %, {kept} have no evaluation below "
-        f"the interval of their start ({short} were good enough at the first one and ended there); "
-        f"the largest KL of an iteration is {max(run['kl_most'] for run in good):.3f}."
+        f"the interval of their start ({short} were good enough at the first one and ended there)."
     )
 
 
@@ -229,7 +228,6 @@ def _trained(commands: Mapping[str, Sequence[Row]], players: Sequence[str] = ())
         row = runs[0]
         marks = {
             "\\*": row["env_id"] in PAID,
-            "‡": row.get("imitated") == "solver",
             "#": row.get("imitated") == "reflex",
         }
         cut = sum(bool(run["exit"] or run.get("stopped")) for run in runs)
@@ -296,22 +294,19 @@ def gain(row: Mapping[str, Any]) -> float | None:
 
 
 def train_model(result: Any) -> str:
-    """A given model on every id, with nothing else set: our games, then other environments."""
+    """A given model on every id, with nothing else set."""
     runs = runs_by_id(result["rows"])
     own = {id: rows for id, rows in runs.items() if id.startswith("llm_gym/")}
-    foreign = {id: rows for id, rows in runs.items() if id not in own}
     given = (score(row, "random_weights") for rows in own.values() for row in rows)
     starts = [share for share in given if share is not None]
-    others = {id: rows for id, rows in own.items() if min(map(_end, rows)) < 1}
-    all_won = [re.split("[/-]", id)[-2] for id in own if id not in others]
+    all_won = [id for id, rows in own.items() if min(map(_end, rows)) == 1]
+    names = ", ".join(re.split("[/-]", id)[-2] for id in all_won)
     kept = steadiness([row for rows in own.values() for row in rows])
-    parts = [
+    return (
         f"The model as given wins {min(starts):.0%} to {max(starts):.0%} of its episodes. "
-        f"{model_goals(result['rows'])}. {kept} "
-        f"These end at 100 % with every seed: {', '.join(all_won)}.",
-        taught(others, PLAYERS),
-    ]
-    return "\n\n".join([*parts, *([taught(foreign, PLAYERS[-1:])] if foreign else [])])
+        f"{model_goals(result['rows'])}. {kept} These end at 100 % with every seed: {names}.\n\n"
+        + taught({id: rows for id, rows in runs.items() if id not in all_won})
+    )
 
 
 def runs_by_id(rows: Mapping[str, Row]) -> dict[str, list[Row]]:
@@ -333,17 +328,11 @@ def model_goals(rows: Mapping[str, Row]) -> str:
     return f"{good} of {len(own)} games end at {GOOD:.0%} or more, in the mean of their seeds"
 
 
-def taught(runs: Mapping[str, Sequence[Row]], players: Sequence[str]) -> str:
+def taught(runs: Mapping[str, Sequence[Row]]) -> str:
     """Return a line for each id, the best first: means of its seeds."""
-    columns: dict[str, str] = {"id": TEXT} | dict.fromkeys((*players, "taught", "end"), "{}")
-    columns["seeds"] = "{}"
+    columns = {"id": TEXT} | dict.fromkeys(("taught", "end", "seeds"), "{}")
     lines = [
-        (
-            f"`{id}`",
-            *(_by_player(rows[0], player) for player in players),
-            *(_at(rows, when) for when in ("warm_start", "trained")),
-            len(rows),
-        )
+        (f"`{id}`", *(_at(rows, when) for when in ("warm_start", "trained")), len(rows))
         for id, rows in sorted(runs.items(), key=lambda item: -fmean(map(_end, item[1])))
     ]
     return table(columns, lines)

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learn.tables import GAIN, PLAYERS, SEED, gain, runs_by_id, taught
+from benchmarks.learn.tables import GAIN, SEED, gain, runs_by_id, taught
 from benchmarks.learn.train_one import CPU_SECONDS
 from benchmarks.lib.lanes import Job, Results, work
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
@@ -169,7 +169,7 @@ def main() -> None:
     )
     if options.model:
         done = {each: results.rows[each] for each in todo if each in results.rows}
-        print(taught(runs_by_id(done), PLAYERS[-1:]))
+        print(taught(runs_by_id(done)))
 
 
 def asked(known: Iterable[str], ids: Sequence[str]) -> list[str]:
