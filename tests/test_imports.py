@@ -29,11 +29,8 @@ def nodes(path, top_level_only=False):
 
 
 def imports(path, top_level_only=False):
-    for node in nodes(path, top_level_only):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
-        elif node.level == 0:
-            yield node.module.split(".")[0]
+    """Return the packages that a file imports."""
+    return {full.split(".")[0] for full in full_names(path, top_level_only)}
 
 
 @pytest.mark.parametrize("folder", FORBIDDEN)
@@ -87,20 +84,20 @@ def modules_of(package):
 @cache
 def arrows(package):
     """Return (importer, imported) of every import, also those in functions and for types only."""
-    return tuple(_arrows(modules_of(package)))
+    modules = modules_of(package)
+    found = ((name, full) for name, path in modules.items() for full in full_names(path))
+    named = ((name, full if full in modules else full.rpartition(".")[0]) for name, full in found)
+    return tuple((name, module) for name, module in named if module in modules)
 
 
-def _arrows(modules):
-    for name, path in modules.items():
-        for node in nodes(path):
-            if isinstance(node, ast.Import):
-                yield from ((name, alias.name) for alias in node.names if alias.name in modules)
-            else:
-                assert node.level == 0, f"{name} imports by a relative name"
-                for alias in node.names:
-                    full = f"{node.module}.{alias.name}"
-                    if full in modules or node.module in modules:
-                        yield name, full if full in modules else node.module
+def full_names(path, top_level_only=False):
+    """Yield what a file imports: a module, or a module with a name in it."""
+    for node in nodes(path, top_level_only):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        else:
+            assert node.level == 0, f"{path} imports by a relative name"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def room(module):
@@ -161,11 +158,7 @@ def loaded_with(name):
         for name in {".".join(parts[:end]) for end in range(1, len(parts) + 1)} - found:
             found.add(name)
             # Not those in functions and under TYPE_CHECKING.
-            for node in nodes(modules[name], top_level_only=True) if name in modules else ():
-                if isinstance(node, ast.Import):
-                    todo += [alias.name for alias in node.names]
-                else:
-                    todo += [f"{node.module}.{alias.name}" for alias in node.names]
+            todo += full_names(modules[name], top_level_only=True) if name in modules else ()
     return found
 
 

@@ -41,7 +41,7 @@ ECHO, COUNT = "llm_gym/Echo-v0", "llm_gym/Count-v0"
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_can_be_asked_for_help_without_a_peer(path):
     assert "parse_args(" in path.read_text(), "it would measure when asked for --help"
-    names = set(imports(path, top_level_only=True))
+    names = imports(path, top_level_only=True)
     assert not names & PEERS
     others = names - set(sys.stdlib_module_names)
     assert [name for name in sorted(others) if importlib.util.find_spec(name) is None] == []
