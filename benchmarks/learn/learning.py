@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
@@ -40,38 +41,48 @@ falls to 0 over them."""
 POINTS = {"TextGameMedium": 4}
 """Evaluations per run, for games where they are expensive; otherwise 8."""
 ESTIMATORS = ("gae", "gae_turn", "grpo", "rloo", "reinforce_plus_plus", "gigpo", "state_td")
-CONTROL, WARM = "shuffled", "warm"
-SEEDS, CONTROL_SEED = (0, 1, 2, 3, 4), 0
+SEEDS = (0, 1, 2, 3, 4)
+CONTROL, CONTROL_SEED = "shuffled", 0
 LAST = "TextGameMedium"
 
 
-def jobs(args: argparse.Namespace, weights: Path) -> list[Job]:
-    """Return warm starts and the runs that begin with them: seed by seed, cheap games first."""
-    found: list[Job] = []
-    for seed in args.seeds:
-        places = {game: weights / f"{game}-{seed}" for game in EPISODES if game in args.only}
-        for game, place in places.items():
-            command = calling(RUN, "warm", game, str(seed), str(place))
-            found.append(Job(f"{game}/{seed}/{WARM}", command))
-        for game, place in places.items():
-            names = [*args.estimators, *([CONTROL] if seed == CONTROL_SEED else [])]
-            for name, flags in itertools.product(names, args.flags):
-                numbers = EPISODES[game], POINTS.get(game, 8), args.episodes
-                what = ("learn", game, str(seed), str(place), name, *map(str, numbers))
-                key = f"{game}/{seed}/{name} {flags}".rstrip()
-                found.append(Job(key, calling(RUN, *what, *flags.split())))
-    return sorted(found, key=lambda job: job.key.startswith(LAST))
+def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]:
+    """Return warm starts, and runs that begin with their weights: seed by seed."""
+    warm, runs = list[Job](), list[Job]()
+    for seed, game in itertools.product(args.seeds, args.only):
+        start = [game, str(seed), str(weights_of(f"{game}/{seed}", weights))]
+        warm.append(Job(f"{game}/{seed}/warm", calling(RUN, "warm", *start)))
+        names = [*args.estimators, *([CONTROL] if seed == CONTROL_SEED else [])]
+        for name, flags in itertools.product(names, args.flags):
+            numbers = map(str, (EPISODES[game], POINTS.get(game, 8), args.episodes))
+            command = calling(RUN, "learn", *start, name, *numbers, *flags.split())
+            runs.append(Job(f"{game}/{seed}/{name} {flags}".rstrip(), command))
+    return warm, sorted(runs, key=lambda job: job.key.startswith(LAST))
 
 
-def missing(found: list[Job], results: Results) -> list[Job]:
-    """Return the jobs to be done; weights are in no file, so a missing run needs its warm start."""
-    learn = [job for job in found if not job.key.endswith(WARM) and results.lacks(job.key)]
-    needed = {job.key.rpartition("/")[0] for job in learn}
-    warm = [job for job in found if job.key.endswith(WARM) and job.key.rpartition("/")[0] in needed]
-    for job in warm:
-        results.rows.pop(job.key, None)
-    wanted = {job.key for job in (*learn, *warm)}
-    return [job for job in found if job.key in wanted]
+def weights_of(key: str, weights: Path) -> Path:
+    """Return the folder of the warm-started weights of a job."""
+    game, seed, *_ = key.split("/")
+    return weights / f"{game}-{seed}"
+
+
+def work_from_starts(
+    warm: Sequence[Job],
+    runs: Sequence[Job],
+    weights: Path,
+    results: Results,
+    *,
+    lanes: int,
+    deadline: float,
+) -> None:
+    """Do what the result file lacks. Weights are in no file: warm starts are made again."""
+    todo = [job for job in runs if results.lacks(job.key)]
+    needed = {weights_of(job.key, weights) for job in todo}
+    starts = [job for job in warm if weights_of(job.key, weights) in needed]
+    results.again |= {job.key for job in starts}
+    work(starts, results, lanes=lanes, deadline=deadline)
+    todo = [job for job in todo if weights_of(job.key, weights).exists()]
+    work(todo, results, lanes=lanes, deadline=deadline)
 
 
 def main() -> None:
@@ -92,8 +103,9 @@ def main() -> None:
     )
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
-        todo = missing(jobs(args, Path(scratch)), results)
-        work(todo, results, lanes=args.lanes, deadline=deadline)
+        weights = Path(scratch)
+        warm, runs = jobs(args, weights)
+        work_from_starts(warm, runs, weights, results, lanes=args.lanes, deadline=deadline)
 
 
 if __name__ == "__main__":

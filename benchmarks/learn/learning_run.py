@@ -10,11 +10,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic, process_time, sleep
+from time import process_time
 from typing import Any
 
 import torch
 
+from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
 from llm_gym_agents.commands.plan import choose
@@ -29,8 +30,6 @@ CONTROL = "shuffled"
 """PPO with GAE whose advantages are shuffled over the tokens of the batch: it cannot learn."""
 FRESH = 200
 """Held-out episodes for the final score; they do not decide when a run stops."""
-PATIENCE = 400.0
-"""Seconds that a run waits for its warm start, which another lane may still be computing."""
 
 
 @register_advantage(CONTROL, needs_critic=True)
@@ -65,11 +64,9 @@ def warm(game: str, seed: int, folder: Path, flags: Sequence[str] = ()) -> dict[
         start = process_time()
         trainer.warm_up()
         took = process_time() - start
-        part = folder.with_suffix(".part")
-        save_lm(part, trainer.learner.lm, trainer.tokenizer)
+        save_lm(folder, trainer.learner.lm, trainer.tokenizer)
         trainer.cleanup()
     found = {name.removeprefix("warm_start/"): v for name, v in (trainer.warm_start or {}).items()}
-    part.rename(folder)  # whoever waits for it sees all of it
     return {"game": game, "seed": seed, "cpu_s": round(took, 1)} | found
 
 
@@ -101,11 +98,11 @@ class Curve:
         self.rows.append(point | {"cpu_s": round(took, 2)})
 
 
-def fresh_success(trainer: PPOTrainer, seen: int) -> float:
-    """Return the success on held-out episodes after the first ``seen``."""
-    tasks = trainer.schedule.held_out_tasks(seen + FRESH)[seen:]
+def play_held_out(trainer: PPOTrainer, first: int, count: int) -> Evaluation:
+    """Return how ``count`` held-out episodes went, those before ``first`` left out."""
+    tasks = trainer.schedule.held_out_tasks(first + count)[first:]
     version = trainer.publisher.version
-    return evaluate(trainer.sampler, tasks, version=version, held_out=True).success
+    return evaluate(trainer.sampler, tasks, version=version, held_out=True)
 
 
 def learn(
@@ -121,7 +118,6 @@ def learn(
     """Train on ``train`` episodes at most, from the weights in ``folder``; return the curve."""
     config = settings(game, seed, estimator, flags)
     iterations = max(1, train // config.training.batch_size)
-    wait_for(folder)
     config.warm_start.player = "none"
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
     config.environment.eval_interval = max(1, iterations // points)
@@ -134,7 +130,7 @@ def learn(
         curve.add(0, trainer.evaluate().success)
         try:
             trainer.fit()
-            final = fresh_success(trainer, episodes)
+            final = play_held_out(trainer, episodes, FRESH).success
         finally:
             trainer.cleanup()
     rows = curve.rows
@@ -149,14 +145,6 @@ def learn(
         "cpu_s": rows[-1]["cpu_s"],
         "curve": rows,
     }
-
-
-def wait_for(folder: Path) -> None:
-    begun = monotonic()
-    while not folder.exists():
-        if monotonic() - begun > PATIENCE:
-            raise TimeoutError(f"no warm-started model came to {folder.name} in {PATIENCE:.0f} s")
-        sleep(0.2)
 
 
 def result(arguments: Sequence[str]) -> dict[str, Any]:

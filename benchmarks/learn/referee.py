@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.lib.lanes import Job, Results, calling, work
+from benchmarks.learn.learning import weights_of, work_from_starts
+from benchmarks.lib.lanes import Job, Results, calling
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.tables import TEXT, table
 
@@ -98,25 +99,12 @@ def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]
     return warm, arms
 
 
-def weights_of(key: str, weights: Path) -> Path:
-    """Return the folder of the warm-started weights of a job."""
-    game, seed, *_ = key.split("/")
-    return weights / f"{game}-{seed}"
-
-
 def run(args: argparse.Namespace, results: Results) -> None:
-    """Do what the result file lacks. Weights are in no file: warm starts are made again."""
     deadline = monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as scratch:
         weights = Path(scratch)
         warm, arms = jobs(args, weights)
-        todo = [job for job in arms if results.lacks(job.key)]
-        needed = {weights_of(job.key, weights) for job in todo}
-        starts = [job for job in warm if weights_of(job.key, weights) in needed]
-        results.again |= {job.key for job in starts}
-        work(starts, results, lanes=args.lanes, deadline=deadline)
-        todo = [job for job in todo if weights_of(job.key, weights).exists()]
-        work(todo, results, lanes=args.lanes, deadline=deadline)
+        work_from_starts(warm, arms, weights, results, lanes=args.lanes, deadline=deadline)
 
 
 def verdicts(rows: Mapping[str, Any]) -> list[dict[str, Any]]:

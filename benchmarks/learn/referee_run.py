@@ -14,15 +14,13 @@ from typing import Any
 
 import torch
 
-from benchmarks.learn.learning_run import settings, warm
-from llm_gym.evaluate.result import Evaluation
+from benchmarks.learn.learning_run import FRESH, play_held_out, settings, warm
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
-from llm_gym_agents.rollouts.evaluation import evaluate
 from llm_gym_agents.run.metrics import SAMPLED_TOKENS
 
-POINTS, EPISODES, FRESH = 6, 100, 200
-"""Evaluations of a run, held-out episodes of each, and those of the last one."""
+POINTS, EPISODES = 6, 100
+"""Evaluations of a run, and held-out episodes of each."""
 PLAIN = (
     "--environment.env-kwargs", "shaping=false",
     "--training.lr-schedule", "constant",
@@ -96,16 +94,12 @@ def learn(game: str, seed: int, folder: Path, model: str, arm: str, tokens: int)
     config.training.num_epochs, config.training.num_iters_per_epoch = 1, 1_000_000
     start, spent, curve = process_time(), 0.0, list[dict[str, float]]()
 
-    def play(trainer: PPOTrainer, first: int, count: int) -> Evaluation:
-        tasks = trainer.schedule.held_out_tasks(first + count)[first:]
-        version = trainer.publisher.version
-        return evaluate(trainer.sampler, tasks, version=version, held_out=True)
-
     def note(trainer: PPOTrainer, row: dict[str, float]) -> None:
         nonlocal spent
         spent += row[SAMPLED_TOKENS]
         while len(curve) < POINTS and spent >= tokens * (len(curve) + 1) / POINTS:
-            curve.append({"tokens": spent, "success": play(trainer, 0, EPISODES).success})
+            played = play_held_out(trainer, 0, EPISODES)
+            curve.append({"tokens": spent, "success": played.success})
         if len(curve) == POINTS:
             raise Enough
 
@@ -114,11 +108,11 @@ def learn(game: str, seed: int, folder: Path, model: str, arm: str, tokens: int)
         trainer = PPOTrainer(config)
         trainer.callbacks.append(note)
         try:
-            before = play(trainer, 0, EPISODES).success
+            before = play_held_out(trainer, 0, EPISODES).success
             trainer.fit()
             raise RuntimeError(f"it was stopped after {spent:.0f} of {tokens} tokens")
         except Enough:
-            last = play(trainer, EPISODES, FRESH)
+            last = play_held_out(trainer, EPISODES, FRESH)
         finally:
             trainer.cleanup()
     won = [episode.num_turns for episode in last.episodes if episode.success]
