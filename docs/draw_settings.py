@@ -81,7 +81,7 @@ def _sources() -> dict[Path, str]:
 
 
 def users_of(section: str, setting: str) -> set[str]:
-    """Return the rooms of the trainer whose code reads a setting."""
+    """Return the rooms of the trainer whose code reads a setting; a test asks for one at least."""
     names = f"(?:{setting}|{_PROPERTIES.get(setting, setting)})"
     read = re.compile(rf"\b_?(?:config|settings|own|{section})(?:\.{section})?\.{names}\b")
     found = {
