@@ -4,10 +4,15 @@
 scoring pass, two epochs of four steps, a chunked head, fused AdamW) on 64 episodes of 1,024 tokens.
 ``ratio`` is our speed over the loop's, ``memory`` our peak over the loop's.
 
+*prefix.* ``PPO.update`` on sequences of 256 ids with common prefixes: each prefix read ``once``,
+every sequence read ``whole``, and whole without CUDA graphs (``eager``). ``limit`` is the ratio of
+multiplications with weights, without attention, optimizer and trust region.
+
 *fits.* One update of random weights: all weights, with checkpointing, with LoRA. Seconds, peak
 memory, and the prediction of ``memory_plan``.
 
     python -m benchmarks.learn.train_gpu update --model FOLDER
+    python -m benchmarks.learn.train_gpu prefix
     python -m benchmarks.learn.train_gpu fits
 
 Each adds its part to ``benchmarks/results/train_gpu.json`` (or ``--out``).
@@ -16,13 +21,15 @@ Each adds its part to ``benchmarks/results/train_gpu.json`` (or ``--out``).
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -32,7 +39,10 @@ from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.synthetic import batch, llama
 from llm_gym_agents import ConfigStore
 from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.model import policy_value
 from llm_gym_agents.model.load import ModelShape
+from llm_gym_agents.model.shared_prefix import Prefixes
+from llm_gym_agents.rollouts.rollout_data import RolloutData
 from llm_gym_agents.trainer.build import prepare_lm
 from llm_gym_agents.trainer.memory_plan import GIB, MemoryPlan, plan_memory
 
@@ -177,6 +187,73 @@ def update_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield row
 
 
+# --- shared prefixes ----------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """The common prefixes of sequences of 256 ids."""
+
+    shared: int
+    """Ids at the beginning that are the same."""
+    group: int
+    """Sequences that have the same ones."""
+    sampled: int
+    """Ids at the end that are learned."""
+
+    def batch(self, vocabulary: int, episodes: int) -> RolloutData:
+        data = batch(vocabulary, episodes, 1, 256 - self.sampled, self.sampled)
+        rows = data.ids_S.view(episodes, 256)
+        for first in range(0, episodes, self.group):
+            rows[first : first + self.group, : self.shared] = rows[first, : self.shared]
+        data.group_E = torch.arange(episodes) // self.group
+        return data
+
+    def limit(self, lm: Any) -> float:
+        """Return the speed-up if time went to the weights' multiplications alone."""
+        shape = lm.config
+        head = shape.hidden_size * shape.vocab_size * self.sampled
+        trunk = sum(p.numel() for name, p in lm.named_parameters() if ".layers." in name)
+        own = 256 - self.shared + self.shared / self.group
+        return float((256 * trunk + head) / (own * trunk + head))
+
+
+CASES = {
+    "half of the ids, 4 sampled": Case(128, 512, 4),
+    "half of the ids, 64 sampled": Case(128, 512, 64),
+    "groups of eight, 64 sampled": Case(192, 8, 64),
+    "nothing": Case(0, 1, 64),
+}
+"""What is shared. Few ids are sampled where a move is a word and each turn repeats the rules."""
+
+
+def prefix_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for name in args.sizes:
+        for name_of_case, case in CASES.items():
+            config = settings(args.episodes, args.micro[0])
+            config.training.ppo_epochs = 1
+            config.model.dtype = "bfloat16" if DEVICE == "cuda" else "float32"
+            learner = Learner(prepare_lm(config.model, load(name)), config.training, config.model)
+            data = case.batch(learner.lm.config.vocab_size, args.episodes)
+            update = functools.partial(learner.ppo.update, data)
+            whole = (
+                mock.patch.multiple(Prefixes, pay=lambda *_: False),
+                mock.patch.object(policy_value, "share_prefixes", return_value=None),
+            )
+            row: dict[str, Any] = {"model": name, "shared": name_of_case}
+            row |= {"episodes": args.episodes, "limit": case.limit(learner.lm)}
+            with whole[0], whole[1]:
+                row["eager"] = measured(update, args.repeats)
+                learner.use_cuda_graphs()
+                row["whole"] = measured(update, args.repeats)
+            row["once"] = measured(update, args.repeats)
+            del learner, update
+            free()
+            row["ratio"] = row["whole"]["seconds"] / row["once"]["seconds"]
+            row["over_eager"] = row["eager"]["seconds"] / row["once"]["seconds"]
+            print({key: row[key] for key in ("model", "shared", "ratio", "over_eager", "limit")})
+            yield row
+
+
 # --- what fits ----------------------------------------------------------------------------------
 
 
@@ -227,7 +304,7 @@ def one_update(name: str, config: ConfigStore, args: argparse.Namespace) -> dict
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("part", choices=("update", "fits"))
+    parser.add_argument("part", choices=("update", "prefix", "fits"))
     parser.add_argument("--model", help="a folder with real weights")
     parser.add_argument("--sizes", nargs="*", default=None, choices=SIZES)
     parser.add_argument("--episodes", type=int, default=None)
@@ -237,9 +314,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.sizes is None:
         args.sizes = ["0.5B", "1.5B", "7B"] if args.part == "fits" else ["0.5B", "1.5B"]
-    args.episodes = args.episodes or {"update": 64, "fits": 16}[args.part]
+    args.episodes = args.episodes or {"update": 64, "prefix": 1024, "fits": 16}[args.part]
     rows = []
-    parts = {"update": update_rows, "fits": fit_rows}
+    parts = {"update": update_rows, "prefix": prefix_rows, "fits": fit_rows}
     for row in parts[args.part](args):
         rows.append(row)
         keep(args.out, args.part, rows)  # after each, in case a later one does not finish
