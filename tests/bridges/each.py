@@ -62,7 +62,6 @@ WRONG = [
     ("ReasoningGym", {"env_id": "countdwn"}, "such as countdown"),
     ("ReasoningGym", {"config": {"numbers": 3}}, "cannot be built"),
     ("ReasoningGym", {"config": {"seed": 3}}, "seed"),
-    ("ReasoningGym", {"env_id": "composite", "config": {"datasets": [{"nam": 1}]}}, "be built"),
     ("ReasoningGym", {"reward": "points"}, "reward must be"),
     ("TextArena", {"env_id": "TicTacTo-v0"}, "such as TicTacToe"),
     ("TextArena", {"players": 0}, "players must be"),

@@ -4,6 +4,7 @@ import gymnasium as gym
 import pytest
 
 import llm_gym  # noqa: F401 - registers the ids
+from llm_gym.core.errors import ConfigError
 
 pytest.importorskip("reasoning_gym")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -31,6 +32,12 @@ def test_every_data_set_asks_and_its_answer_scores(dataset):
     _, reward, terminated, _, info = env.step(f"So:\n{env.oracle_action()}")
     assert terminated
     assert (reward, info["success"]) == (1.0, True)
+
+
+def test_a_part_that_cannot_be_is_told():
+    env = make("composite", config={"datasets": [{"nam": "chain_sum"}]})
+    with pytest.raises(ConfigError, match="composite cannot be built with"):
+        env.reset(seed=0)
 
 
 def test_the_datas_own_scorer_gets_the_row():

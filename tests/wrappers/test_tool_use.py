@@ -85,15 +85,31 @@ def test_broken_and_failing_calls_are_answered_and_counted():
     assert env.reset(seed=0)[1]["tool_calls_left"] == 3
 
 
-def test_a_call_over_the_budget_costs_what_an_unusable_reply_costs():
-    env = using(max_calls=1, game={"max_turns": 2})
+FINISH = '{"tool": "finish", "args": {}}'
+
+
+@pytest.mark.parametrize(
+    ("tools", "settings", "fine", "bad", "why", "left"),
+    [
+        ((), {"max_calls": 1}, [call("double", number=1)], call("double", number=1),
+         "You have no tool calls left; answer without one.\n", 0),
+        (("finish",), {}, [], FINISH, "finish was not called: answer is missing.\n", 10),
+    ],
+    ids=["over the budget", "finish"],
+)  # fmt: skip
+def test_a_call_that_is_not_made_costs_what_an_unusable_reply_costs(
+    tools, settings, fine, bad, why, left
+):
+    env = using(*tools, game={"max_turns": 2}, **settings)
     env.reset(seed=0)
-    assert env.step(call("double", number=1))[4]["turn"] == 0
-    observation, _, terminated, _, info = env.step(call("double", number=1))
-    assert observation.startswith("You have no tool calls left; answer without one.\n")
-    assert (info["turn"], info["invalid_actions"], terminated) == (1, 1, False)
-    _, _, terminated, truncated, info = env.step("{'tool': 'double'}")
-    assert (terminated, truncated, info["stop_reason"]) == (True, False, StopReason.LOST)
+    assert all(env.step(one)[4]["turn"] == 0 for one in fine)
+    observation, _, terminated, _, info = env.step(bad)
+    assert observation.startswith(why)
+    assert observation in env.observation_space
+    assert (info["turn"], info["invalid_actions"], info["tool_calls_left"]) == (1, 1, left)
+    assert not terminated
+    _, _, terminated, _, info = env.step(bad)
+    assert (terminated, info["stop_reason"]) == (True, StopReason.LOST), "it comes to an end"
 
 
 def test_tools_are_for_an_episode_that_is_under_way():
@@ -137,18 +153,6 @@ def test_finish_plays_its_answer_without_using_up_a_call():
     assert (reward, terminated) == (1.0, True)
     assert info["tool_calls"][0]["name"] == "finish"
     assert sum(info["reward_terms"].values()) == reward
-
-
-def test_a_finish_that_fails_says_why_and_costs_what_an_unusable_reply_costs():
-    env = using("finish", game={"max_turns": 2})
-    env.reset(seed=0)
-    observation, _, terminated, _, info = env.step('{"tool": "finish", "args": {}}')
-    assert observation.startswith("finish was not called: answer is missing.\n")
-    assert "no tool calls left" not in observation
-    assert (info["turn"], info["invalid_actions"], info["tool_calls_left"]) == (1, 1, 10)
-    assert observation in env.observation_space
-    assert not terminated
-    assert env.step('{"tool": "finish", "args": {}}')[2], "and so it comes to an end"
 
 
 def test_tools_forget_when_an_episode_begins_and_close_with_the_environment():

@@ -72,9 +72,3 @@ def test_vf_eval_plays_the_episodes_of_home(package, chat_server, monkeypatch):
         assert trace["metrics"]["success"] == 1.0
         said = [node["message"] for node in trace["nodes"] if node.get("sampled")]
         assert [one["content"] for one in said] == [str(at + 1) for at in range(turns)]
-
-
-def test_a_package_has_the_layout_of_environments(tmp_path):
-    root = write_verifiers(tmp_path, GUESS)
-    files = sorted(str(path.relative_to(root)) for path in root.rglob("*.*"))
-    assert files == ["README.md", "guess_the_number/__init__.py", "pyproject.toml"]
