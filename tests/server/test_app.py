@@ -254,6 +254,8 @@ def test_what_cannot_be_served_is_one_sentence(capsys):
         ("llm_gym/Echo-v0", "--host", "0.0.0.0"): "needs a token",
         ("llm_gym/Echo-v0", "--port", "99999"): "65535",
         ("llm_gym/Echo-v0", "--limit", "sessions=0"): "sessions",
+        ("llm_gym/Echo-v0", "--limit", "sessions=many"): "sessions must be a whole number",
+        ("llm_gym/Echo-v0", "--limit", "sesions=3"): "did you mean 'sessions'?",
         ("llm_gym/Echo-v0", "--threads", "-1"): "--threads",
         ("llm_gym/Echo-v0", "--tls-cert", "x.pem"): "belong together",
         ("llm_gym/Echo-v0", "--port", "0", "--tls-cert", "x", "--tls-key", "y"): "certificate",
