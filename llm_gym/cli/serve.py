@@ -3,12 +3,12 @@
 import argparse
 import os
 from dataclasses import fields
-from typing import Any
 
 from llm_gym.cli.common import add_settings, make, settings
 from llm_gym.cli.parser import add_repeated, whole
 from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_types
 from llm_gym.core.text import did_you_mean
 
 
@@ -55,15 +55,18 @@ def run(options: argparse.Namespace) -> int:
 
     if (options.tls_cert is None) != (options.tls_key is None):
         raise ConfigError("--tls-cert and --tls-key belong together; give both")
+    limits = settings(options.limit, "--limit")
     known = [field.name for field in fields(ServerLimits)]
-    limits = ServerLimits(**_limits(options.limit, known))
+    for name in limits.keys() - set(known):
+        raise ConfigError(f"--limit has no {name!r}{did_you_mean(name, known)}")
+    check_types(ServerLimits, limits)
     server = EnvServer(
         lambda: make(options),
         options.env,
         host=options.host,
         port=options.port,
         token=os.environ.get(TOKEN_VARIABLE, "").strip() or None,
-        limits=limits,
+        limits=ServerLimits(**limits),
         players=options.players,
         threads=options.threads,
         tls=(options.tls_cert, options.tls_key) if options.tls_cert else None,
@@ -71,14 +74,3 @@ def run(options: argparse.Namespace) -> int:
     say(f"{options.env} at {server.url} (Ctrl-C ends it)")
     server.run()
     return 0
-
-
-def _limits(pairs: list[str], known: list[str]) -> dict[str, Any]:
-    given = settings(pairs, "--limit")
-    for name, value in given.items():
-        if name not in known:
-            raise ConfigError(f"--limit has no {name!r}{did_you_mean(name, known)}")
-        kinds = (int, float) if name.endswith("_s") else (int,)
-        if type(value) not in kinds:
-            raise ConfigError(f"--limit {name} must be a number, got {value!r}")
-    return given

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
@@ -76,8 +76,7 @@ def measure(env: gym.Env[str, str], player: str, episodes: int, seed: int = 0) -
 
 @cache
 def _file() -> dict[str, Any]:
-    text = resources.files("llm_gym.evaluate").joinpath("scores.json").read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("scores.json").read_text("utf-8"))
     return found
 
 

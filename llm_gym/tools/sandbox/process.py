@@ -78,6 +78,8 @@ def describe_exit(exit_code: int) -> str:
     ('the process crashed (SIGSEGV)', 'the process ended with exit code 3')
     >>> describe_exit(-9), describe_exit(-200)
     ('the process was killed (SIGKILL)', 'the process crashed (signal 200)')
+    >>> describe_exit(-signal.SIGXCPU)
+    'used more processor time than it may'
     """
     if exit_code >= 0:
         return f"the process ended with exit code {exit_code}" if exit_code else ""
