@@ -19,7 +19,7 @@ from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.algo import Advantages, TokenStream, get_advantage, register_advantage
 from llm_gym_agents.commands.plan import choose
-from llm_gym_agents.commands.plan import flags as named_by
+from llm_gym_agents.config.cli import flags as named_by
 from llm_gym_agents.config.cli import parse_args
 from llm_gym_agents.model.load import load_model, load_tokenizer
 from llm_gym_agents.rollouts.evaluation import evaluate

@@ -128,14 +128,11 @@ def few_choices(choices: Sequence[Choice]) -> list[str]:
     """Return what a run prints first: the user's settings, and the other choices in one line."""
     own = [each for each in choices if each.reason == CHOSEN]
     usual = ConfigStore()
-    rest = [
-        each
-        for each in choices
-        if each.reason != CHOSEN and each.value != get_setting(usual, each.setting)
-    ]
+    changed = [each for each in choices if each.value != get_setting(usual, each.setting)]
+    rest = sum(each.reason != CHOSEN for each in changed)
     return [
         *(f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own),
-        f"{len(rest)} settings chosen for this game and model (--dry-run lists them with reasons)",
+        f"{rest} settings chosen for this game and model (--dry-run lists them with reasons)",
     ]
 
 

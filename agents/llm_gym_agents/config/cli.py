@@ -1,12 +1,14 @@
 """Every setting on the command line, as ``--training.learning-rate 1e-5``."""
 
 import contextlib
+import copy
 import io
 import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, field, make_dataclass
+from functools import partial
 from typing import Any
 
 from llm_gym.cli.common import settings
@@ -31,8 +33,8 @@ def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> Confi
 
     said = io.StringIO()
     # Tyro takes a fifth of a second to read all settings, so it reads only those in ``argv``.
-    kind = ConfigStore if "--help" in argv else _only(flags(argv), config)
-    how = {"default": config} if kind is ConfigStore else {}
+    kind: Any = ConfigStore if "--help" in argv else _only(sorted(flags(argv)), config)
+    how: dict[str, Any] = {"default": config} if kind is ConfigStore else {}
     try:
         with contextlib.redirect_stderr(said):
             given = tyro.cli(
@@ -68,11 +70,9 @@ def _only(names: Iterable[str], config: ConfigStore) -> Any:
     fields: dict[str, list[Any]] = {}
     for name in names:
         section, _, setting = name.partition(".")
-        value = getattr(getattr(config, section), setting)
+        made = partial(copy.copy, getattr(getattr(config, section), setting))
         kind = SECTIONS[section].model_fields[setting].annotation
-        fields.setdefault(section, []).append(
-            (setting, kind, field(default_factory=lambda v=value: v))
-        )
+        fields.setdefault(section, []).append((setting, kind, field(default_factory=made)))
     kinds = {section: make_dataclass(section, own) for section, own in fields.items()}
     whole = [(section, kind, field(default_factory=kind)) for section, kind in kinds.items()]
     return make_dataclass("Given", whole)

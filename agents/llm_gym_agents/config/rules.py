@@ -47,7 +47,7 @@ def first_problem(
     rules = [_sizes, _schedule, _play]
     if not light:
         rules += [_groups, _own_settings, _losses]
-    found = chain.from_iterable(rule(config) for rule in rules)
+    found: Iterator[str] = chain.from_iterable(rule(config) for rule in rules)
     if chosen is not None:
         found = (each for each in found if chosen >= {*_NAME.findall(each)})
     return next(found, None)

@@ -20,7 +20,7 @@ from llm_gym_agents.learn.ppo import PPO
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.trainer import build
-from tests.agents.commands.conftest import SMALL
+from tests.agents.commands.conftest import SMALL, changed
 from tests.agents.tiny import save_tiny
 
 
@@ -81,13 +81,9 @@ def ctrl_c(*args, **settings):
     ("stop", "code", "says"), [(ctrl_c, 130, ""), (no_room, 2, "micro_batch_tokens")]
 )
 def test_resume_goes_on_and_compares_with_the_true_beginning(
-    echo_run, tmp_path, capsys, monkeypatch, stop, code, says
+    run, capsys, monkeypatch, stop, code, says
 ):
-    run = tmp_path / "run"
-    shutil.copytree(echo_run, run)
-    config = ConfigStore.load(run / "config.json")
-    config.training.num_epochs = 2
-    config.save(run / "config.json")
+    changed(run, training={"num_epochs": 2})
     before = (run / "episodes/before.jsonl").read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(PPO, "update", stop)
@@ -104,13 +100,9 @@ def test_resume_goes_on_and_compares_with_the_true_beginning(
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_a_finished_run_says_so_and_stays_as_it_is(echo_run, tmp_path, capsys, early):
-    run = tmp_path / "run"
-    shutil.copytree(echo_run, run)
+def test_a_finished_run_says_so_and_stays_as_it_is(run, capsys, early):
     if early:
-        config = ConfigStore.load(run / "config.json")
-        config.training.num_epochs, config.environment.stop_at_success = 2, 0.0
-        config.save(run / "config.json")
+        changed(run, training={"num_epochs": 2}, environment={"stop_at_success": 0.0})
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert cli.main(["resume", str(run)]) == 0
     assert "is finished after iteration 1" in said(capsys)
@@ -194,11 +186,8 @@ def test_an_evaluation_says_what_failed_and_what_nobody_knows(echo_run, here, ca
 
 
 @pytest.mark.parametrize("command", ["eval", "play"])
-def test_the_folder_of_a_run_chooses_no_code(echo_run, tmp_path, capsys, monkeypatch, command):
-    shutil.copytree(echo_run, tmp_path / "run")
-    config = json.loads((tmp_path / "run/config.json").read_text())
-    config["environment"]["env_id"] = "planted:llm_gym/Echo-v0"
-    (tmp_path / "run/config.json").write_text(json.dumps(config))
+def test_the_folder_of_a_run_chooses_no_code(run, tmp_path, capsys, monkeypatch, command):
+    changed(run, environment={"env_id": "planted:llm_gym/Echo-v0"})
     (tmp_path / "planted.py").write_text(
         f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n"
     )

@@ -3,7 +3,6 @@
 import io
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -58,9 +57,8 @@ def test_what_a_user_typed_is_no_markup():
     assert "[/b]" in out.getvalue()
 
 
-def test_a_finished_run_says_what_comes_next_and_it_works(echo_run, tmp_path, capsys):
-    shutil.copytree(echo_run, tmp_path / "run")
-    assert cli.main(["resume", str(tmp_path / "run")]) == 0
+def test_a_finished_run_says_what_comes_next_and_it_works(run, capsys):
+    assert cli.main(["resume", str(run)]) == 0
     said = capsys.readouterr().out.partition("next:\n")[2].splitlines()
     assert [line.split()[1] for line in said] == ["play", "eval", "view"]
     for line, more in zip(said, ([], ["--episodes", "2"]), strict=False):

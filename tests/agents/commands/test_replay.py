@@ -8,10 +8,9 @@ from llm_gym.episodes import Trajectory, play_episode, read_episodes, write_epis
 from llm_gym.episodes.record import FIELDS
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from tests.agents.commands.conftest import SMALL
 from tests.agents.rollouts.test_pool import play as play_pool
 from tests.agents.tiny import save_tiny
-
-TINY = ("--training.learning-rate", "0.01", "--inference.max-tokens", "3")
 
 
 def replayed(path, capsys, *flags):
@@ -24,7 +23,7 @@ def replayed(path, capsys, *flags):
 )
 def test_every_episode_that_a_training_run_recorded_is_the_same_again(env_id, tmp_path, capsys):
     where = ("--checkpoint.output-dir", str(tmp_path / "run"))
-    assert cli.main(["train", env_id, "--smoke", *TINY, *where]) == 0
+    assert cli.main(["train", env_id, "--smoke", *SMALL, *where]) == 0
     capsys.readouterr()
     files = sorted((tmp_path / "run/episodes").iterdir())
     assert {"after.jsonl", "before.jsonl", "eval-000001.jsonl"} <= {path.name for path in files}

@@ -1,6 +1,5 @@
 """Folders of runs that came from somewhere: nothing in them runs, and nothing of them is lost."""
 
-import json
 import os
 import shutil
 
@@ -13,21 +12,7 @@ from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.run.files import WRITTEN, RunLock, check_links
 from llm_gym_agents.run.metrics import read_metrics
-from tests.agents.commands.conftest import SMALL
-
-
-@pytest.fixture
-def run(echo_run, tmp_path):
-    shutil.copytree(echo_run, tmp_path / "run")
-    return tmp_path / "run"
-
-
-def changed(run, **sections):
-    path = run / "config.json"
-    data = json.loads(path.read_text())
-    for section, settings in sections.items():
-        data[section] |= settings
-    path.write_text(json.dumps(data))
+from tests.agents.commands.conftest import SMALL, changed
 
 
 @pytest.mark.parametrize(

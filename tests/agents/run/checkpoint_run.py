@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -192,7 +193,7 @@ def counting(function, last=None):
     return called
 
 
-def kill_everywhere(folder, step):
+def kill_everywhere(step, folder):
     """Kill runs at every ``step``-th touch of the disk in one save; each must end as the whole.
 
     The save is one that also replaces the best and removes an old checkpoint.
@@ -225,7 +226,7 @@ def kill_everywhere(folder, step):
     return None
 
 
-def kill_replacing(folder, step):
+def kill_replacing(step, folder):
     """Kill saves to a place where a checkpoint is; there must always be the old or the new one."""
     place = folder / "here"
     seen = []
@@ -247,7 +248,7 @@ def kill_replacing(folder, step):
     return None
 
 
-def kill_any_time(folder, kills):
+def kill_any_time(kills, folder):
     """Kill one run again and again, whatever it is doing; it must end as the whole."""
     whole, run, noted = folder / "whole", folder / "run", folder / "calls"
     in_fork(lambda: noted.write_text(str(counting(lambda: Run(whole).fit()))))
@@ -265,7 +266,7 @@ def kill_any_time(folder, kills):
     return {"kills": killed}
 
 
-def fill_disk(folder, count):
+def fill_disk(count, folder):
     """Save where no file can grow beyond some bytes, ``count`` times; return what was said."""
     in_fork(lambda: Run(folder / "run").fit(1))
     before = sorted(path.name for path in (folder / "run/checkpoints").iterdir())
@@ -291,19 +292,19 @@ def fill_disk(folder, count):
     return [(folder / f"said-{limit}").read_text() for limit in limits]
 
 
-def main(place, *modes):
-    """Run modes one after another and write what each found, or how it failed, as JSON."""
+def report(place, jobs):
+    """Give each job a folder; write what each found, or how it failed, as JSON."""
     found = {}
-    for mode in modes:
-        name, _, number = mode.partition("=")
+    for name, job in jobs.items():
         folder = Path(place) / name
         folder.mkdir(parents=True)
         try:
-            found[name] = globals()[name](folder, int(number))
-        except Exception:  # noqa: BLE001 - it is a finding, and the other modes go on
+            found[name] = job(folder)
+        except Exception:  # noqa: BLE001 - it is a finding, and the other jobs go on
             found[name] = traceback.format_exc()
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(f"\n{json.dumps(found)}\n")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    numbers = dict(mode.split("=") for mode in sys.argv[2:])
+    report(sys.argv[1], {name: partial(globals()[name], int(n)) for name, n in numbers.items()})

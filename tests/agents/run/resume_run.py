@@ -9,8 +9,7 @@ import json
 import os
 import signal
 import sys
-import traceback
-from pathlib import Path
+from functools import partial
 
 from llm_gym_agents.commands import train
 from llm_gym_agents.config import ConfigStore
@@ -19,7 +18,7 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.run.checkpoints import Checkpoints
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
-from tests.agents.run.checkpoint_run import die_at, in_fork
+from tests.agents.run.checkpoint_run import die_at, in_fork, report
 from tests.agents.small_run import untimed
 
 BASE = {
@@ -113,8 +112,9 @@ def outcome(folder):
     return [rows, latest.name, values, names, *(path.read_bytes() for path in files)]
 
 
-def compare(folder, variant, moments, command):
+def compare(variant, moments, folder):
     """Return how each kill ended, and whether the resumed run is the whole one's equal."""
+    command = variant in ("gae", "lora")
     whole = folder / "whole"
     assert in_fork(lambda: fit(whole, variant)) == 0
     expected = outcome(whole)
@@ -142,19 +142,12 @@ def compare(folder, variant, moments, command):
     return found
 
 
-def main(place, *variants):
-    found = {}
-    for name in variants:
-        variant, _, rest = name.partition(":")
-        moments = [moment for moment in rest.split(",") if moment] or list(MOMENTS)
-        folder = Path(place) / variant
-        folder.mkdir(parents=True)
-        try:
-            found[variant] = compare(folder, variant, moments, command=variant in ("gae", "lora"))
-        except Exception:  # noqa: BLE001 - it is a finding, and the other variants go on
-            found[variant] = traceback.format_exc()
-    sys.stdout.write(f"\n{json.dumps(found)}\n")
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    variants = dict(each.partition(":")[::2] for each in sys.argv[2:])
+    report(
+        sys.argv[1],
+        {
+            name: partial(compare, name, some.split(",") if some else MOMENTS)
+            for name, some in variants.items()
+        },
+    )
