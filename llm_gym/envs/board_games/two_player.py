@@ -51,8 +51,8 @@ def read_position(
     for bit, cell in zip(squares, cells, strict=False):  # below the board may be numbers
         if cell in taken:
             taken[cell] |= bit
-    own = taken.pop(mark)
-    return own, *taken.values(), int(left), float(strength)
+    foe = "O" if mark == "X" else "X"
+    return taken[mark], taken[foe], int(left), float(strength)
 
 
 class TwoPlayerEnv(TextEnv):

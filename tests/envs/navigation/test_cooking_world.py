@@ -173,3 +173,5 @@ def test_nothing_tells_that_all_is_ready_before_the_recipe_was_read():
     assert "prepare meal" not in env.legal_moves()
     env.step("read cookbook")
     assert "prepare meal" in env.legal_moves()
+    env.step("prepare meal")
+    assert "eat meal" in env.legal_moves()
