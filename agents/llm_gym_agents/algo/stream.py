@@ -145,21 +145,18 @@ def _check_shapes(stream: TokenStream) -> None:
 
 
 def _check_finite(name: str, tensor_T: Tensor, lengths_E: Tensor) -> None:
-    finite_T = tensor_T.isfinite()
-    if bool(finite_T.all()):
-        return
-    position = int((~finite_T).nonzero()[0])
-    episode = int(segment_ids(lengths_E)[position])
-    raise StreamError(
-        f"{name} must be finite, got {tensor_T[position].item()} in episode {episode}"
-    )
+    if bool((broken_T := ~tensor_T.isfinite()).any()):
+        position = int(broken_T.nonzero()[0])
+        raise StreamError(
+            f"{name} must be finite, got {tensor_T[position].item()} in episode "
+            f"{int(segment_ids(lengths_E)[position])}"
+        )
 
 
 def _check_turns(stream: TokenStream) -> None:
     open_T = stream.last_T & ~stream.turn_ends_T
     if bool(open_T.any()):
-        position = int(open_T.nonzero()[0])
-        episode = int(segment_ids(stream.lengths_E)[position])
+        episode = int(segment_ids(stream.lengths_E)[open_T][0])
         raise StreamError(
             f"turn_ends_T must be true on the last token of every episode, got episode {episode} "
             "with an open turn; a cut turn ends on its last sampled token"

@@ -38,7 +38,6 @@ class Branch(NamedTuple):
     """Tokens sampled in the branch itself."""
 
     def to_go(self, gamma: float) -> float:
-        """Return the discounted reward from the turn at which the branch begins."""
         return rewards_to_go(self.episode, gamma)[self.place[1]]
 
 

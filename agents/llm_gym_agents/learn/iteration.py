@@ -60,10 +60,7 @@ class IterationRunner:
     def train_iteration(
         self, iteration: int, elapsed_s: float, stop: SigtermListener
     ) -> dict[str, float]:
-        """Run ``iteration``, counted from 0, after ``elapsed_s`` seconds of training.
-
-        Return metrics.
-        """
+        """Run ``iteration``, after ``elapsed_s`` seconds of training; return its metrics."""
         start = time.perf_counter()
         device = self.learner.model.device
         if device.type == "cuda":
@@ -188,9 +185,8 @@ class BatchCollector:
         if tries := self._training.resample_zero_variance_groups:
 
             def find_flat(batch: Rollout) -> set[int]:
-                if not batch.episodes:
-                    return set()
-                return flat_groups(assemble(batch), batch.episodes, self._training)
+                known = batch.episodes
+                return flat_groups(assemble(batch), known, self._training) if known else set()
 
             rollout, replaced = resample_zero_variance_groups(
                 rollout, tasks, play_more, find_flat, run=self._training.seed, tries=tries
@@ -216,7 +212,7 @@ class BatchCollector:
             return {}
 
         def score() -> list[tuple[list[float], Any]]:
-            own = list(self._ranks.share(episodes))
+            own = self._ranks.share(episodes)
             apply_reward_fn(reward_fn, own, self._environment)
             return [(episode.rewards, episode.extra) for episode in own]
 

@@ -35,7 +35,6 @@ class Scores(NamedTuple):
     entropy_T: Tensor | None = None
 
     def at(self, index_T: Tensor) -> Scores:
-        """Return the scores of some tokens."""
         found = {name: each for name, each in self._asdict().items() if name.endswith("_T")}
         some = {name: each[index_T] for name, each in found.items() if each is not None}
         return self._replace(**some)

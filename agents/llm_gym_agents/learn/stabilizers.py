@@ -52,7 +52,6 @@ class Stabilizers:
         """The episode mask of the batch."""
 
     def unscale(self, scores: Scores) -> Scores:
-        """Return ``scores`` with values in units of the return."""
         if self.value_scale is None or scores.value_T is None or scores.bootstrap_E is None:
             return scores
         return scores._replace(
@@ -61,7 +60,6 @@ class Stabilizers:
         )
 
     def scale(self, value_T: Tensor) -> Tensor:
-        """Return values in the units of the critic."""
         return value_T if self.value_scale is None else self.value_scale.scale(value_T)
 
     def before_update(self, data: RolloutData, advantages: algo.Advantages) -> None:
@@ -75,7 +73,6 @@ class Stabilizers:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics of the last update."""
         found = {} if self.value_scale is None else self.value_scale.metrics
         if self.config.mask_truncated_replies:
             found["train/masked_episodes"] = 1.0 - float(self.kept_E.float().mean())
@@ -291,16 +288,13 @@ class ValueScale:
         return float(max(self.square - self.mean**2, MIN_STD**2) ** 0.5)
 
     def unscale(self, value: Tensor) -> Tensor:
-        """Return values of the head in units of the return."""
         return value * self.std + self.mean
 
     def scale(self, value_T: Tensor) -> Tensor:
-        """Return returns in the units of the head."""
         return (value_T - self.mean) / self.std
 
     @torch.no_grad()
     def update(self, returns_T: Tensor) -> None:
-        """Add a batch to the statistics and rescale the head."""
         mean, std = self.mean, self.std
         # A plain mean over the first batches, so that none of them counts more than a later one.
         new = max(1.0 / (self.batches + 1), 1.0 - VALUE_DECAY)

@@ -82,7 +82,6 @@ class MultiTurnInferenceEngine:
         return self._messages
 
     def start_conversation(self, prompt: str) -> None:
-        """Begin a new conversation with the user's first message."""
         self._conversation = TokenConversation(self.chat)
         self._conversation.start(self.system_prompt, prompt)
         self._messages = [_message("system", self.system_prompt)] if self.system_prompt else []

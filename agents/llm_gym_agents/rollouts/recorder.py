@@ -39,7 +39,6 @@ class RolloutRecorder:
         self.folder, self.every, self.episodes, self.pieces = folder, every, episodes, pieces
 
     def is_due(self, iteration: int) -> bool:
-        """Whether ``iteration``, counted from 1, is recorded."""
         return self.every > 0 and (iteration - 1) % self.every == 0
 
     def record(self, iteration: int, rollout: Rollout, trained: Mapping[str, Tensor]) -> None:

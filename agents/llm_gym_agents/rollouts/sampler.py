@@ -63,14 +63,13 @@ class EpisodeCollector:
         turns, episodes = self._play(tasks)
         for episode in episodes:
             address(episode, self.policy.system_prompt)
-        played = [episode for episode in episodes if turns[episode_id(episode)]]
+        own = [turns[episode_id(episode)] for episode in episodes]
+        played = [at for at, each in enumerate(own) if each]
         return Rollout(
-            episodes=played,
-            turns=[turns[episode_id(episode)] for episode in played],
-            bootstrap_prompts=[
-                self._bootstrap_prompt(turns[episode_id(episode)], episode) for episode in played
-            ],
-            unplayed=[episode for episode in episodes if not turns[episode_id(episode)]],
+            episodes=[episodes[at] for at in played],
+            turns=[own[at] for at in played],
+            bootstrap_prompts=[self._bootstrap_prompt(own[at], episodes[at]) for at in played],
+            unplayed=[episode for episode, each in zip(episodes, own, strict=True) if not each],
             failures=self.pool.failures[failed_before:],
             env_id=self.pool.env_id,
         )

@@ -47,6 +47,12 @@ def make(env_id=ECHO, **settings):
     return env, tokenizer, ChatFormat.from_tokenizer(tokenizer)
 
 
+def pupil(**how):
+    """Return a model that knows the words of Echo, after 0 steps or as many as usual."""
+    lm, _ = player_at_chance(ECHO, words=4, max_turns=2, **how)
+    return PolicyValueModel(copy.deepcopy(lm).eval(), critic="none")
+
+
 def turns_of(env, chat, turns, player="random", system_prompt="", **how):
     encoder = DialogueEncoder(chat, "observation", system_prompt)
     return play_demonstrations(env, player, encoder, turns, **how)
@@ -85,14 +91,13 @@ def test_examples_come_from_the_split_that_was_asked_for():
 
 def test_the_loss_is_the_mean_log_probability_of_the_replies():
     env, _, chat = make()
-    lm, _ = player_at_chance(ECHO, words=4, max_turns=2)
-    lm = copy.deepcopy(lm).eval()
+    model = pupil()
     [[example]] = turns_of(env, chat, 1)
     ids, begin = torch.tensor([example.prompt_ids + example.reply_ids]), len(example.prompt_ids)
     with torch.no_grad():
-        log_probs = lm(input_ids=ids).logits[0].log_softmax(-1)
+        log_probs = model.lm(input_ids=ids).logits[0].log_softmax(-1)
     expected = -sum(log_probs[at - 1, ids[0, at]] for at in range(begin, ids.shape[1])) / 2
-    [loss] = imitate(PolicyValueModel(lm, critic="none"), [example], steps=1, batch_size=3)
+    [loss] = imitate(model, [example], steps=1, batch_size=3)
     assert loss == pytest.approx(float(expected), abs=1e-5)
 
 
@@ -102,21 +107,15 @@ def test_long_turns_make_a_step_of_fewer(batch_tokens, read, monkeypatch):
     monkeypatch.setattr(
         imitation, "_backward", lambda model, batch, most: sizes.append(len(batch)) or 0.0
     )
-    lm, _ = player_at_chance(ECHO, words=4, max_turns=2, steps=0)
-    model = PolicyValueModel(copy.deepcopy(lm), critic="none")
     turns = [Example([1] * 8, [2] * 2)] * 3  # ten ids each
-    imitate(model, turns, steps=1, batch_size=16, batch_tokens=batch_tokens)
+    imitate(pupil(steps=0), turns, steps=1, batch_size=16, batch_tokens=batch_tokens)
     assert sizes == [read]
 
 
 def test_the_same_seed_teaches_the_same():
     env, _, chat = make()
-    lm, _ = player_at_chance(ECHO, words=4, max_turns=2, steps=0)
     turns = turns_of(env, chat, 64)
-    first, again, other = (
-        imitate(PolicyValueModel(copy.deepcopy(lm), critic="none"), turns, steps=3, seed=seed)
-        for seed in (0, 0, 1)
-    )
+    first, again, other = (imitate(pupil(steps=0), turns, steps=3, seed=seed) for seed in (0, 0, 1))
     assert first == again != other
 
 
@@ -132,10 +131,8 @@ def test_the_rate_falls_by_a_line(monkeypatch):
             rates.append(self.param_groups[0]["lr"])
 
     monkeypatch.setattr(torch.optim, "AdamW", Optimizer)
-    lm, _ = player_at_chance(ECHO, words=4, max_turns=2)
     turns = turns_of(env, chat, 4)
-    model = PolicyValueModel(lm, critic="none")
-    imitate(model, turns, steps=4, learning_rate=8.0, ramp=1, decay=(0.5, 0.0))
+    imitate(pupil(), turns, steps=4, learning_rate=8.0, ramp=1, decay=(0.5, 0.0))
     assert rates == [4.0, 3.0, 2.0, 1.0]
 
 
@@ -162,9 +159,7 @@ def test_imitating_random_moves_teaches_to_speak_and_stays_at_chance():
 
 def test_imitating_a_solver_teaches_to_play():
     env, tokenizer, chat = make(words=4, max_turns=2)
-    lm, _ = player_at_chance(ECHO, words=4, max_turns=2, steps=0)
-    turns = turns_of(env, chat, 256, "solver")
-    model = PolicyValueModel(copy.deepcopy(lm), critic="none")
+    turns, model = turns_of(env, chat, 256, "solver"), pupil(steps=0)
     imitate(model, turns, steps=60, batch_size=64, learning_rate=5e-3)
     assert play(model.lm, tokenizer)[0] > 0.9
 

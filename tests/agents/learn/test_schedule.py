@@ -34,6 +34,16 @@ def sections(config):
     return config.training, config.environment, config.checkpoint
 
 
+def scheduled(iterations, *given, epochs=1, **settings):
+    """Return the schedule of so many iterations in each epoch; settings are of any section."""
+    config = ConfigStore()
+    config.training.num_epochs, config.training.num_iters_per_epoch = epochs, iterations
+    for name, value in settings.items():
+        [section] = [each for each in sections(config) if hasattr(each, name)]
+        setattr(section, name, value)
+    return Schedule(*sections(config), False, *given)
+
+
 @pytest.mark.parametrize("kind", ["constant", "linear", "cosine"])
 def test_a_warm_up_rises_by_equal_steps_and_the_schedule_begins_at_its_end(kind):
     found = factors(kind, warmup=4)
@@ -42,9 +52,7 @@ def test_a_warm_up_rises_by_equal_steps_and_the_schedule_begins_at_its_end(kind)
 
 
 def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
-    config = ConfigStore()
-    config.environment.eval_episodes = 3
-    schedule = Schedule(*sections(config), has_splits=False)
+    schedule = scheduled(9, eval_episodes=3)
     chosen_by, reported = (
         {(task.id, task.seed) for task in schedule.held_out_tasks(which)}
         for which in (None, schedule.reported)
@@ -64,10 +72,7 @@ def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
 def test_after_a_solver_the_critic_comes_first_for_a_quarter_at_most(
     solver_at, iterations, waiting
 ):
-    config = ConfigStore()
-    config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
-    config.training.critic_warmup_iters = 1
-    schedule = Schedule(*sections(config), False, lambda: solver_at)
+    schedule = scheduled(iterations, lambda: solver_at, critic_warmup_iters=1)
     critic_only = (schedule.update_settings(at)["critic_only"] for at in range(iterations))
     assert {at for at, waits in enumerate(critic_only) if waits} == waiting
 
@@ -77,22 +82,17 @@ def test_after_a_solver_the_critic_comes_first_for_a_quarter_at_most(
     [(40, 5, 10), (41, 5, 15), (6, 4, 4), (4, 4, None), (40, 0, None)],
 )
 def test_a_second_chance_comes_once_after_a_quarter_of_the_run(iterations, every, at):
-    config = ConfigStore()
-    config.training.num_epochs, config.training.num_iters_per_epoch = 1, iterations
-    config.environment.eval_interval = every
-    schedule = Schedule(*sections(config), False)
+    schedule = scheduled(iterations, eval_interval=every)
     found = [done for done in range(iterations + 1) if schedule.is_second_chance(done)]
     assert found == ([] if at is None else [at])
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])
 def test_a_run_that_is_made_longer_does_not_jump_back_to_a_high_rate(kind):
-    config, rates = ConfigStore(), []
-    config.training.num_epochs, config.training.num_iters_per_epoch = 5, 5
-    config.training.lr_schedule, config.training.warmup_iters = kind, 2
-    schedule = Schedule(*sections(config), False, last_rate=lambda: rates[-1])
+    rates, how = [], {"lr_schedule": kind, "warmup_iters": 2}
+    schedule = scheduled(5, lambda: None, lambda: rates[-1], epochs=5, **how)
     for iteration in range(50):
-        config.training.num_epochs = 5 if iteration < 25 else 10
+        schedule.training.num_epochs = 5 if iteration < 25 else 10
         rates.append(schedule.update_settings(iteration)["rate"])
     assert rates[:2] == [1 / 3, 2 / 3]
     assert rates[25] == rates[24] < 0.05
@@ -104,21 +104,14 @@ def test_what_is_due_comes_at_its_interval_and_nothing_ahead_of_the_end():
     assert due("evaluates_after", eval_interval=0) == []
     assert due("saves_after", save_interval=2) == [6, 9]
     assert due("saves_after", save_interval=0) == [9]
-    config = ConfigStore()
-    config.training.num_epochs, config.training.num_iters_per_epoch = 1, 2
-    schedule = Schedule(*sections(config), has_splits=False)
+    schedule = scheduled(2)
     assert schedule.tasks_ahead(1) == schedule.tasks(1)
     assert schedule.tasks_ahead(2) == []
 
 
 def due(is_due, **settings):
     """Return after which of nine iterations, three to an epoch, something is due."""
-    config = ConfigStore()
-    config.training.num_epochs, config.training.num_iters_per_epoch = 3, 3
-    for name, value in settings.items():
-        section = config.environment if name == "eval_interval" else config.checkpoint
-        setattr(section, name, value)
-    schedule = Schedule(*sections(config), has_splits=False)
+    schedule = scheduled(3, epochs=3, **settings)
     return [done for done in range(1, 10) if getattr(schedule, is_due)(done)]
 
 
@@ -132,12 +125,13 @@ def won(wins, episodes=100):
     return Evaluation("some", played, 0, 0.0)
 
 
+def early_stop(end_with_best=True, **environment):
+    return EarlyStop(CheckpointConfig(end_with_best=end_with_best), EnvConfig(**environment))
+
+
 def ends_after(results, **settings):
     """Return how many evaluations it takes, or None if the run goes on."""
-    config = ConfigStore()
-    config.checkpoint.end_with_best = settings.pop("end_with_best", True)
-    config.update({"environment": settings})
-    stop = EarlyStop(config.checkpoint, config.environment)
+    stop = early_stop(**settings)
     for at, wins in enumerate(results, 1):
         stop.update(won(wins))
         if stop.is_enough:
@@ -167,18 +161,18 @@ def test_a_run_ends_at_the_success_that_is_asked_for_or_after_three_falls(result
 
 
 def test_metrics_have_the_interval_and_one_win_then_none_is_no_fall():
-    stop = EarlyStop(CheckpointConfig(), EnvConfig())
+    stop = early_stop()
     row = stop.update(won(90))
     assert row["eval/success_low"] == pytest.approx(0.826, abs=1e-3)
     assert row["eval/success_high"] == pytest.approx(0.945, abs=1e-3)
     assert [stop.update(won(wins))["eval/falls"] for wins in (89, 70, 71)] == [0, 1, 2]
-    stop = EarlyStop(CheckpointConfig(), EnvConfig())
+    stop = early_stop()
     assert [stop.update(won(wins))["eval/falls"] for wins in (2, 0, 0)] == [0, 0, 0]
     assert [stop.update(won(wins))["eval/falls"] for wins in (20, 0)] == [0, 1]
 
 
 def test_it_goes_on_from_its_state():
-    one, other = (EarlyStop(CheckpointConfig(), EnvConfig()) for _ in range(2))
+    one, other = early_stop(), early_stop()
     for wins in (50, 20, 20):
         one.update(won(wins))
     other.load_state(json.loads(json.dumps(one.state())))
@@ -189,9 +183,7 @@ def test_it_goes_on_from_its_state():
 
 
 def test_it_says_why_even_after_other_weights_were_loaded():
-    config = ConfigStore()
-    config.update({"environment": {"stop_at_success": 0.94}})
-    stop = EarlyStop(config.checkpoint, config.environment)
+    stop = early_stop(stop_at_success=0.94)
     stop.update(won(98))
     before = stop.state()
     assert stop.ended is None
@@ -202,7 +194,7 @@ def test_it_says_why_even_after_other_weights_were_loaded():
     stop.load_state(before)
     assert stop.why is None
     assert stop.ended == said
-    config.environment.stop_at_success = None
+    stop._environment.stop_at_success = None
     for _ in range(3):
         stop.update(won(40))
     assert stop.ended == "held-out success fell 3 times from its best"

@@ -151,15 +151,22 @@ def test_one_that_is_not_named_is_drawn_and_one_not_in_the_mix_is_refused():
 # --- advantages within an environment --------------------------------------------------------
 
 
-def test_advantages_are_whitened_within_each_environment():
+def scored(scores, envs):
+    """Return four episodes of these environments with these scores, and their stream."""
     batch = data(0)
-    batch.env_E = torch.tensor([0, 1, 0, 1])
-    batch.reward_T = torch.zeros_like(batch.reward_T)
-    last_E = batch.lengths_E.cumsum(0) - 1
-    batch.reward_T[last_E] = torch.tensor([1.0, 100.0, 0.0, -100.0])
+    batch.env_E, batch.reward_T = torch.tensor(envs), torch.zeros_like(batch.reward_T)
+    batch.reward_T[batch.lengths_E.cumsum(0) - 1] = torch.tensor(scores)
     stream = TokenStream(
-        reward_T=batch.reward_T, lengths_E=batch.lengths_E, turn_ends_T=batch.turn_ends_T
+        reward_T=batch.reward_T,
+        lengths_E=batch.lengths_E,
+        turn_ends_T=batch.turn_ends_T,
+        value_T=torch.randn(batch.tokens),  # a critic that knows nothing yet
     )
+    return batch, stream
+
+
+def test_advantages_are_whitened_within_each_environment():
+    batch, stream = scored([1.0, 100.0, 0.0, -100.0], [0, 1, 0, 1])
     estimate = partial(get_advantage("reinforce_plus_plus"), gamma=0.9)
     found, signal = estimate_by_env(estimate, batch, stream)
     assert signal == 1.0
@@ -174,16 +181,7 @@ def test_advantages_are_whitened_within_each_environment():
 
 
 def test_an_environment_that_is_always_won_moves_nothing():
-    batch = data(0)
-    batch.env_E = torch.tensor([0, 0, 1, 1])
-    batch.reward_T = torch.zeros_like(batch.reward_T)
-    batch.reward_T[batch.lengths_E.cumsum(0) - 1] = torch.tensor([1.0, 1.0, 1.0, 0.0])
-    stream = TokenStream(
-        reward_T=batch.reward_T,
-        lengths_E=batch.lengths_E,
-        turn_ends_T=batch.turn_ends_T,
-        value_T=torch.randn(batch.tokens),  # a critic that knows nothing yet
-    )
+    batch, stream = scored([1.0, 1.0, 1.0, 0.0], [0, 0, 1, 1])
     found, signal = estimate_by_env(partial(get_advantage("gae")), batch, stream)
     won_T = stream.on_tokens(batch.env_E == 0)
     assert found.advantages_T[won_T].abs().max() == 0.0

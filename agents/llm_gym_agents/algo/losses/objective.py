@@ -141,7 +141,6 @@ class TokenObjective(nn.Module):
         return loss, metrics
 
     def set_entropy_coef(self, weight: float) -> None:
-        """Set the weight of the entropy bonus."""
         self.entropy_coef = weight
         if self._clip_ppo is not None:
             self._clip_ppo.entropy_coeff.fill_(weight)
@@ -247,7 +246,6 @@ class TokenDistribution(torch.distributions.Distribution):
         super().__init__(batch_shape=log_prob.shape, validate_args=False)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The log-prob of the tokens it was built for; ``value`` is those tokens."""
         return self._log_prob_T
 
     def entropy(self) -> Tensor:
