@@ -152,7 +152,7 @@ def test_a_tool_without_a_timeout_runs_in_the_callers_thread():
     assert ToolRegistry([tool(where)]).execute_tool("where") == (True, "where")
 
 
-@pytest.mark.parametrize("wrong", [Adder, 3, "add", len, functools.partial(add, 1)], ids=str)
+@pytest.mark.parametrize("wrong", [Adder, 3, "add", len, functools.partial(add, 1)])
 def test_only_tools_and_functions_are_registered(wrong):
     with pytest.raises(ConfigError, match="a Tool object or a function"):
         ToolRegistry().register(wrong)
