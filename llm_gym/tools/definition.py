@@ -156,7 +156,8 @@ def read_function(function: Callable[..., object]) -> ToolDefinition:
     """Return the definition of a tool that calls ``function``."""
     # A function may be wrapped, as by ``lru_cache``; a builtin has no types.
     if not inspect.isroutine(inspect.unwrap(function)) or inspect.isbuiltin(function):
-        raise ConfigError(f"a tool must be a Tool object or a function, got {function!r:.200}")
+        given = f"{function!r:.200}" + "; build a class first" * isinstance(function, type)
+        raise ConfigError(f"a tool must be a Tool object or a function, got {given}")
     name = function.__name__
     if inspect.iscoroutinefunction(function):
         raise ConfigError(f"the tool {name} must be a plain function, got an async one")

@@ -111,8 +111,8 @@ class ToolRegistry:
         for tool in self.tools.values():
             tool.close()
 
-    def _unknown(self, name: str) -> str:
-        shown = name[:64]
+    def _unknown(self, name: object) -> str:
+        shown = str(name)[:64]  # a parser of the user's own may find anything
         meant = closest(shown, self.tools)
         hint = f" Did you mean {meant}?" if meant else ""
         return f"There is no tool {shown!r}.{hint} Tools: {', '.join(self.tools) or 'none'}."

@@ -70,6 +70,7 @@ def test_a_registry_knows_resets_and_closes_its_tools():
         ("add", {"a": "2", "b": 3.0}, (True, "5")),
         ("add", {"a": 1}, (False, "add was not called: b is missing.")),
         ("ad", {}, (False, "There is no tool 'ad'. Did you mean add? Tools: add, parrot, broken.")),
+        (5, {}, (False, "There is no tool '5'. Tools: add, parrot, broken.")),
         ("parrot", {"name": "Polly", "self": "!"}, (True, "Polly!")),
         ("broken", {"kind": "tool"}, (False, "No such page.")),
         ("broken", {"kind": "key"}, (False, "broken failed: KeyError: 'odd key'")),
@@ -156,6 +157,8 @@ def test_a_tool_without_a_timeout_runs_in_the_callers_thread():
 def test_only_tools_and_functions_are_registered(wrong):
     with pytest.raises(ConfigError, match="a Tool object or a function"):
         ToolRegistry().register(wrong)
+    with pytest.raises(ConfigError, match="build a class first"):
+        ToolRegistry([Adder])
 
 
 def test_a_wrapped_function_is_a_function_and_no_two_tools_have_one_name():

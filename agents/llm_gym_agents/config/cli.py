@@ -149,7 +149,7 @@ def _registry() -> Any:
         return PrimitiveConstructorSpec(
             nargs="*",
             metavar="[NAME=VALUE ...]",
-            instance_from_str=_pairs,
+            instance_from_str=partial(settings, option="a setting"),
             is_instance=lambda value: isinstance(value, dict),
             str_from_instance=lambda value: [
                 f"{name}={each if isinstance(each, str) else json.dumps(each)}"
@@ -158,10 +158,3 @@ def _registry() -> Any:
         )
 
     return registry
-
-
-def _pairs(words: list[str]) -> dict[str, Any]:
-    lost = [word for word in words if "=" not in word]
-    if lost:
-        raise ValueError(f"a setting must be NAME=VALUE, got {lost[0]!r}")
-    return settings(words)

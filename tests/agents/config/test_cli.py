@@ -58,7 +58,8 @@ def test_none_can_be_typed_and_what_is_not_typed_comes_from_the_base():
         (["--training.learning-rate", "high"], "training.learning_rate must be a number"),
         (["--epochs", "3"], "--training.num-epochs"),
         (["--gpus", "2"], "torchrun"),
-        (["--environment.env-kwargs", "rooms"], "NAME=VALUE"),
+        (["--environment.env-kwargs", "rooms"], "kwargs: a setting must be NAME=VALUE"),
+        (["--environment.env-kwargs", "=3"], "kwargs: a setting must be NAME=VALUE"),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence_with_a_reason(capsys, typed, sentence):
