@@ -37,7 +37,7 @@ def static_files() -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in kept}
 
 
-def bundle(entry: str = "app.js") -> str:
+def bundle() -> str:
     """Return the modules as one script."""
     order: list[str] = []
 
@@ -49,7 +49,7 @@ def bundle(entry: str = "app.js") -> str:
             visit(needed)
         order.append(name)
 
-    visit(entry)
+    visit("app.js")
     texts = (static_files()[name].decode() for name in order)
     parts = [_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts]
     return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"

@@ -8,14 +8,14 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
+WALL_S = 120.0
+
 
 class EndlessError(Exception):
     """Work did not come to an end within its limits."""
 
 
-def run_bounded(
-    work: Callable[[], str], *, cpu_s: int = 10, wall_s: float = 120.0, memory: int = 1 << 30
-) -> str:
+def run_bounded(work: Callable[[], str], *, cpu_s: int = 10, memory: int = 1 << 30) -> str:
     """Run ``work`` in a child process with limits and return its text.
 
     Use it for untrusted files: if the work hangs or uses too much memory, only the child is killed.
@@ -33,7 +33,7 @@ def run_bounded(
         _answer(write, work, cpu_s, memory)
     os.close(write)
     try:
-        said = _read_all(read, time.monotonic() + wall_s)
+        said = _read_all(read, time.monotonic() + WALL_S)
     finally:
         os.close(read)
         os.kill(child, signal.SIGKILL)

@@ -301,12 +301,6 @@ def test_a_model_of_the_hub_lies_in_no_run_wherever_it_is_named(echo_run, monkey
     assert capsys.readouterr().err == ""
 
 
-def test_a_plan_needs_something_to_play(tmp_path, capsys):
-    (tmp_path / "mine.yaml").write_text("training:\n  batch_size: 8\n")
-    assert cli.main(["train", str(tmp_path / "mine.yaml"), "--dry-run"]) == 2
-    assert "mine.yaml" in capsys.readouterr().err
-
-
 def test_sigterm_in_the_warm_start_says_how_to_go_on(tmp_path, monkeypatch, capsys):
     def told_to_stop(*args, on_step, **settings):
         on_step(1, 0.5)

@@ -122,12 +122,14 @@ def test_a_suite_is_a_mix_in_equal_shares(tmp_path, monkeypatch, capsys):
         (["llm_gym/Echo-v0", "--suite", "echo"], "llm_gym/Echo-v0"),
         (["--suite", "nothing-like-it"], "nothing-like-it"),
         (["mix.json"], "environment.mix"),
+        (["nothing.yaml"], "nothing.yaml"),
         (["llm_gym/Echo-v0", "--environment.mix", "llm_gym/Echo-v0=-1"], "environment.mix"),
     ],
 )
-def test_a_mix_that_cannot_be_is_one_sentence(words, named, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_played_is_one_sentence(words, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mix.json").write_text('{"environment": {"mix": {"llm_gym/Echo-v0": 0}}}')
+    (tmp_path / "nothing.yaml").write_text("training: {batch_size: 8}")
     assert cli.main(["train", *words, "--dry-run"]) == 2
     said = capsys.readouterr().err
     assert named in said

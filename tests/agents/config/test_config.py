@@ -299,7 +299,6 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_named(tmp_path):
 def test_a_config_that_is_saved_again_is_never_half_there(tmp_path):
     path = tmp_path / "run.json"
     ConfigStore().save(path)
-    path.parent.chmod(0o755)
     before = path.read_text()
     everything_changed().save(path)
     assert path.read_text() != before

@@ -119,6 +119,8 @@ def test_the_command_writes_what_it_says(tmp_path, capsys):
         assert len(rows) == 3
         assert all(key in row for row in rows)
         assert "3 rows" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="--out"):
+        main(["prompts", GUESS, "--out", str(tmp_path / "x.csv")])
     assert main(["tools", GUESS]) == 0
     assert json.loads(capsys.readouterr().out)[0]["function"]["name"] == "play"
     for kind, file in {"verifiers": "pyproject.toml", "openenv": "openenv.yaml"}.items():

@@ -43,14 +43,6 @@ def test_a_wrong_setting_is_one_sentence(tmp_path, make, says):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_tokenizer_that_does_not_fit_the_model(tmp_path):
-    tokenizer = tiny_tokenizer()
-    tokenizer.add_tokens([f"<{at}>" for at in range(10)])
-    with pytest.raises(LLMGymError) as caught:
-        PPOTrainer(small(tmp_path), Odd, model=tiny_model(), tokenizer=tokenizer)
-    assert "271" in one_sentence(caught)
-
-
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e38])
 def test_a_reward_that_is_no_number_stops_the_run(train, tmp_path, reward):
     trainer = train(small(tmp_path), type("Bad", (Odd,), {"reward": reward}))
@@ -173,9 +165,17 @@ def broken():
     return model
 
 
+def larger():
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens([f"<{at}>" for at in range(10)])
+    return tokenizer
+
+
 @pytest.mark.parametrize(
     ("given", "what"),
     [
+        ({"config": None}, "ConfigStore"),
+        ({"config": {"training": {}}}, "ConfigStore"),
         ({"callbacks": print}, "callbacks"),
         ({"callbacks": [3]}, "callbacks"),
         ({"environment": gym.make_vec("CartPole-v1", num_envs=2)}, "single"),
@@ -186,21 +186,16 @@ def broken():
         ({"model": tiny_model().to("meta")}, "meta"),
         ({"model": tiny_model().requires_grad_(False)}, "frozen"),
         ({"model": broken()}, "not finite"),
+        ({"model": tiny_model(), "tokenizer": larger()}, "271"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_what_is_not_what_its_name_says_is_refused_in_one_sentence(tmp_path, given, what):
-    arguments = {"environment": Odd, "tokenizer": tiny_tokenizer(), **given}
+    usual = {"config": small(tmp_path), "environment": Odd, "tokenizer": tiny_tokenizer()}
     with pytest.raises(ConfigError, match=what) as caught:
-        PPOTrainer(small(tmp_path), **arguments)
+        PPOTrainer(**usual | given)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("config", [None, {"training": {}}])
-def test_a_config_that_is_none_is_told_how_to_become_one(config):
-    with pytest.raises(ConfigError, match="ConfigStore"):
-        PPOTrainer(config, Odd)
 
 
 def test_a_model_with_adapters_of_its_own_is_told_how_to_have_some(tmp_path):

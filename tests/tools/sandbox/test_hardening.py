@@ -98,15 +98,6 @@ def test_an_order_that_lost_its_descriptors_on_the_way_costs_no_session():
         assert sandbox.run("print(1)").stdout == "1\n"
 
 
-def test_half_characters_in_an_error_are_replaced():
-    need("none")
-    with Sandbox(isolation="none") as sandbox:
-        result = sandbox.run("raise ValueError('\\ud800 and \\udfff')")
-    result.error.encode()
-    result.text().encode()
-    assert "ValueError" in result.error
-
-
 @pytest.mark.parametrize("isolation", ["namespaces", "none"])
 def test_a_program_that_is_killed_leaves_nothing_in_the_temporary_folder(tmp_path, isolation):
     need(isolation)

@@ -22,11 +22,11 @@ def test_nothing_that_comes_back_steers_a_terminal(sandbox):
     result = sandbox.run(
         "import sys\nbad = '\\x1b]0;x\\x07\\u202e\\r'\nprint(bad, 'é\\t\\r\\n')\n"
         "sys.stderr.write(bad)\n"
-        "raise ValueError(bad)"
+        "raise ValueError(bad + '\\ud800')"  # half a character
     )
     assert result.stdout == "\\x1b]0;x\\x07\\u202e\\r é\t\n\n"
     for text in (result.stdout, result.stderr, result.error, result.text()):
-        assert not set("\x1b\x07\u202e\r") & set(text)
+        assert not set("\x1b\x07\u202e\r\ud800") & set(text)
 
 
 def test_a_last_expression_is_shown_like_in_a_notebook(sandbox):
