@@ -36,10 +36,12 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
 
 
 def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
-    """Return ``NAME=VALUE`` pairs as keyword arguments; values are JSON, or else plain text.
+    """Return ``NAME=VALUE`` pairs as keyword arguments.
 
-    >>> settings(["rooms=8", "style=terse", "shaping=true"])
-    {'rooms': 8, 'style': 'terse', 'shaping': True}
+    A value is JSON, or True, False or None as in Python, or else plain text.
+
+    >>> settings(["rooms=8", "style=terse", "shaping=true", "is_slippery=False"])
+    {'rooms': 8, 'style': 'terse', 'shaping': True, 'is_slippery': False}
     """
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -49,8 +51,12 @@ def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
         try:
             found[name] = json.loads(value)
         except ValueError:
-            found[name] = value
+            found[name] = _PYTHON.get(value, value)
     return found
+
+
+_PYTHON: Mapping[str, bool | None] = {"True": True, "False": False, "None": None}
+"""As text they would be true: ``is_slippery=False`` would still slip."""
 
 
 def import_modules(options: argparse.Namespace) -> None:

@@ -116,7 +116,8 @@ def _read_settings(
     shortcuts = {"--model.model-name": options.model, "--checkpoint.output-dir": options.out}
     for flag, value in shortcuts.items():
         rest = rest if value is None else [flag, value, *rest]
-    config = parse_args(["--help"] if options.help_settings else rest, config)
+    own = [flag for flag in _parser()._option_string_actions if flag.startswith("--")]
+    config = parse_args(["--help"] if options.help_settings else rest, config, own)
     if names_code(config):
         sys.path.insert(0, "")  # as for ``--import``: finds modules in the current folder
     if not config.environment.env_ids:
