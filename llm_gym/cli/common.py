@@ -87,6 +87,8 @@ def check_model_path(path: str) -> None:
     for each in Path(path).glob("*"):
         if each.is_fifo() or each.is_char_device():
             raise ConfigError(f"a model folder must hold only regular files, got {each}; remove it")
+    if Path(path).is_dir() and not Path(path, "config.json").is_file():
+        raise ConfigError(f"a model folder must hold config.json; {path} has none")
     offline = {os.environ.get(name, "").upper() for name in _OFFLINE} & {"1", "ON", "YES", "TRUE"}
     if offline or Path(path).is_dir():
         return

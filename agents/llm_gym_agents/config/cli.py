@@ -13,7 +13,7 @@ from typing import Any
 
 from llm_gym.cli.common import settings
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.text import closest, did_you_mean
+from llm_gym.core.text import closest
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.store import ConfigStore
 
@@ -122,7 +122,11 @@ def _meant(flag: str, known: Iterable[str], options: Collection[str]) -> str:
     return ""
 
 
-_SHORT = {"lr": "learning-rate", "iters": "num-iters-per-epoch", "iterations": "num-iters-per-epoch"}
+_SHORT = {
+    "lr": "learning-rate",
+    "iters": "num-iters-per-epoch",
+    "iterations": "num-iters-per-epoch",
+}
 """What other trainers call a setting."""
 
 _OF_ENVIRONMENT = "settings of the environment: --environment.env-kwargs NAME=VALUE ..."

@@ -195,7 +195,7 @@ def test_the_folder_of_a_run_chooses_no_code(run, tmp_path, capsys, monkeypatch,
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert cli.main([command, "--model", "run", "--seed", "1"]) == 2
-    assert "--import" in capsys.readouterr().err
+    assert "planted:llm_gym/Echo-v0 --model run" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
     assert cli.main([command, "--model", "run", "--import", "planted", "--seed", "1"]) == 0
     assert (tmp_path / "ran").exists()
