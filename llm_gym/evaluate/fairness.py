@@ -152,7 +152,7 @@ def several_instances(env: gym.Env[str, str]) -> None:
             return
     need(
         not game.has_splits,
-        f"{_SEEDS} seeds gave {len(found)} instances: too few for splits, so set has_splits = False in the class",
+        f"{_SEEDS} seeds gave {len(found)} instances, too few for splits; set has_splits = False",
     )
     need(len(found) > 1, f"{_SEEDS} seeds gave one and the same instance")
 

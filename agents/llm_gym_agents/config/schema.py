@@ -179,7 +179,7 @@ class WarmStartConfig(Section):
     player: WarmStartPlayer = "none"
     """Whose moves are imitated: none, random (a random legal player), reflex (a simple policy),
     solver, or FILE.jsonl (conversations that llm-gym export episodes wrote). auto takes the solver
-    if there is one, else random; docs/training.md says when a given model imitates."""
+    if there is one, else random."""
     turns: PositiveInt = 4000
     """Number of moves to imitate."""
     steps: PositiveInt = 200
