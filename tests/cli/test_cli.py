@@ -91,6 +91,20 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_pa
     assert "1 rule broken" in out
 
 
+def test_an_error_of_the_author_is_told_once_with_its_line(capsys, tmp_path, monkeypatch):
+    (tmp_path / "crashing.py").write_text(
+        "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
+        "class Crashing(GuessTheNumberEnv):\n"
+        "    def new_game(self, rng): return 1 / 0\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["check", "crashing:Crashing"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("ZeroDivisionError") == 1
+    assert "crashing.py, line 3" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

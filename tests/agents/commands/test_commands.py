@@ -201,6 +201,11 @@ def test_the_folder_of_a_run_chooses_no_code(run, tmp_path, capsys, monkeypatch,
     assert (tmp_path / "ran").exists()
 
 
+def test_a_run_is_no_model_to_train_but_names_the_model_in_it(run, capsys):
+    assert cli.main(["train", "llm_gym/Echo-v0", "--model", str(run), "--dry-run"]) == 2
+    assert f"--model {run}/final" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["eval", "play"])
 def test_a_misspelt_folder_is_not_asked_of_the_hub(here, capsys, monkeypatch, command):
     (here / "runs").mkdir()
