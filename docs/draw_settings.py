@@ -1,5 +1,8 @@
 # ruff: noqa: E501 - a page
-"""Write ``docs/settings.md``: every setting with its type, default, meaning and users."""
+"""Write ``docs/settings.md``: every setting with its type, default and meaning.
+
+A test also asks ``users_of`` whether any code reads a setting.
+"""
 
 import re
 from collections.abc import Iterator
@@ -22,10 +25,9 @@ HEAD = """<!-- docs/draw_settings.py writes this page -->
 
 On the command line a setting is `--section.setting VALUE` (`--training.learning-rate 1e-5`, `--ray.use-ray`,
 `--environment.env-kwargs rooms=8`); in Python `config.section.setting = value`; in a file `section: {setting: value}`.
-`llm-gym train --help-settings` prints this list.
+No value is `None`, in YAML `null`. `llm-gym train --help-settings` prints this list.
 
 A default marked \\* is that of a `ConfigStore` in Python; `llm-gym train` chooses it [by task](#defaults-by-task).
-Brackets name the folders of `llm_gym_agents` that read it.
 """
 DEFAULTS = """
 ## Defaults by task
@@ -52,14 +54,11 @@ def page() -> str:
     parts = [HEAD]
     for name, section in SECTIONS.items():
         parts.append(f"\n## {name}\n\n{section.__doc__}\n\n")
-        parts.append(
-            "| setting | type | default | meaning, and who reads it |\n|---|---|---|---|\n"
-        )
+        parts.append("| setting | type | default | meaning |\n|---|---|---|---|\n")
         for setting, field in section.model_fields.items():
             about = " ".join(str(field.description).split()).replace("|", "\\|")
             cells = (f"`{setting}`", _kind(field), _default(name, setting, field), about)
-            users = ", ".join(sorted(users_of(name, setting)))
-            parts.append(f"| {' | '.join(cells)} *({users})* |\n")
+            parts.append(f"| {' | '.join(cells)} |\n")
     parts.append(DEFAULTS)
     parts += (f"| {settings} | {values} |\n" for settings, values in _defaults_by_task())
     return "".join(parts)

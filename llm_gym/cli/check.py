@@ -55,10 +55,12 @@ def _check_env(options: argparse.Namespace) -> int:
     # Gymnasium's checker renders, and nobody wants to see windows open and close.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     checks = audit(make(options))
+    said = {""}
     for check in checks:
         if check.passed is not None:
-            detail = f"\n      {sentence(check.detail)}" if check.detail else ""
+            detail = "" if check.detail in said else f"\n      {sentence(check.detail)}"
             say(f"{'ok' if check.passed else 'FAIL':<6}{check.name}{detail}")
+            said.add(check.detail)
     for why in dict.fromkeys(check.detail for check in checks if check.passed is None):
         names = [check.name for check in checks if (check.passed, check.detail) == (None, why)]
         say(f"\nnot checked; {why}:")

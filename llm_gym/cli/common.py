@@ -36,10 +36,12 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
 
 
 def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
-    """Return ``NAME=VALUE`` pairs as keyword arguments; values are JSON, or else plain text.
+    """Return ``NAME=VALUE`` pairs as keyword arguments.
 
-    >>> settings(["rooms=8", "style=terse", "shaping=true"])
-    {'rooms': 8, 'style': 'terse', 'shaping': True}
+    A value is JSON, or True, False or None as in Python, or else plain text.
+
+    >>> settings(["rooms=8", "style=terse", "shaping=true", "is_slippery=False"])
+    {'rooms': 8, 'style': 'terse', 'shaping': True, 'is_slippery': False}
     """
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -49,8 +51,12 @@ def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
         try:
             found[name] = json.loads(value)
         except ValueError:
-            found[name] = value
+            found[name] = _PYTHON.get(value, value)
     return found
+
+
+_PYTHON: Mapping[str, bool | None] = {"True": True, "False": False, "None": None}
+"""As text they would be true: ``is_slippery=False`` would still slip."""
 
 
 def import_modules(options: argparse.Namespace) -> None:
@@ -81,6 +87,8 @@ def check_model_path(path: str) -> None:
     for each in Path(path).glob("*"):
         if each.is_fifo() or each.is_char_device():
             raise ConfigError(f"a model folder must hold only regular files, got {each}; remove it")
+    if Path(path).is_dir() and not Path(path, "config.json").is_file():
+        raise ConfigError(f"a model folder must hold config.json; {path} has none")
     offline = {os.environ.get(name, "").upper() for name in _OFFLINE} & {"1", "ON", "YES", "TRUE"}
     if offline or Path(path).is_dir():
         return

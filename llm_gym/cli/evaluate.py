@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from llm_gym.cli.common import add_settings, build, check_model_path, import_modules, settings
 from llm_gym.cli.parser import Parser, add_repeated, number, whole
 from llm_gym.cli.terminal_text import say
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.text import did_you_mean
 from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.suite import ENVS, word_hint
 from llm_gym.registry.user_code import close_user_env
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from llm_gym.evaluate.result import Evaluation
 
 
+_ENGINES = ("transformers", "vllm", "sglang")
 _LOADED = ("credit", "engine", "engine_set", "constrained", "workers")
 _SERVED = ("key_env", "body")
 """Options that have an effect only for a model that is loaded here, or for one that is served."""
@@ -48,16 +50,30 @@ def main(argv: list[str], play_local: Callable[[list[str]], int]) -> int:
             raise ConfigError(f"--{name.replace('_', '-')} needs {needs}")
     if served:
         return _play_served(options)
+    _check_engine(options)
     if options.env is not None or options.suite is not None:
         import_modules(options)
         for name in chosen(options):
             find_spec(name)
         check_model_path(options.model)
-    elif not Path(options.model).is_dir():
+    elif not Path(options.model, "config.json").is_file():
         raise ConfigError(
-            f"name an environment, or pass --suite; there is no folder of a run {options.model!r}"
+            f"name an environment, or pass --suite; there is no run in the folder {options.model!r}"
         )
     return play_local(argv)
+
+
+def _check_engine(options: argparse.Namespace) -> None:
+    """Raise if the engine is unknown or not installed, before torch is imported."""
+    name = options.engine
+    if name not in _ENGINES and ":" not in name:
+        meant = did_you_mean(name, _ENGINES)
+        raise ConfigError(
+            f"--engine must be one of {', '.join(_ENGINES)}, or module:Class, got {name!r}{meant}"
+        )
+    is_elsewhere = "url" in settings(options.engine_set, "--engine-set")
+    if name in _ENGINES[1:] and not is_elsewhere:
+        require_package(name, f"--engine {name}")
 
 
 def eval_parser() -> Parser:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from llm_gym.cli.parser import whole
@@ -10,7 +11,7 @@ from llm_gym.core.errors import ConfigError, LLMGymError, RecordError
 from llm_gym.core.text import shown
 from llm_gym.registry.user_code import close_user_env
 
-_SHOWN = 5  # lines that are no records
+_SHOWN = 5  # episodes that cannot be played, and lines that are no records
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"cannot read {options.file}: {why}")
     if options.trust:
         sys.path.insert(0, "")  # like ``python -m``: modules beside the user are found
-    same = different = failed = 0
+    same = different = 0
+    failed: list[str] = []
     bad: list[RecordError] = []
     episodes = read_episodes(options.file, torn="skip", on_bad=bad.append)
     for number, episode in enumerate(episodes, 1):
@@ -50,19 +52,23 @@ def run(options: argparse.Namespace) -> int:
             finally:
                 close_user_env(env)
         except LLMGymError as error:
-            failed += 1
-            say(f"{name} cannot be played again: {error}")
+            failed.append(f"{name} cannot be played again: {error}")
             continue
         same += not difference
         different += bool(difference)
         if difference:
             say(f"{name} differs: {difference}")
-    for line in bad[:_SHOWN]:
-        say(f"{line}; skipped")
-    if len(bad) > _SHOWN:
-        say(f"... and {len(bad) - _SHOWN} more such lines")
-    failed += len(bad)
-    if not same + different + failed:
+    _say_some(failed, "episodes")
+    _say_some([f"{line}; skipped" for line in bad], "lines")
+    lost = len(failed) + len(bad)
+    if not same + different + lost:
         raise ConfigError(f"{options.file} holds no episodes")
-    say(f"{same} the same, {different} different, {failed} not played")
-    return 2 if failed else int(different > 0)
+    say(f"{same} the same, {different} different, {lost} not played")
+    return 2 if lost else int(different > 0)
+
+
+def _say_some(lines: Sequence[str], what: str) -> None:
+    for line in lines[:_SHOWN]:
+        say(line)
+    if len(lines) > _SHOWN:
+        say(f"... and {len(lines) - _SHOWN} more such {what}")

@@ -22,6 +22,7 @@ from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.evaluate import fairness
 from llm_gym.evaluate.fairness import DoesNotApply, game_of, need, play_on, player_of
 from llm_gym.evaluate.scores import measure
+from llm_gym.registry.user_code import describe_error
 
 EPISODES = 40
 _ENDLESS = 10**6
@@ -78,7 +79,8 @@ def _run(name: str, check: Callable[[Any], None], env: gym.Env[str, str]) -> Che
     except (DoesNotApply, NotImplementedError) as reason:
         return Check(name, None, str(reason))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raised is the finding
-        return Check(name, False, f"{type(error).__name__}: {error}")
+        is_ours = isinstance(error, ContractError)
+        return Check(name, False, str(error) if is_ours else describe_error(error))
     return Check(name, True)
 
 

@@ -152,7 +152,7 @@ def several_instances(env: gym.Env[str, str]) -> None:
             return
     need(
         not game.has_splits,
-        f"{_SEEDS} seeds gave {len(found)} instances: too few for splits, so set has_splits=False",
+        f"{_SEEDS} seeds gave {len(found)} instances, too few for splits; set has_splits = False",
     )
     need(len(found) > 1, f"{_SEEDS} seeds gave one and the same instance")
 
@@ -255,7 +255,7 @@ def _solver_moves(
 CHECKS: dict[str, Callable[[gym.Env[Any, Any]], None]] = {
     "a refused move changes nothing": refusals_change_nothing,
     "the potential is in [0, 1]": potential_in_range,
-    "there is more than one instance": several_instances,
+    "there are enough instances": several_instances,
     "giving up does not pay": giving_up_does_not_pay,
     "train and test have no task in common": splits_share_nothing,
     "the solver reads only the transcript": solver_reads_only_the_transcript,

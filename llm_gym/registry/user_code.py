@@ -27,10 +27,10 @@ _LIBRARIES = tuple(map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 def import_user_module(module: str) -> ModuleType:
     """Import ``module``; any problem becomes a ``ConfigError``.
 
-    >>> import_user_module("not_there")
+    >>> import_user_module("lost")
     Traceback (most recent call last):
         ...
-    llm_gym.core.errors.ConfigError: cannot import not_there: it is not here and not installed
+    llm_gym.core.errors.ConfigError: cannot import lost: it is neither in this folder nor installed
     """
     if not module:
         raise ConfigError("a module is named as in an import statement, got ''; name one")
@@ -58,7 +58,7 @@ def import_user_module(module: str) -> ModuleType:
             meant = closest(module, (file.stem for file in Path().glob("*.py")))
             hint = f"; did you mean {meant}?" if meant else ""
             raise ConfigError(
-                f"cannot import {module}: it is not here and not installed{hint}"
+                f"cannot import {module}: it is neither in this folder nor installed{hint}"
             ) from error
         raise ConfigError(f"cannot import {module}: {error}") from error
     except (Exception, SystemExit) as error:

@@ -91,6 +91,20 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_pa
     assert "1 rule broken" in out
 
 
+def test_an_error_of_the_author_is_told_once_with_its_line(capsys, tmp_path, monkeypatch):
+    (tmp_path / "crashing.py").write_text(
+        "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
+        "class Crashing(GuessTheNumberEnv):\n"
+        "    def new_game(self, rng): return 1 / 0\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["check", "crashing:Crashing"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("ZeroDivisionError") == 1
+    assert "crashing.py, line 3" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -118,6 +132,12 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_pa
         (["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"], "shaping"),
         (["play", "llm_gym/TextGame-v0", "--set", "rules=loud"], "got 'loud'"),
         (["play", "Pendulum-v1", "--player", "oracle"], "Pendulum-v1 has no oracle player"),
+        (["play", ECHO, "--set", "strict=None"], "got None"),
+        (["eval", ECHO, "--model", "m/n", "--engine", "vlm"], "did you mean 'vllm'?"),
+        (["eval", ECHO, "--model", "tests"], "config.json"),
+        (["eval", "--model", "tests"], "no run in the folder 'tests'"),
+        (["train", "--smoke"], "name what to train"),
+        (["train", ECHO, "--model", "tests"], "config.json"),
         (["check", "nowhere:Env"], "cannot import nowhere"),
         (["check", "llm_gym.envs:Nothing"], "module llm_gym.envs has no environment"),
         (["play", "x", "--import", "nowhere"], "cannot import nowhere"),
@@ -212,7 +232,8 @@ def run_all(commands, hidden=()):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_the_core_alone_answers_without_the_trainer():
+def test_the_core_alone_answers_without_the_trainer(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
     table = [
         (["train", "--help"], 0, "--help-settings"),
         (["eval", "--help"], 0, "LLM_GYM_API_KEY"),
@@ -226,8 +247,8 @@ def test_the_core_alone_answers_without_the_trainer():
         (["eval", ECHO, "--model", "./runs/nothing"], 2, "./runs/nothing"),
         (["train", ECHO], 2, install_command("train")),
         (["eval", ECHO, "--model", "nofolder"], 2, "'nofolder'"),
-        (["eval", ECHO, "--model", "."], 2, "--endpoint"),
-        (["play", ECHO, "--model", "."], 2, "llm-gym play --model needs"),
+        (["eval", ECHO, "--model", str(tmp_path)], 2, "--endpoint"),
+        (["play", ECHO, "--model", str(tmp_path)], 2, "llm-gym play --model needs"),
     ]
     ends = run_all((row[0] for row in table), TRAINER)
     for (arguments, code, said), (ended, out, err, _) in zip(table, ends, strict=True):

@@ -114,7 +114,7 @@ BROKEN = {
         game(potential=lambda self: 2.0 if self.turns_left < 3 else 0.0),
         game(potential=lambda self: float("nan")),
     ],
-    "there is more than one instance": [OneInstance, game(has_splits=True)],
+    "there are enough instances": [OneInstance, game(has_splits=True)],
     "the solver reads only the transcript": [
         PeeksThroughTheClass,
         game(solver_action=lambda self: self.oracle_action()),

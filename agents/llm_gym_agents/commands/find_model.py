@@ -36,10 +36,11 @@ def find_model(
     config = ConfigStore.load(folder / "config.json")
     model = str(ended_with if ended_with.exists() or found is None else found / "model")
     if why := _chosen_by_folder(config.environment, env, modules):
-        raise ConfigError(
-            f"{why}, which the folder of a run may not choose; name the module with --import, or "
-            f"pass the model itself, {model}"
-        )
+        own = config.environment.env_id
+        is_enough = own and not env and not _chosen_by_folder(config.environment, own, modules)
+        named = f"if you trust it, name the environment, too: {own} --model {folder}"
+        what = named if is_enough else f"pass only the model: --model {model}"
+        raise ConfigError(f"cannot play as {folder} was trained: {why}; {what}")
     return model, config
 
 

@@ -402,7 +402,7 @@ def check_folder(config: ConfigStore) -> bool:
     if checkpoints(folder):
         raise ConfigError(
             f"{folder} already holds a run; resume it with '{resume_command(config)}', or choose "
-            "another folder with --checkpoint.output-dir"
+            "another folder with --out"
         )
     return True
 

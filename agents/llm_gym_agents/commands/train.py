@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     """Train with a recipe, an environment or a config file."""
     # With --suite there is no target, and the value of a setting must not be read as one.
     options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
-    if options.target is None and options.suite is None and not options.help_settings:
+    if not argv:
         from llm_gym_agents.commands.plan import list_recipes
 
         list_recipes()
@@ -91,6 +91,8 @@ def _read_settings(
     """Return the recipe, its settings, and the names that the user set; None for all."""
     if options.target is not None:
         _check_target(options.target)
+    elif options.suite is None and not options.help_settings:
+        raise ConfigError("name what to train; llm-gym train alone shows what can be named")
 
     from llm_gym_agents.commands.plan import find_suite, find_target, unused_folder
     from llm_gym_agents.config import ConfigStore, parse_args
@@ -116,7 +118,8 @@ def _read_settings(
     shortcuts = {"--model.model-name": options.model, "--checkpoint.output-dir": options.out}
     for flag, value in shortcuts.items():
         rest = rest if value is None else [flag, value, *rest]
-    config = parse_args(["--help"] if options.help_settings else rest, config)
+    own = [flag for flag in _parser()._option_string_actions if flag.startswith("--")]
+    config = parse_args(["--help"] if options.help_settings else rest, config, own)
     if names_code(config):
         sys.path.insert(0, "")  # as for ``--import``: finds modules in the current folder
     if not config.environment.env_ids:
@@ -190,7 +193,10 @@ def _check_needs(config: ConfigStore) -> None:
     if config.warm_start.is_file and not Path(player).is_file():
         raise ConfigError(f"warm_start.player must name an existing file, got {player!r}")
     if not config.model.is_embedded:
-        check_model_path(config.model.model_name)
+        name = config.model.model_name
+        check_model_path(name)
+        if (Path(name) / "final").is_dir() and checkpoints(Path(name)):
+            raise ConfigError(f"{name} is a run; pass the model in it: --model {name}/final")
 
 
 def _check_target(target: str) -> None:

@@ -6,26 +6,29 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, field, make_dataclass
 from functools import partial
 from typing import Any
 
 from llm_gym.cli.common import settings
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.text import closest, did_you_mean
+from llm_gym.core.text import closest
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.store import ConfigStore
 
 _HINT = "llm-gym train ENV --help-settings lists every setting"
 
 
-def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> ConfigStore:
+def parse_args(
+    argv: Sequence[str], default: ConfigStore | None = None, options: Collection[str] = ()
+) -> ConfigStore:
     """Return a copy of ``default`` with the changes in ``argv``.
 
     An unknown setting or a wrong value raises ``ConfigError``; ``--help`` prints a page and exits.
+    ``options`` are other flags of the command, which an error may suggest.
     """
-    _check_names(argv)
+    _check_names(argv, options)
     config = ConfigStore() if default is None else default.model_copy(deep=True)
     if not argv:
         return config
@@ -36,20 +39,21 @@ def parse_args(argv: Sequence[str], default: ConfigStore | None = None) -> Confi
     kind: Any = ConfigStore if "--help" in argv else _only(sorted(flags(argv)), config)
     how: dict[str, Any] = {"default": config} if kind is ConfigStore else {}
     try:
-        with contextlib.redirect_stderr(said):
-            given = tyro.cli(
-                kind,
-                args=list(argv),
-                prog="llm-gym train",
-                description="Every setting, with its default.",
-                registry=_registry(),
-                **how,
-            )
+        try:
+            with contextlib.redirect_stderr(said):
+                given = tyro.cli(
+                    kind,
+                    args=list(argv),
+                    prog="llm-gym train",
+                    description="Every setting, with its default.",
+                    registry=_registry(),
+                    **how,
+                )
+        except SystemExit as ended:
+            if not ended.code:
+                raise
+            raise ConfigError(_in_our_words(_sentence(said.getvalue()))) from None
         config.update(asdict(given))
-    except SystemExit as ended:
-        if not ended.code:
-            raise
-        raise ConfigError(_sentence(said.getvalue())) from None
     except ConfigError as error:
         raise ConfigError(f"{error}; {_HINT}") from None
     return config
@@ -78,7 +82,7 @@ def _only(names: Iterable[str], config: ConfigStore) -> Any:
     return make_dataclass("Given", whole)
 
 
-def _check_names(argv: Sequence[str]) -> None:
+def _check_names(argv: Sequence[str], options: Collection[str]) -> None:
     """Refuse a flag that is not a setting, before tyro is imported."""
     known = {
         f"--{name}.{each}".replace("_", "-"): own.annotation
@@ -91,29 +95,62 @@ def _check_names(argv: Sequence[str]) -> None:
         flag = flag.replace("_", "-")
         on = flag.replace(".no-", ".")
         if flag.startswith("--") and flag not in known and on not in {*switches, "--help"}:
-            raise ConfigError(f"there is no setting {flag}{_meant(flag, known)}; {_HINT}")
+            given = word.partition("=")[0]
+            raise ConfigError(f"there is no setting {given}{_meant(flag, known, options)}; {_HINT}")
         if on in switches and (is_given or not after.startswith("--")):
             off = on.replace(".", ".no-", 1)
             got = value if is_given else after
             raise ConfigError(f"{flag} takes no value, got {got!r:.100}: {on} or {off}; {_HINT}")
 
 
-def _meant(flag: str, known: Iterable[str]) -> str:
-    """Return a hint for a flag that is not a setting, or ""."""
+def _meant(flag: str, known: Iterable[str], options: Collection[str]) -> str:
+    """Return a hint for a flag that is neither a setting nor one of ``options``, or ""."""
     if flag in ("--gpus", "--num-gpus"):
         return "; several GPUs are started with torchrun --nproc-per-node N (docs/scale.md)"
-    ends, end = {each.partition(".")[2]: each for each in known}, flag[2:]
-    if "." in end or closest(flag, known):
-        return did_you_mean(flag, known).replace("'", "")
-    meant = ends.get(f"num-{end}") or ends.get(closest(end, ends))
-    return f" (did you mean {meant}?)" if meant else ""
+    if flag == "--set":
+        return f" ({_OF_ENVIRONMENT})"
+    section, dot, end = flag[2:].rpartition(".")
+    section = f"--{section}." if dot else "--"
+    near = [each for each in (known if dot else options) if each.startswith(section)]
+    own = {each.removeprefix(section): each for each in near}
+    names = {each.partition(".")[2]: each for each in known} | own
+    begins = next((each for each in names if each.startswith(f"{end}-")), "")
+    like = closest(end, own) or closest(end, names)
+    for name in (end, f"num-{end}", _SHORT.get(end, ""), begins, like):
+        if name in names:
+            return f" (did you mean {names[name]}?)"
+    return ""
 
 
-_KINDS = {
-    "invalid literal for int() with base 10": "a whole number",
-    "could not convert string to float": "a number",
+_SHORT = {
+    "lr": "learning-rate",
+    "iters": "num-iters-per-epoch",
+    "iterations": "num-iters-per-epoch",
 }
-"""Python's words about text that is no number, and ours."""
+"""What other trainers call a setting."""
+
+_OF_ENVIRONMENT = "settings of the environment: --environment.env-kwargs NAME=VALUE ..."
+_SET, _VALUE = r"--(?P<name>[\w.-]+)", r"['\"](?P<value>.*)['\"]"
+_WRONG = (
+    rf"{_SET}: invalid literal for int\(\) with base 10: {_VALUE}",
+    rf"{_SET}: could not convert string to float: {_VALUE}",
+    rf"{_SET}: no type matching .* \[{_VALUE}\]",
+    rf"invalid choice {_VALUE} for argument '{_SET}'.*",
+)
+"""What tyro says about a wrong value."""
+
+
+def _in_our_words(told: str) -> str:
+    """Return tyro's sentence in our words; the schema says what a wrong value must be."""
+    for pattern in _WRONG:
+        if found := re.fullmatch(pattern, told):
+            section, name = found["name"].replace("-", "_").split(".")
+            setattr(getattr(ConfigStore(), section), name, found["value"])
+    if found := re.fullmatch(rf"Missing value for argument '{_SET}'.*", told):
+        return f"--{found['name']} needs a value"
+    if found := re.fullmatch(r"Unrecognized options: (.*)", told):
+        return f"no setting takes {found[1]!r} ({_OF_ENVIRONMENT})"
+    return told
 
 
 def _sentence(box: str) -> str:
@@ -130,10 +167,7 @@ def _sentence(box: str) -> str:
     lines = lines[1:]
     body = list(itertools.takewhile(lambda line: line.strip("─-"), lines))
     told = " ".join(body).removeprefix("Error parsing ").rstrip(".")
-    for python, kind in _KINDS.items():
-        if found := re.match(rf"--([\w.-]+): {re.escape(python)}: (.*)", told):
-            told = f"{found[1].replace('-', '_')} must be {kind}, got {found[2]}"
-    return f"{told or box.strip()}; {_HINT}"
+    return told or box.strip()
 
 
 def _registry() -> Any:

@@ -179,7 +179,7 @@ class WarmStartConfig(Section):
     player: WarmStartPlayer = "none"
     """Whose moves are imitated: none, random (a random legal player), reflex (a simple policy),
     solver, or FILE.jsonl (conversations that llm-gym export episodes wrote). auto takes the solver
-    if there is one, else random; docs/training.md says when a given model imitates."""
+    if there is one, else random."""
     turns: PositiveInt = 4000
     """Number of moves to imitate."""
     steps: PositiveInt = 200
@@ -433,7 +433,10 @@ def _config_error(section: str, error: ValidationError) -> ConfigError:
     first = error.errors(include_url=False, include_context=False)[0]
     name, given = first["loc"][0], first["input"]
     must = first["msg"].replace("Input should be", "must be")
+    must = must.replace("a valid integer", "a whole number").replace("a valid ", "a ")
     kind = SECTIONS[section].model_fields[str(name)].annotation
+    is_range = first["type"].startswith(("greater", "less"))
+    must += " or None" * (type(None) in get_args(kind) and not is_range)
     choices = [get_args(each) for each in (kind, *get_args(kind)) if get_origin(each) is Literal]
     meant = did_you_mean(given, choices[0]) if choices and isinstance(given, str) else ""
     return ConfigError(f"{section}.{name} {must}, got {given!r:.{MAX_SHOWN}}{meant}")

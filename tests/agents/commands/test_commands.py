@@ -195,10 +195,15 @@ def test_the_folder_of_a_run_chooses_no_code(run, tmp_path, capsys, monkeypatch,
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert cli.main([command, "--model", "run", "--seed", "1"]) == 2
-    assert "--import" in capsys.readouterr().err
+    assert "planted:llm_gym/Echo-v0 --model run" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
     assert cli.main([command, "--model", "run", "--import", "planted", "--seed", "1"]) == 0
     assert (tmp_path / "ran").exists()
+
+
+def test_a_run_is_no_model_to_train_but_names_the_model_in_it(run, capsys):
+    assert cli.main(["train", "llm_gym/Echo-v0", "--model", str(run), "--dry-run"]) == 2
+    assert f"--model {run}/final" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["eval", "play"])
