@@ -71,14 +71,14 @@ class TextEnv(Game, gym.Env[str, str]):
     # attributes outside slots: these are left to the game.
     __slots__ = (
         *("strict", "rules", "invalid", "penalty", "retries", "shaping", "shaping_gamma"),
-        *("_base_format", "_base_parse", "_base_bare", "_base_longest", "_base_rules_cache"),
+        *("_base_format", "_base_parse", "_base_bare", "_base_rules_cache"),
         *("_base_own", "_base_active", "_base_stop", "_base_turn", "_base_missed", "_base_phi"),
         *("_base_phi_start", "_base_invalid_actions", "_base_observations", "_base_moves"),
         *("_base_screen", "_base_player_seed", "_base_player_rng"),
     )
     _base_not_state = frozenset(
         {"spec", "observation_space", "action_space", "render_mode"}
-        | {"_base_format", "_base_parse", "_base_bare", "_base_longest"}
+        | {"_base_format", "_base_parse", "_base_bare"}
     )
     """Attributes of the environment, not of the episode; snapshots leave them out."""
 
@@ -112,7 +112,6 @@ class TextEnv(Game, gym.Env[str, str]):
         self._base_format = get_format(action_format)
         self._base_parse = self._base_format.parse
         self._base_bare = action_format in ("plain", "raw")  # a reply may be a move and no more
-        self._base_longest = self.max_move_chars  # an attribute of a class takes long to find
         self._base_rules_cache: str | None = None
         self._base_set({} if difficulty is None else settings_at(self, difficulty, is_alone=True))
         self._base_own = {name: getattr(self, name) for name in self.at_difficulty(0.0)}
@@ -173,7 +172,7 @@ class TextEnv(Game, gym.Env[str, str]):
         if not (is_words and self._base_bare) or END_OF_THOUGHT in action:
             said = drop_thinking(action) if self.strict else visible(action)
             move = self._base_first_reading(action, said)
-        if move is None or len(move) > self._base_longest:
+        if move is None or len(move) > self.max_move_chars:
             text, valid, stop, reward = self._base_unreadable(move)
         else:
             text, valid, stop, reward = self.apply(move)
@@ -332,7 +331,7 @@ class TextEnv(Game, gym.Env[str, str]):
                 continue
             if found.move is None:
                 return None, found.how, reject(found.problem)
-            if len(found.move) > self._base_longest:
+            if len(found.move) > self.max_move_chars:
                 continue
             outcome = self.apply(found.move)
             if outcome[1] or found.is_final:
@@ -345,7 +344,7 @@ class TextEnv(Game, gym.Env[str, str]):
     def _base_unreadable(self, move: str | None) -> Outcome:
         if move is None:
             return reject(f"I found no move in your reply. {self._base_how()}".rstrip())
-        return reject(f"A move has at most {self._base_longest} characters.")
+        return reject(f"A move has at most {self.max_move_chars} characters.")
 
     # --- what the player is told ---------------------------------------------------------------
 

@@ -163,6 +163,24 @@ def test_a_reply_without_a_move_or_beyond_the_limit_is_told():
     assert make().step("x" * 1001)[0].startswith("A move has at most 1000 characters.")
 
 
+def test_the_longest_move_may_follow_from_settings_and_instances():
+    class Short(Door):
+        def check_settings(self):
+            self.max_move_chars = 3 * self.step_size
+
+    class Drawn(Door):
+        def new_game(self, rng):
+            super().new_game(rng)
+            self.max_move_chars = 3
+
+    for env in (Short(), Drawn()):
+        env.reset(seed=0)
+        assert env.step("wait")[0].startswith("A move has at most 3 characters.")
+    env = Short()
+    env.reset(options={"difficulty": 1.0})
+    assert env.step("wait")[4]["valid_action"]
+
+
 def test_shaping_is_the_change_of_potential():
     env = make(shaping=True, shaping_gamma=0.5)
     _, reward, *_, info = env.step("wait")

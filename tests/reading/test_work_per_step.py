@@ -15,7 +15,9 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.registry.suite import ENVS
+from tests.envs.playing import begun
 from tests.reading.test_linear import Counted
+from tests.work import steps_of
 
 FILE = Path(__file__).with_name("work_per_step.json")
 GAMES = list({row.entry_point: row.id for row in reversed(ENVS)}.values())[::-1]
@@ -83,6 +85,13 @@ def test_a_step_costs_no_more_than_it_did(env_id):
         most = [1.2 * each + 4 for each in bound]
         assert found[0] <= most[0], f"functions, {kind}"
         assert found[1] <= most[1], f"characters, {kind}"
+
+
+@pytest.mark.parametrize("name", ["Bandit", "ConnectFour", "FrozenLake", "Sokoban", "Sudoku"])
+def test_a_board_is_shown_without_work_for_every_cell(name):
+    env = begun(name)
+    env.describe()
+    assert steps_of(env.describe) <= 40
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Connect four against an opponent that plays some moves well and the others at random."""
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -137,6 +137,11 @@ def _judge(own: int, foe: int, mine: int, theirs: int) -> int:
     return threes + rows + middle + (own & _INNER).bit_count() - (foe & _INNER).bit_count()
 
 
+@cache
+def _open_columns(top: int) -> tuple[int, ...]:
+    return tuple([place for place, column in enumerate(COLUMN) if not top & column])
+
+
 OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
 _TOP = BOTTOM << ROWS - 1
 SQUARES = tuple(
@@ -183,7 +188,7 @@ class ConnectFourEnv(TwoPlayerEnv):
     """
 
     place, places, line = "column", COLUMNS, "four in a line"
-    squares, empty, width, below = SQUARES, "." * len(SQUARES), COLUMNS, "\n1 2 3 4 5 6 7"
+    squares, blank = SQUARES, ". . . . . . .\n" * ROWS + "1 2 3 4 5 6 7"
     full_answer = "Column {} is full."
 
     max_turns: int = setting(30)
@@ -201,8 +206,7 @@ class ConnectFourEnv(TwoPlayerEnv):
         return (self._own | self._foe) + BOTTOM & COLUMN[place]
 
     def free(self) -> Sequence[int]:
-        full = (self._own | self._foe) & _TOP
-        return [place for place, column in enumerate(COLUMN) if not full & column]
+        return _open_columns((self._own | self._foe) & _TOP)
 
     def is_won(self, bits: int) -> bool:
         return has_four(bits)

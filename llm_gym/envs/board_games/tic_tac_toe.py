@@ -47,7 +47,7 @@ class TicTacToeEnv(TwoPlayerEnv):
     """
 
     place, places, line = "square", 9, "three in a row"
-    squares, empty, width = SQUARES, "123456789", 3
+    squares, blank = SQUARES, "1 2 3\n4 5 6\n7 8 9"
     full_answer = "Square {} is taken."
 
     max_turns: int = setting(9)

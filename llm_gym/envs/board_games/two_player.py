@@ -70,12 +70,8 @@ class TwoPlayerEnv(TextEnv):
     """Number of squares or columns."""
     squares: ClassVar[tuple[int, ...]]
     """The bit of each square, row by row from the top."""
-    empty: ClassVar[str]
-    """How each square looks while it is free."""
-    width: ClassVar[int]
-    """Squares of a row."""
-    below: ClassVar[str] = ""
-    """Text below the board."""
+    blank: ClassVar[str]
+    """The text of the empty board."""
     line: ClassVar[str]
     """Description of a winning line."""
     full_answer: ClassVar[str]
@@ -110,6 +106,7 @@ class TwoPlayerEnv(TextEnv):
 
     def new_game(self, rng: np.random.Generator) -> None:
         self._own = self._foe = 0
+        self._board = bytearray(self.blank, "ascii")
         self._first = self.begins == "player" or (self.begins == "random" and rng.random() < 0.5)
         # X moves first, as people play it.
         self._mark, self._foe_mark = "XO" if self._first else "OX"
@@ -122,15 +119,7 @@ class TwoPlayerEnv(TextEnv):
         return [str(middle), "1", str(self.places)]
 
     def describe(self) -> str:
-        return f"{self._picture()}\nYou are {self._mark}. Turns left: {self.turns_left}."
-
-    def _picture(self) -> str:
-        squares = [
-            self._mark if bit & self._own else self._foe_mark if bit & self._foe else empty
-            for bit, empty in zip(self.squares, self.empty, strict=True)
-        ]
-        text, row = " ".join(squares), 2 * self.width
-        return "\n".join([text[at : at + row - 1] for at in range(0, len(text), row)]) + self.below
+        return f"{self._board.decode()}\nYou are {self._mark}. Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         number = parse_number(move)
@@ -140,6 +129,7 @@ class TwoPlayerEnv(TextEnv):
         if not bit:
             return reject(self.full_answer.format(number))
         self._own |= bit
+        self._draw(bit, self._mark)
         if self.is_won(self._own):
             return win(self._final(f"You play {number} and have {self.line}: you win."))
         if not self.free():
@@ -155,15 +145,21 @@ class TwoPlayerEnv(TextEnv):
         good = rng.random() < self.opponent
         moves = self.good_moves() if good else self.free()
         place = moves[int(rng.random() * len(moves))]
-        self._foe |= self.landing(place)
+        bit = self.landing(place)
+        self._foe |= bit
+        self._draw(bit, self._foe_mark)
         return place + 1
+
+    def _draw(self, bit: int, mark: str) -> None:
+        # A square and the space or newline after it are two characters.
+        self._board[2 * self.squares.index(bit)] = ord(mark)
 
     def _draw_game(self, said: str) -> Outcome:
         text = self._final(f"{said} The board is full: a draw.")
         return end(text, StopReason.DRAWN)
 
     def _final(self, said: str) -> str:
-        return f"{said}\n{self._picture()}"
+        return f"{said}\n{self._board.decode()}"
 
     def instance(self) -> object:
         return (self._first, self._opening)

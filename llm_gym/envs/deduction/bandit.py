@@ -92,6 +92,7 @@ class BanditEnv(TextEnv):
         self._set_chances(draws[: self.arms + 1])
         self._luck = draws[: self.arms : -1]  # the next draw last
         self._paid, self._tries = [0] * self.arms, [0] * self.arms
+        self._counts = [f"{colour} 0 of 0" for colour in COLOURS[: self.arms]]
 
     def _set_chances(self, draws: list[float]) -> None:
         span = 0.5 - self.gap / 2 - _LOWEST
@@ -116,11 +117,7 @@ class BanditEnv(TextEnv):
         text = f"Turns left: {self.turns_left}."
         if self.turns_left == 1:
             text += " Now name the best button."
-        if not self.summary:
-            return text
-        counts = zip(COLOURS, self._paid, self._tries, strict=False)
-        told = ", ".join([f"{colour} {paid} of {tries}" for colour, paid, tries in counts])
-        return f"Paid so far: {told}. {text}"
+        return f"Paid so far: {', '.join(self._counts)}. {text}" if self.summary else text
 
     def apply(self, move: str) -> Outcome:
         arm = parse_button(move)
@@ -133,6 +130,7 @@ class BanditEnv(TextEnv):
         pays = self._luck.pop() < self._chances[arm]
         self._tries[arm] += 1
         self._paid[arm] += pays
+        self._counts[arm] = f"{COLOURS[arm]} {self._paid[arm]} of {self._tries[arm]}"
         return go_on(f"You press {COLOURS[arm]}: it pays {pays:d}.")
 
     def reveal(self) -> str:

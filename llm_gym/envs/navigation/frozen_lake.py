@@ -95,10 +95,10 @@ _DRAWS = 20  # lakes drawn before a path is kept free on purpose
 
 
 def draw_map(lake: str, size: int) -> str:
-    r"""Return the lake as the player sees it.
+    r"""Return the lake as the player sees it, without the player.
 
-    >>> draw_map("P.HG", 2)
-    'P .\nH G'
+    >>> draw_map("..HG", 2)
+    '. .\nH G'
     """
     cells, width = " ".join(lake), 2 * size
     return "\n".join([cells[at : at + width - 1] for at in range(0, len(cells), width)])
@@ -177,6 +177,7 @@ class FrozenLakeEnv(TextEnv):
             steps = rng.permutation([1, self.size] * (self.size - 1))
             inner = sorted(set(inner) - set(np.cumsum(steps).tolist()))
             self._lake = self._dig(inner, rng)
+        self._map = draw_map(self._lake, self.size)
 
     def _dig(self, places: list[int], rng: np.random.Generator) -> str:
         holes = self.holes
@@ -204,8 +205,9 @@ class FrozenLakeEnv(TextEnv):
         return ["right", "down", "left", "up"]
 
     def describe(self) -> str:
-        lake = f"{self._lake[: self._at]}P{self._lake[self._at + 1 :]}"
-        return f"{draw_map(lake, self.size)}\nTurns left: {self.turns_left}."
+        # A cell and the space or newline after it are two characters.
+        ahead, behind = self._map[: 2 * self._at], self._map[2 * self._at + 1 :]
+        return f"{ahead}P{behind}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_direction(move)

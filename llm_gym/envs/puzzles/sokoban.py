@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,10 @@ from llm_gym.envs.puzzles.sokoban_levels import (
     pushes_to_go,
     solution,
 )
-from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
+from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, steps
 from llm_gym.envs.shared.directions import direction_parser, find_directions
 
 parse_direction = direction_parser(DIRECTIONS, verbs=("go", "move", "push"))
-_SYMBOLS = ".OX*PS"  # floor and goal, then both with a box, then both with the player
 _MOVED = [f"You move {name}." for name in DIRECTIONS]
 _PUSHED = [f"You push a box {name}." for name in DIRECTIONS]
 _WALLED = [f"You cannot move {name}: there is a wall." for name in DIRECTIONS]
@@ -29,21 +29,25 @@ Position = tuple[Room, int, int]
 """A room, its boxes and the player's place."""
 
 
+@lru_cache(maxsize=64)  # every turn shows the same room
+def _draw_room(room: Room) -> bytes:
+    size, floor, goals = room
+    cells = [".O"[goals >> at & 1] if floor >> at & 1 else "#" for at in range(size * size)]
+    rows = [" ".join(cells[at : at + size]) for at in range(0, size * size, size)]
+    return "".join([f"{row}\n" for row in rows]).encode()
+
+
 def write_board(room: Room, boxes: int, player: int) -> str:
     r"""Return the position as it is shown.
 
     >>> write_board(Room(4, floor=0b1100000, goals=0b1000000), boxes=0b1000000, player=5)
     '# # # #\n# P * #\n# # # #\n# # # #\n'
     """
-    size, floor, goals = room
-    cells = [
-        _SYMBOLS[(goals >> at & 1) + 2 * (boxes >> at & 1) + 4 * (at == player)]
-        if floor >> at & 1
-        else "#"
-        for at in range(size * size)
-    ]
-    text, row = " ".join(cells) + "\n", 2 * size
-    return "".join([f"{text[at : at + row - 1]}\n" for at in range(0, size * row, row)])
+    board = bytearray(_draw_room(room))  # a cell and the space or newline after it are two bytes
+    for at in each(boxes):
+        board[2 * at] = b"X*"[room.goals >> at & 1]
+    board[2 * player] = b"PS"[room.goals >> player & 1]
+    return board.decode()
 
 
 def read_board(board: str) -> Position:

@@ -75,21 +75,22 @@ def parse_placement(move: str) -> tuple[int, int, int] | None:
 
 
 @cache
-def chart(size: int) -> str:
-    r"""Return the text of a grid with a gap for each cell.
+def blank_text(size: int) -> tuple[str, tuple[int, ...]]:
+    r"""Return the text of an empty grid, and the index of each cell in it.
 
-    >>> chart(4).format(*"12............4.")
-    '   1 2   3 4\n1| 1 2 | . .\n2| . . | . .\n   ---------\n3| . . | . .\n4| . . | 4 .'
+    >>> blank_text(4)[0]
+    '   1 2   3 4\n1| . . | . .\n2| . . | . .\n   ---------\n3| . . | . .\n4| . . | . .'
     """
     box = math.isqrt(size)
     groups = [" ".join(str(n + 1) for n in range(left, left + box)) for left in range(0, size, box)]
     lines = ["   " + "   ".join(groups)]
-    row = "| " + " | ".join([" ".join(["{}"] * box)] * box)
+    row = "| " + " | ".join([" ".join("." * box)] * box)
     for number in range(1, size + 1):
         lines.append(f"{number}{row}")
         if number % box == 0 and number < size:
-            lines.append("   " + "-" * (2 * size + 2 * box - 3))
-    return "\n".join(lines)
+            lines.append("   " + "-" * (len(row) - 2))
+    text = "\n".join(lines)
+    return text, tuple(at for at, char in enumerate(text) if char == ".")
 
 
 def next_placement(grid: str, solved: str) -> str:
@@ -162,6 +163,10 @@ class SudokuEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         self._given, self._solution = draw_puzzle(rng, self.size, self.clues)
         self._grid = bytearray(self._given, "ascii")
+        text, places = blank_text(self.size)
+        self._text = bytearray(text, "ascii")
+        for place, mark in zip(places, self._grid, strict=True):
+            self._text[place] = mark
 
     def rules_text(self) -> str:
         box = math.isqrt(self.size)
@@ -178,7 +183,7 @@ class SudokuEnv(TextEnv):
         return ["1 3 2", "4 1 3", "2 2 0"]
 
     def describe(self) -> str:
-        return f"{chart(self.size).format(*self._grid.decode())}\nTurns left: {self.turns_left}."
+        return f"{self._text.decode()}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         placement = parse_placement(move)
@@ -199,7 +204,7 @@ class SudokuEnv(TextEnv):
                 if grid[peer] == mark:
                     where = f"row {peer // size + 1}, column {peer % size + 1}"
                     return reject(f"There is a {digit} in {where} already.")
-        grid[cell] = mark
+        grid[cell] = self._text[blank_text(size)[1][cell]] = mark
         if _OPEN not in grid:
             return win("The grid is full: solved.")
         return go_on(f"Row {row}, column {col} is {digit or 'open'} now.")

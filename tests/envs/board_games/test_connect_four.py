@@ -31,8 +31,16 @@ def on(picture, **kwargs):
     """Return an environment whose player has the X of ``picture`` and is to move."""
     env = ConnectFourEnv(begins="player", **{"opponent": 1.0, **kwargs})
     env.reset(seed=0)
-    env._own, env._foe = sides(picture)
+    put(env, *sides(picture))
     return env
+
+
+def put(env, own, foe):
+    """Put the player's marks and the opponent's on the board of a game that has just begun."""
+    env._own, env._foe = own, foe
+    for bits, mark in ((own, "X"), (foe, "O")):
+        for bit in filter(bits.__and__, env.squares):
+            env._draw(bit, mark)
 
 
 def test_a_line_does_not_wrap_from_one_column_into_the_next():

@@ -24,7 +24,7 @@ def on(own, foe, **kwargs):
     """Return an environment whose player, to move, has the squares ``own``: digits from 1."""
     env = TicTacToeEnv(begins="player", **{"opponent": 1.0, **kwargs})
     env.reset(seed=0)
-    env._own, env._foe = bits(own), bits(foe)
+    connect_four.put(env, bits(own), bits(foe))
     return env
 
 
