@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 
+from llm_gym.core.errors import ConfigError
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.learn import warm_start
 from llm_gym_agents.run.metrics import read_metrics
@@ -59,6 +60,14 @@ def test_whoever_is_stopped_after_it_has_all_that_a_resume_reads(train, tmp_path
     trainer = train(echo(tmp_path))
     trainer.warm_up()
     assert ConfigStore.load(tmp_path / "config.json").to_dict() == trainer.config.to_dict()
+
+
+def test_nothing_is_imitated_in_the_folder_of_another_run(train, whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "theirs")
+    trainer = train(echo(tmp_path / "theirs", training={"seed": 5}))
+    with pytest.raises(ConfigError, match="new folder"):
+        trainer.fit()
+    assert weights(tmp_path / "theirs/warm-start") == weights(whole / "warm-start")
 
 
 def test_copies_of_the_policy_begin_where_it_begins(train, tmp_path):
