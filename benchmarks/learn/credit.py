@@ -25,7 +25,7 @@ import torch
 
 from benchmarks.learn.learning_run import settings
 from benchmarks.learn.tables import correlations
-from benchmarks.lib.lanes import Job, Results, calling, work
+from benchmarks.lib.lanes import Job, Results, calling, first_gpu, work
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.commands.credit import credit as judge
@@ -49,7 +49,7 @@ def jobs(args: argparse.Namespace) -> Iterator[Job]:
         numbers = map(str, (seed, args.iterations, args.branches, args.turns))
         player = ("--warm-start.player", GAMES.get(game, "auto"))
         command = calling(RUN, game, *numbers, *player, *model, *flags.split())
-        environ = {"CUDA_VISIBLE_DEVICES": "0"} if args.model else None
+        environ = first_gpu() if args.model else None
         yield Job(f"{game}/{seed} {flags}".strip(), command, 7200.0, environ)
 
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.learn.learning import weights_of, work_from_starts
-from benchmarks.lib.lanes import Job, Results, calling
+from benchmarks.lib.lanes import Job, Results, calling, first_gpu
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.tables import TEXT, table
 
@@ -86,7 +86,7 @@ def jobs(args: argparse.Namespace, weights: Path) -> tuple[list[Job], list[Job]]
     """Return warm starts, and arms that begin with their weights, seed by seed."""
     chosen = [CLAIMS[name] for name in args.claims]
     names = dict.fromkeys(arm for claim in chosen for arm in (claim.worse, claim.better))
-    environ = {"CUDA_VISIBLE_DEVICES": "0"} if args.model else None
+    environ = first_gpu() if args.model else None
     warm, arms = list[Job](), list[Job]()
     for seed, game in product(args.seeds, args.games):
         start = [game, str(seed), str(weights_of(f"{game}/{seed}", weights)), args.model or ""]

@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.learn.train_all import FAMILIES, SUMMED_UP
-from benchmarks.lib.lanes import Job, Results, work
+from benchmarks.lib.lanes import Job, Results, first_gpu, work
 from benchmarks.lib.machine import RESULTS, provenance
 from benchmarks.lib.tables import TEXT, table
 
@@ -51,7 +51,7 @@ def jobs(
             ]
             key = " ".join(filter(None, (family, name, str(seed), more)))
             if model:
-                yield Job(key, [*program, "--free", "inf"], HOUR, {"CUDA_VISIBLE_DEVICES": "0"})
+                yield Job(key, [*program, "--free", "inf"], HOUR, first_gpu())
             else:
                 yield Job(key, program, HOUR)
 

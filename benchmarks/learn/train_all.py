@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks.learn.tables import GAIN, SEED, gain, runs_by_id, taught
 from benchmarks.learn.train_one import CPU_SECONDS
-from benchmarks.lib.lanes import Job, Results, work
+from benchmarks.lib.lanes import Job, Results, first_gpu, work
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
 
 RESULT, MODEL_RESULT = RESULTS / "train_all.json", RESULTS / "train_model.json"
@@ -111,7 +111,7 @@ def jobs(todo: Iterable[str], seconds: float, on_gpu: float | None = None) -> It
             yield Job(command, program, timeout=SLOWEST * CPU_SECONDS)
         else:
             program += ["--free", str(on_gpu)]
-            yield Job(command, program, on_gpu + 3 * SUMMED_UP, {"CUDA_VISIBLE_DEVICES": "0"})
+            yield Job(command, program, on_gpu + 3 * SUMMED_UP, first_gpu())
 
 
 def missing(known: Sequence[str], rows: Mapping[str, Any]) -> list[str]:

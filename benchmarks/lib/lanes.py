@@ -137,6 +137,11 @@ def _end(child: subprocess.Popen[str]) -> None:
         child.communicate()
 
 
+def first_gpu() -> dict[str, str]:
+    """Return the environment of a job on a GPU: those that this script may use, else the first."""
+    return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
+
+
 def calling(module: str, *arguments: str) -> list[str]:
     """Return the command of a job whose row is ``module.result(arguments)``."""
     return [sys.executable, "-m", "benchmarks.lib.lanes", module, *arguments]

@@ -31,7 +31,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from benchmarks.lib.curves import reached, smooth
-from benchmarks.lib.lanes import Job, Results, work
+from benchmarks.lib.lanes import Job, Results, first_gpu, work
 from benchmarks.lib.machine import RESULTS, ROOT, provenance
 from benchmarks.lib.workers import python_with
 
@@ -155,7 +155,7 @@ class Plan:
         if not self.args.model:
             return Job(key, full, timeout=600 + 3 * seconds)
         full += ["--gpu", *(["--model", self.args.model] if "start" in command else [])]
-        return Job(key, full, timeout=200 + seconds, environ={"CUDA_VISIBLE_DEVICES": "0"})
+        return Job(key, full, timeout=200 + seconds, environ=first_gpu())
 
 
 def best(rows: Mapping[str, Row], arm: str) -> str:

@@ -1,5 +1,6 @@
 """What scripts share: jobs in lanes."""
 
+import dataclasses
 import json
 import sys
 from time import monotonic
@@ -48,9 +49,19 @@ def test_a_job_without_a_result_is_an_error(program, seconds, error):
     assert error in row["error"]
 
 
-def test_jobs_have_one_thread_and_no_gpu():
-    row = lanes.run(job("env", "import os, json; print(json.dumps(dict(os.environ)))"), 60)
-    assert (row["OMP_NUM_THREADS"], row["CUDA_VISIBLE_DEVICES"]) == ("1", "")
+@pytest.mark.parametrize(
+    ("given", "on_gpu", "seen"), [("3", False, ""), ("3", True, "3"), (None, True, "0")]
+)
+def test_jobs_have_one_thread_and_no_gpu_but_those_that_they_may_use(
+    monkeypatch, given, on_gpu, seen
+):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    asked = job("env", "import os, json; print(json.dumps(dict(os.environ)))")
+    environ = lanes.first_gpu() if on_gpu else None
+    row = lanes.run(dataclasses.replace(asked, environ=environ), 60)
+    assert (row["OMP_NUM_THREADS"], row["CUDA_VISIBLE_DEVICES"]) == ("1", seen)
 
 
 def test_the_row_of_a_job_is_what_its_module_returns(monkeypatch, tmp_path):

@@ -291,7 +291,6 @@ def plan_run(config: ConfigStore, own: Any) -> MemoryPlan:
         narrow=narrow,
         has_reference=config.training.kl != "none",
         engine_tokens=max(longest, min(rows * longest, MOST_CACHED)) if served else 0,
-        engine_bytes=2 if narrow else 4,
         engine_sleeps=bool(inference.engine.get("sleeps", True)),
     )
 

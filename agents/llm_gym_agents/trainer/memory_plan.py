@@ -98,7 +98,6 @@ def plan_memory(
     narrow: bool = True,
     has_reference: bool = False,
     engine_tokens: int = 0,
-    engine_bytes: int = 2,
     engine_sleeps: bool = True,
 ) -> MemoryPlan:
     """Return the memory that training a model of ``shape`` takes.
@@ -110,30 +109,30 @@ def plan_memory(
         kept_bytes: Bytes of a frozen weight; a trained weight has 4.
         optimizer_bytes: Bytes of optimizer state on the GPU per trained parameter.
         checkpointing: Whether gradient checkpointing is on.
-        narrow: Whether the model computes in bfloat16, with casts of float32 weights.
+        narrow: Whether model and engine compute in bfloat16, with casts of float32 weights.
         has_reference: Whether a KL penalty needs a copy of the policy (with LoRA it never does).
         engine_tokens: Tokens in the engine's KV cache; 0 without an engine of its own.
-        engine_bytes: Bytes of a number in the engine.
         engine_sleeps: Whether the engine frees its memory while the trainer learns.
     """
+    computed_bytes = 2 if narrow else 4
     width = shape.hidden * 8 + shape.kv_width * 4 + shape.mlp * 3  # of a layer's linear maps
     trained = lora_rank * width * shape.layers if lora_rank else shape.parameters
     frozen = shape.parameters if lora_rank else 0
     channel, mlp = _KEPT[("lean" if shape.lean else "plain") if narrow else "float32"]
     layer = micro_batch_tokens * (channel * shape.hidden + mlp * shape.mlp)
-    boundary = (2 if narrow else 4) * micro_batch_tokens * shape.hidden
+    boundary = computed_bytes * micro_batch_tokens * shape.hidden
     layers = layer + boundary * shape.layers if checkpointing else layer * shape.layers
     cast = 2 * shape.parameters if narrow and (not lora_rank or kept_bytes == 4) else 0
     if checkpointing:  # those of one layer at a time
         cast //= shape.layers
     head = 2 * (1 << 28) + 6 * shape.vocabulary * shape.hidden  # chunks; a cast copy, its gradient
-    cache = engine_tokens * shape.layers * 2 * shape.kv_width * engine_bytes
+    cache = engine_tokens * shape.layers * 2 * shape.kv_width * computed_bytes
     return MemoryPlan(
         weights=4 * trained + kept_bytes * frozen,
         gradients=4 * trained,
         optimizer=int(optimizer_bytes * trained),
         reference=2 * shape.parameters if has_reference and not lora_rank else 0,
         activations=int(layers + cast + head),
-        engine=shape.parameters * engine_bytes + cache if engine_tokens else 0,
+        engine=shape.parameters * computed_bytes + cache if engine_tokens else 0,
         engine_sleeps=engine_sleeps,
     )

@@ -10,7 +10,7 @@ import torch
 from llm_gym_agents import algo
 from llm_gym_agents.algo import Advantages
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.learn.ppo import PPO
+from llm_gym_agents.learn.ppo import PPO, policy_settings
 from llm_gym_agents.learn.scoring import Scores, critic_metrics, trained_tokens
 from llm_gym_agents.learn.stabilizers import signal_share
 from llm_gym_agents.model.policy_value import PolicyValueModel
@@ -255,6 +255,13 @@ def test_a_kl_penalty_in_the_reward_pulls_towards_the_reference():
     assert metrics["kl/coef"] == 0.1
     same = PPO(model, training(kl="loss", kl_coef=0.1), other).update(data())
     assert same["policy/ref_kl"] > 0
+
+
+def test_a_clip_range_of_ones_own_is_used_and_else_that_of_the_loss():
+    assert policy_settings(training()) == {}
+    assert policy_settings(training(clip_ratio=0.1)) == {"clip_ratio": 0.1}
+    higher = training(clip_ratio=0.1, loss_settings={"clip_ratio": [0.2, 0.28]})
+    assert policy_settings(higher) == {"clip_ratio": [0.2, 0.28]}
 
 
 @pytest.mark.parametrize("cap", [1.0, 1.5, None])

@@ -110,8 +110,8 @@ class Compared(NamedTuple):
     @property
     def sum_I(self) -> Tensor:
         """The sum of the scores with which each item is compared, its own included."""
-        _, same_I = torch.unique(self.stream.group_E, return_inverse=True)
-        return self._sum(self.stream.scores_E, same_I)
+        assert self.stream.group_E is not None
+        return self._sum(self.stream.scores_E, self.stream.group_E)
 
     @property
     def centred_I(self) -> Tensor:
@@ -126,9 +126,9 @@ class Compared(NamedTuple):
         return torch.where(count_I > 1, (squares_I / (count_I - 1).clamp(min=1)).sqrt(), 1.0)
 
     def _sum(self, values_I: Tensor, group_I: Tensor) -> Tensor:
+        names_G, at_I = torch.unique(group_I, return_inverse=True)
         played_I = torch.where(self.stream.lengths_E > 0, values_I, 0.0)
-        zeros_G = values_I.new_zeros(len(values_I))
-        return zeros_G.index_add(0, group_I, played_I)[group_I]
+        return values_I.new_zeros(len(names_G)).index_add(0, at_I, played_I)[at_I]
 
     def on_tokens(self, advantages_I: Tensor, dtype: torch.dtype) -> Advantages:
         on_tokens, scores_I = self.stream.on_tokens, self.stream.scores_E

@@ -110,6 +110,14 @@ def test_shaping_that_adds_up_to_nothing_shows_only_where_turns_are_compared():
         assert by_turn_T[0] > 0 > by_turn_T[3], "the first move led nearer, and the other's away"
 
 
+@pytest.mark.parametrize("credit", ["episode", "turn"])
+def test_groups_in_which_nobody_played_change_nothing(credit):
+    grpo, turns = get_advantage("grpo"), ([1.0, 0.0], [0.0, 1.0])
+    alone = grpo(one_token_turns(*turns, groups=[9, 9]), credit=credit)
+    beside = grpo(one_token_turns(*[[]] * 5, *turns, groups=[*range(5), 9, 9]), credit=credit)
+    assert torch.equal(beside.advantages_T, alone.advantages_T)
+
+
 @examples
 @given(streams(max_length=6, max_episodes=6), FRACTIONS, st.sampled_from(["dr_grpo", "rloo"]))
 def test_matches_a_loop_over_groups_and_turns(stream, gamma, name):

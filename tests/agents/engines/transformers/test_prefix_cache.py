@@ -299,6 +299,19 @@ def test_a_running_reply_lends_its_prompt(model, read):
     assert worst_error(model, [requests[one.key] for one in done], done) <= TOLERANCE
 
 
+def test_a_traded_slot_takes_its_ids_along():
+    pool = SlotPool(4, keep=True)
+    for _ in range(3):
+        pool.take()
+    pool.note(2, [7] * 30)
+    pool.give(0, [8] * 30)
+    pool.trade(0, 2)
+    assert (pool.ids[0], pool.ids[2]) == ([7] * 30, [8] * 30)
+    assert pool.free == 2
+    assert pool.find([8] * 31) == (2, 30)
+    assert [pool.take(), pool.take()] == [3, 2]
+
+
 def test_slots_are_taken_low_first_and_old_ones_last():
     pool = SlotPool(3, keep=True)
     assert [pool.take(), pool.take()] == [0, 1]
