@@ -190,7 +190,7 @@ class MastermindEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         self._code = self._draw_code(rng)
         self._guesses: list[Code] = []
-        self._board = ""
+        self._board, self._most = "", 0  # most black pegs of a guess
 
     def _draw_code(self, rng: np.random.Generator) -> Code:
         numbers = list(range(1, self.numbers + 1))
@@ -226,6 +226,7 @@ class MastermindEnv(TextEnv):
             return win(f"Yes, {_written(guess)} is the code.")
         self._guesses.append(guess)
         black, white = pegs(guess, self._code)
+        self._most = max(self._most, black)
         answer = f"{_written(guess)}: {black} black, {white} white."
         if not self.history:
             return go_on(answer)
@@ -274,5 +275,4 @@ class MastermindEnv(TextEnv):
         )
 
     def potential(self) -> float:
-        blacks = [pegs(guess, self._code)[0] for guess in self._guesses]
-        return max(blacks, default=0) / self.code_length
+        return self._most / self.code_length

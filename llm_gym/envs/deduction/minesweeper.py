@@ -38,14 +38,14 @@ _DUG = re.compile(
 
 @lru_cache(maxsize=32)
 def chart(rows: int, cols: int) -> str:
-    r"""Return the text of a field with a gap for each cell.
+    r"""Return the text of a field with a ``%s`` for each cell.
 
-    >>> chart(2, 3).format(*".1.F..")
+    >>> chart(2, 3) % tuple(".1.F..")
     '   0 1 2\n0| . 1 .\n1| F . .'
     """
     width = len(str(max(rows, cols) - 1))
     lines = [" " * width + " " + "".join(f" {col:>{width}}" for col in range(cols))]
-    lines += [f"{row:>{width}}|" + f" {{:>{width}}}" * cols for row in range(rows)]
+    lines += [f"{row:>{width}}|" + f" %{width}s" * cols for row in range(rows)]
     return "\n".join(lines)
 
 
@@ -183,7 +183,7 @@ class MinesweeperEnv(TextEnv):
         return ["reveal 1 2", "flag 0 3", "reveal 0 0"]
 
     def describe(self) -> str:
-        field = chart(self.rows, self.cols).format(*self._marks.decode())
+        field = chart(self.rows, self.cols) % tuple(self._marks.decode())
         return f"{field}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:

@@ -25,6 +25,8 @@ class Slides(NamedTuple):
     """By tile and cell: the distance from the cell to the tile's place."""
     texts: tuple[str, ...]
     """By tile: how it is written; the gap is tile 0."""
+    layout: str
+    """The text of a board, with a ``%s`` for each tile."""
     solved: bytes
 
 
@@ -52,6 +54,7 @@ def slides(size: int) -> Slides:
             for tile, (row, col) in enumerate(homes)
         ),
         ("_" * width, *(f"{tile:{width}}" for tile in cells[1:])),
+        "\n".join([" ".join(["%s"] * size)] * size),
         bytes([*range(1, size * size), 0]),
     )
 
@@ -149,10 +152,9 @@ def write_board(board: Sequence[int], size: int) -> str:
     >>> write_board(bytes([3, 0, 2, 1]), 2)
     '3 _\n2 1'
     """
-    texts = slides(size).texts
-    cells = " ".join([texts[tile] for tile in board])
-    row = (len(cells) + 1) // size
-    return "\n".join([cells[at : at + row - 1] for at in range(0, size * row, row)])
+    table = slides(size)
+    texts = table.texts
+    return table.layout % tuple([texts[tile] for tile in board])
 
 
 @lru_cache(maxsize=1024)  # a solver reads the same episode again at every turn
