@@ -26,7 +26,7 @@ def test_every_extra_that_a_hint_names_exists():
         r'require_package\(\s*"?(\w+)"?, [^()]*?(?:, "(\w+)")?\)', text
     ):
         named.add(extra or package)
-    named -= {"backend", "served", "package"}  # variables: names of engines and trackers
+    named -= {"backend", "name", "served", "package"}  # variables: names of engines and trackers
     assert {"train", "serve", "mcp", "lora", "gpu"} <= named <= {*EXTRAS}
 
 

@@ -80,7 +80,7 @@ def test_settings_that_cannot_be_are_one_sentence(path, backend, name, value, wh
 
 @pytest.mark.parametrize("where", ["", "/no/such/model", "./no_such", "~/no_such", "a/b/c"])
 def test_a_folder_that_is_not_there_or_empty_is_one_sentence(where, tmp_path):
-    what = f"no model folder '{where}'" if where else "no model could be loaded"
+    what = f"no model folder '{where}'" if where else "config.json"
     with pytest.raises(ConfigError, match=what) as found:
         load_engine(where or str(tmp_path))
     assert "\n" not in str(found.value)
