@@ -24,7 +24,7 @@ import benchmarks.learn.tables as learn
 import benchmarks.peers.tables as peers
 import benchmarks.scale.tables as scale
 from benchmarks.envs import leaderboard
-from benchmarks.learn import referee
+from benchmarks.learn import referee, steady
 from benchmarks.learn.tables import GAIN, above_random, model_goals, pairs_won, suite_means
 from benchmarks.lib import age, numbers
 from benchmarks.lib.curves import GOAL, learned
@@ -143,7 +143,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "leaderboard": lambda: leaderboard.table(leaderboard.all_models()),
 } | {
     marker: functools.partial(_from_file, *source)
-    for room in (envs, learn, peers, scale)
+    for room in (envs, learn, steady, peers, scale)
     for marker, source in room.TABLES.items()
 }
 PLATFORMS = "platforms"

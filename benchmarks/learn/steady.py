@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -56,24 +56,29 @@ def jobs(
                 yield Job(key, program, HOUR)
 
 
-def compared(rows: Mapping[str, Any]) -> str:
+def compared(result: Any) -> str:
     """Return a line for each family and variant that starts well, over its seeds."""
-    groups: dict[tuple[str, ...], list[Any]] = {}
-    for key, row in rows.items():
-        if "curve" in row and row["curve"] and row["curve_start"] > GOOD:
+    groups: dict[tuple[str, str, str], list[Any]] = {}
+    for key, row in result["rows"].items():
+        if row.get("curve") and row["curve_start"] > GOOD:
             family, model, _, more = f"{key} ".split(" ", 3)
-            groups.setdefault((family, model, more.strip() or "defaults"), []).append(row)
-    columns = {"family": TEXT, "model": TEXT, "with": TEXT, "seeds": "{}", "start": "{:.1%}"}
-    columns |= {"lowest": "{:.1%}", "kept": "{}", "end": "{:.1%}", "largest KL": "{:.3f}"}
+            more = f"`{more.strip()}`" if more else "defaults"
+            groups.setdefault((family, model, more), []).append(row)
+    columns = {"family": TEXT, "model": TEXT, "with": TEXT, "seeds": "{}", "start": "{:.0%}"}
+    columns |= {"lowest": "{:.0%}", "kept": "{}", "end": "{:.0%}", "largest KL": "{:.3f}"}
     found = []
-    for names, runs in sorted(groups.items()):
-        starts = [run["curve_start"] for run in runs]
-        lowest = [min(run["curve"]) for run in runs]
+    for names, runs in sorted(groups.items(), key=lambda group: (group[0][2][0] == "`", group[0])):
+        start = fmean(run["curve_start"] for run in runs)
+        lowest = min(min(run["curve"]) for run in runs)
         kept = sum(min(run["curve"]) >= run["curve_start_low"] for run in runs)
         end = fmean(run["success"]["trained"] for run in runs)
         kl = max(run["kl_most"] for run in runs)
-        found.append((*names, len(runs), fmean(starts), min(lowest), kept, end, kl))
+        found.append((*names, len(runs), start, lowest, kept, end, kl))
     return table(columns, found)
+
+
+TABLES = {"steady": (compared, "steady")}
+"""Marker on a page → what writes its table, and the result file that it reads."""
 
 
 def main() -> None:
@@ -95,7 +100,7 @@ def main() -> None:
     todo = jobs(families, options.seeds, options.model, options.more, seconds)
     deadline = time.monotonic() + seconds
     work(list(todo), results, lanes=options.lanes, deadline=deadline)
-    print(compared(results.rows))
+    print(compared({"rows": results.rows}))
 
 
 if __name__ == "__main__":
