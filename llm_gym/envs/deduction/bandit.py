@@ -22,6 +22,7 @@ _EXPLORE = 0.6  # weight of the exploration bonus; the best of those tried on th
 _PRESSED = re.compile(r"You press (\w+): it pays ([01])\.")
 _BUTTONS = re.compile(r"There are (\d+) buttons")
 _LEFT = re.compile(r"Turns left: (\d+)\.")
+_LAST = "Turns left: 1. Now name the best button."
 
 
 @lru_cache(maxsize=4096)  # the same moves come again and again
@@ -114,9 +115,8 @@ class BanditEnv(TextEnv):
         return COLOURS[: self.arms]
 
     def describe(self) -> str:
-        text = f"Turns left: {self.turns_left}."
-        if self.turns_left == 1:
-            text += " Now name the best button."
+        left = self.turns_left
+        text = _LAST if left == 1 else f"Turns left: {left}."
         return f"Paid so far: {', '.join(self._counts)}. {text}" if self.summary else text
 
     def apply(self, move: str) -> Outcome:
@@ -130,8 +130,9 @@ class BanditEnv(TextEnv):
         pays = self._luck.pop() < self._chances[arm]
         self._tries[arm] += 1
         self._paid[arm] += pays
-        self._counts[arm] = f"{COLOURS[arm]} {self._paid[arm]} of {self._tries[arm]}"
-        return go_on(f"You press {COLOURS[arm]}: it pays {pays:d}.")
+        if self.summary:
+            self._counts[arm] = f"{COLOURS[arm]} {self._paid[arm]} of {self._tries[arm]}"
+        return go_on(f"You press {COLOURS[arm]}: it pays {1 if pays else 0}.")
 
     def reveal(self) -> str:
         return f"The best button was {COLOURS[self._best]}."

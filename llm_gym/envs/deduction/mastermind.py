@@ -121,7 +121,8 @@ def find_codes(text: str, length: int) -> Iterator[Named]:
             yield one.start(), one.end(), " ".join(cells)
 
 
-def _written(code: Sequence[int]) -> str:
+@lru_cache(maxsize=4096)
+def _written(code: Code) -> str:
     return " ".join(map(str, code))
 
 
@@ -208,9 +209,8 @@ class MastermindEnv(TextEnv):
         )
 
     def example_moves(self) -> Sequence[str]:
-        first = range(1, self.code_length + 1)
-        codes = ([n % self.numbers + 1 for n in first], [self.numbers] * self.code_length)
-        return [_written(code) for code in codes]
+        first = tuple(n % self.numbers + 1 for n in range(1, self.code_length + 1))
+        return [_written(first), _written((self.numbers,) * self.code_length)]
 
     def describe(self) -> str:
         return f"{self._board}Turns left: {self.turns_left}."

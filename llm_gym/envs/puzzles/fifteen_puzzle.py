@@ -23,10 +23,12 @@ class Slides(NamedTuple):
     """By gap: the directions that a tile can move in."""
     away: tuple[tuple[int, ...], ...]
     """By tile and cell: the distance from the cell to the tile's place."""
-    texts: tuple[str, ...]
-    """By tile: how it is written; the gap is tile 0."""
-    layout: str
-    """The text of a board, with a ``%s`` for each tile."""
+    gap: str
+    """How the gap is written."""
+    layout: bytes
+    """The text of a board without its tiles."""
+    digits: tuple[bytes, ...]
+    """By place in a cell of the text: the character of each tile."""
     solved: bytes
 
 
@@ -45,6 +47,7 @@ def slides(size: int) -> Slides:
         tuple(at - 1 if at % size else -1 for at in cells),
     )
     width = 1 if size < 4 else 2
+    texts = ["_" * width, *(f"{tile:{width}}" for tile in cells[1:])]
     homes = [divmod(tile - 1, size) for tile in cells]
     return Slides(
         sources,
@@ -53,8 +56,9 @@ def slides(size: int) -> Slides:
             tuple(abs(at // size - row) + abs(at % size - col) if tile else 0 for at in cells)
             for tile, (row, col) in enumerate(homes)
         ),
-        ("_" * width, *(f"{tile:{width}}" for tile in cells[1:])),
-        "\n".join([" ".join(["%s"] * size)] * size),
+        texts[0],
+        b"\n".join([b" ".join([b" " * width] * size)] * size),
+        tuple(bytes(map(ord, place)).ljust(256) for place in zip(*texts, strict=True)),
         bytes([*range(1, size * size), 0]),
     )
 
@@ -146,15 +150,17 @@ _TURNS = re.compile(r"Turns left: (\d+)")
 _ENOUGH = {2: 6, 3: 40, 4: 120}
 
 
-def write_board(board: Sequence[int], size: int) -> str:
+def write_board(board: bytes | bytearray, size: int) -> str:
     r"""Return the board as the player sees it.
 
     >>> write_board(bytes([3, 0, 2, 1]), 2)
     '3 _\n2 1'
     """
     table = slides(size)
-    texts = table.texts
-    return table.layout % tuple([texts[tile] for tile in board])
+    text, step = bytearray(table.layout), len(table.digits) + 1
+    for at, characters in enumerate(table.digits):
+        text[at::step] = board.translate(characters)
+    return text.decode()
 
 
 @lru_cache(maxsize=1024)  # a solver reads the same episode again at every turn
@@ -254,7 +260,7 @@ class FifteenPuzzleEnv(TextEnv):
     def rules_text(self) -> str:
         return (
             f"This is a sliding puzzle with the tiles 1 to {self.size**2 - 1} and a gap, written "
-            f"{slides(self.size).texts[0]}. Your move is up, down, left or right: it slides "
+            f"{slides(self.size).gap}. Your move is up, down, left or right: it slides "
             "a tile into the gap. Up moves the tile below the gap up, down the one above it, left "
             "the one to its right and right the one to its left. Bring the tiles into ascending "
             "order, row by row, with the gap in the bottom right corner."
