@@ -73,32 +73,36 @@ def test_one_can_watch_a_player_and_read_the_rules(capsys):
     assert "whole number from 1 to 20" in capsys.readouterr().out
 
 
-def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, tmp_path, monkeypatch):
+@pytest.fixture
+def beside(tmp_path, monkeypatch):
+    """The current folder, whose modules can be imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, beside):
     assert main(["check", "llm_gym/GuessTheNumber-v0"]) == 0
     assert "no rules broken" in capsys.readouterr().out
     assert main(["check", "llm_gym.envs.deduction.guess_the_number:GuessTheNumberEnv"]) == 0
     capsys.readouterr()
-    (tmp_path / "my_env.py").write_text(
+    (beside / "my_env.py").write_text(
         "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
         "class MyEnv(GuessTheNumberEnv):\n"
         "    def oracle_move(self): return '1'\n"
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["check", "my_env:MyEnv"]) == 1
     out = capsys.readouterr().out
     assert "FAIL  oracle_move wins" in out
     assert "1 rule broken" in out
 
 
-def test_an_error_of_the_author_is_told_once_with_its_line(capsys, tmp_path, monkeypatch):
-    (tmp_path / "crashing.py").write_text(
+def test_an_error_of_the_author_is_told_once_with_its_line(capsys, beside):
+    (beside / "crashing.py").write_text(
         "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
         "class Crashing(GuessTheNumberEnv):\n"
         "    def new_game(self, rng): return 1 / 0\n"
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["check", "crashing:Crashing"]) == 1
     out = capsys.readouterr().out
     assert out.count("ZeroDivisionError") == 1
