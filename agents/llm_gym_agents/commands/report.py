@@ -251,12 +251,20 @@ def _draw(axes: Axes, rows: list[metrics.Row], what: str, train: str, held_out: 
     axes.set_axisbelow(True)
 
 
+_NEAR = 0.05
+"""Heights that are nearer than this share a label, which could not be read otherwise."""
+
+
 def draw_references(axes: Axes, references: Mapping[str, float]) -> None:
     """Draw a dashed line at each height, with its name to the right."""
-    for name, height in references.items():
+    labels: dict[float, str] = {}
+    for name, height in sorted(references.items(), key=lambda each: each[1]):
         axes.axhline(height, color=_REFERENCE, linewidth=1.0, linestyle=(0, (4, 3)), zorder=0)
+        near = next((at for at in labels if height - at < _NEAR), height)
+        labels[near] = f"{labels[near]}\n{name}" if near in labels else name
+    for height, label in labels.items():
         axes.annotate(
-            name,
+            label,
             (1.0, height),
             xycoords=("axes fraction", "data"),
             xytext=(4, 0),

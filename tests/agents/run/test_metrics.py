@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.commands.report import draw_curve
+from llm_gym_agents.commands.report import draw_curve, draw_references
 from llm_gym_agents.run.metrics import MetricsLog, read_metrics
 
 
@@ -201,3 +201,14 @@ def test_wandb_has_every_row_offline_in_one_run(tmp_path, monkeypatch, capfd):
         assert f"eval/success {success}" in capfd.readouterr().err  # the summary at its end
     assert len(list((tmp_path / "wandb").glob(f"offline-*/run-{run.id}.wandb"))) == 2
     assert [row["eval/success"] for row in read_metrics(tmp_path)] == [0.25, 0.5]
+
+
+def test_names_at_one_height_share_a_label():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    draw_references(axes, {"solver": 1.0, "random": 0.092, "reflex": 0.093})
+    heights = {text.get_text(): text.xy[1] for text in axes.texts}
+    assert heights == {"random\nreflex": 0.092, "solver": 1.0}
+    assert len(axes.lines) == 3
