@@ -173,13 +173,15 @@ def main() -> None:
 
 
 def asked(known: Iterable[str], ids: Sequence[str]) -> list[str]:
-    """Return the commands that train these ids, in their order; an unknown one stands alone.
+    """Return the commands that train these ids, with every seed; an unknown id stands alone.
 
-    >>> asked(["llm-gym train a", "llm-gym train b --x y"], ["b", "c"])
-    ['llm-gym train b --x y', 'llm-gym train c']
+    >>> asked(["llm-gym train a", "llm-gym train b --x y", "llm-gym train b"], ["b", "c"])
+    ['llm-gym train b --x y', 'llm-gym train b', 'llm-gym train c']
     """
-    own = {each.split()[2]: each for each in known}
-    return [own.get(each, f"llm-gym train {each}") for each in ids]
+    own: dict[str, list[str]] = {}
+    for command in known:
+        own.setdefault(command.split()[2], []).append(command)
+    return [command for each in ids for command in own.get(each, [f"llm-gym train {each}"])]
 
 
 if __name__ == "__main__":
