@@ -55,21 +55,21 @@ def _check_env(options: argparse.Namespace) -> int:
     # Gymnasium's checker renders, and nobody wants to see windows open and close.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     checks = audit(make(options))
-    said = {""}
+    printed = {""}
     for check in checks:
         if check.passed is not None:
-            detail = "" if check.detail in said else f"\n      {sentence(check.detail)}"
+            detail = "" if check.detail in printed else f"\n      {sentence(check.detail)}"
             say(f"{'ok' if check.passed else 'FAIL':<6}{check.name}{detail}")
-            said.add(check.detail)
+            printed.add(check.detail)
     for why in dict.fromkeys(check.detail for check in checks if check.passed is None):
         names = [check.name for check in checks if (check.passed, check.detail) == (None, why)]
         say(f"\nnot checked; {why}:")
         say("\n".join(f"      {name}" for name in names))
     failed = sum(check.passed is False for check in checks)
     skipped = sum(check.passed is None for check in checks)
-    told = f"{failed or 'no'} rule{'s' * (failed != 1)} broken"
-    told += f", {skipped} not checked" if skipped else ""
-    say(f"\n{options.env}: {told}")
+    summary = f"{failed or 'no'} rule{'s' * (failed != 1)} broken"
+    summary += f", {skipped} not checked" if skipped else ""
+    say(f"\n{options.env}: {summary}")
     return int(failed > 0)
 
 
@@ -105,6 +105,8 @@ def _check_sandbox(options: argparse.Namespace) -> int:
 
 def check_installation() -> int:
     """Print versions, engines, extras and the sandbox; return 0, because all are optional."""
+    from llm_gym.tools.sandbox import Sandbox
+
     gpu = "a GPU" if shutil.which("nvidia-smi") else "no GPU"
     say(f"llm-gym {__version__}, Python {platform.python_version()}, {platform.platform()}, {gpu}")
     needs = extras()
@@ -114,23 +116,27 @@ def check_installation() -> int:
         say("\nengines")
         for engine, extra in _ENGINES.items():
             if extra in needs:
-                _tell(engine, extra, needs[extra])
+                _print_extra(engine, extra, needs[extra])
         say("\nextras")
         for extra in sorted(needs.keys() - set(_GROUPS)):
-            _tell(extra, extra, needs[extra])
+            _print_extra(extra, extra, needs[extra])
     say("\nsandbox")
-    _tell_sandbox()
+    try:
+        with Sandbox() as sandbox:
+            say(f"  {'ok':<6}isolated by {sandbox.mechanism} (llm-gym check sandbox tries it)")
+    except LLMGymError as error:
+        say(f"  {'-':<6}{sentence(str(error))}")
     return 0
 
 
 def extras() -> dict[str, list[str]]:
     """Return the packages of each extra of this installation."""
     try:
-        told = metadata.requires("llm-gym") or []
+        requirements = metadata.requires("llm-gym") or []
     except metadata.PackageNotFoundError:
         return {}
     found: dict[str, list[str]] = {"tools": []}
-    for text in told:
+    for text in requirements:
         extra, name = re.search(r"extra == ['\"]([\w-]+)['\"]", text), re.match(r"[\w.-]+", text)
         # What depends on the platform is not needed everywhere.
         if extra and name and name[0] != "llm-gym" and not re.search(r";.*_\w+ ", text):
@@ -145,20 +151,10 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _tell(name: str, extra: str, names: list[str]) -> None:
+def _print_extra(name: str, extra: str, names: list[str]) -> None:
     if any(_version(each) is None for each in names):
         say(f"  {'-':<6}{name}: {install_command(extra)}")
     else:
         shown = sorted(names, key=lambda each: each not in _FIRST)[:4]
         versions = ", ".join(f"{each} {_version(each)}" for each in shown)
         say(f"  {'ok':<6}{name}{f' ({versions})' if versions else ''}")
-
-
-def _tell_sandbox() -> None:
-    from llm_gym.tools.sandbox import Sandbox
-
-    try:
-        with Sandbox() as sandbox:
-            say(f"  {'ok':<6}isolated by {sandbox.mechanism} (llm-gym check sandbox tries it)")
-    except LLMGymError as error:
-        say(f"  {'-':<6}{sentence(str(error))}")

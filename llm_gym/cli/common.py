@@ -45,8 +45,8 @@ def settings(pairs: list[str], option: str = "--set") -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for pair in pairs:
-        name, _, value = pair.partition("=")
-        if not name or "=" not in pair:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
             raise ConfigError(f"{option} must be NAME=VALUE, got {pair!r}")
         try:
             found[name] = json.loads(value)

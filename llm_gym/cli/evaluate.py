@@ -112,61 +112,63 @@ def eval_parser() -> Parser:
         help="compare advantage estimators with K branches from each state (16)",
     )
     add_settings(parser)
-    _add_asked(parser)
-    _add_loaded(parser)
-    _add_served(parser)
+    _add_sampling_options(parser)
+    _add_local_options(parser)
+    _add_endpoint_options(parser)
     return parser
 
 
-def _add_asked(parser: Parser) -> None:
-    asked = parser.add_argument_group("prompts and sampling")
-    asked.add_argument(
+def _add_sampling_options(parser: Parser) -> None:
+    group = parser.add_argument_group("prompts and sampling")
+    group.add_argument(
         "--max-tokens", type=whole(1), help="maximum tokens of a reply (64; 1024 with reasoning)"
     )
-    asked.add_argument(
+    group.add_argument(
         "--temperature", type=number(0), default=0.0, help="sampling temperature (0: greedy)"
     )
-    asked.add_argument(
+    group.add_argument(
         "--top-p", type=number(1e-6, 1), default=1.0, help="nucleus sampling (1: off)"
     )
-    asked.add_argument(
+    group.add_argument(
         "--context",
         choices=("history", "verbatim", "observation"),
         default="history",
         help="what the model reads: the whole episode (history, the default), the episode with "
         "earlier reasoning (verbatim), or only the current observation",
     )
-    asked.add_argument(
+    group.add_argument(
         "--system-prompt", help='replaces the rules; "" for a model trained without them'
     )
     about = "a variable of the chat template, such as --template-set enable_thinking=false"
-    add_repeated(asked, "--template-set", about)
-    add_repeated(asked, "--stop", "text that ends a reply", "TEXT")
+    add_repeated(group, "--template-set", about)
+    add_repeated(group, "--stop", "text that ends a reply", "TEXT")
 
 
-def _add_loaded(parser: Parser) -> None:
-    here = parser.add_argument_group("a local model")
-    here.add_argument(
+def _add_local_options(parser: Parser) -> None:
+    group = parser.add_argument_group("a local model")
+    group.add_argument(
         "--engine",
         default="transformers",
         help="transformers (default), vllm, sglang, or module:Class",
     )
     about = "a setting of the engine, such as --engine-set max_model_len=4096"
-    add_repeated(here, "--engine-set", about)
-    here.add_argument(
+    add_repeated(group, "--engine-set", about)
+    group.add_argument(
         "--constrained",
         action="store_true",
         help="constrain decoding to legal moves (vllm, sglang)",
     )
-    here.add_argument("--workers", type=whole(0), default=0, help="worker processes for slow games")
+    group.add_argument(
+        "--workers", type=whole(0), default=0, help="worker processes for slow games"
+    )
 
 
-def _add_served(parser: Parser) -> None:
-    served = parser.add_argument_group("a model behind an endpoint")
-    served.add_argument("--endpoint", metavar="URL", help="the API: http://127.0.0.1:8000/v1")
-    served.add_argument("--key-env", metavar="NAME", help="environment variable with the API key")
+def _add_endpoint_options(parser: Parser) -> None:
+    group = parser.add_argument_group("a model behind an endpoint")
+    group.add_argument("--endpoint", metavar="URL", help="the API: http://127.0.0.1:8000/v1")
+    group.add_argument("--key-env", metavar="NAME", help="environment variable with the API key")
     about = "a field of every request, such as --body reasoning_effort=low; null removes a field"
-    add_repeated(served, "--body", about)
+    add_repeated(group, "--body", about)
 
 
 def _play_served(options: argparse.Namespace) -> int:
@@ -216,13 +218,10 @@ def _play(name: str, options: argparse.Namespace, split: str | None) -> ServedEv
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
     """Return extra fields of a request; ``chat_template_kwargs`` is for vLLM and SGLang."""
-    given = {
-        "stop": options.stop,
-        "chat_template_kwargs": settings(options.template_set, "--template-set"),
-    }
-    return {name: value for name, value in given.items() if value} | settings(
-        options.body, "--body"
-    )
+    template = settings(options.template_set, "--template-set")
+    body = {"stop": options.stop, "chat_template_kwargs": template}
+    body = {name: value for name, value in body.items() if value}
+    return body | settings(options.body, "--body")
 
 
 def _progress(name: str, episodes: int) -> Callable[[int], None] | None:
@@ -282,8 +281,8 @@ def show(results: Sequence[Evaluation], as_json: bool) -> int:
     for result in results:
         for note in result.notes():
             say(f"{result.env_id}: {note}", error=True)
-    failed = StopReason.ERROR
-    return int(all(each.stop_reason == failed for result in results for each in result.episodes))
+    reasons = {episode.stop_reason for result in results for episode in result.episodes}
+    return int(reasons <= {StopReason.ERROR})
 
 
 def table(results: Sequence[Evaluation]) -> str:

@@ -46,9 +46,9 @@ def run(options: argparse.Namespace) -> int:
     wanted = options.pattern.lower()
     ids = [env_id for env_id in known if wanted in f"{env_id}\n{about[env_id]}".lower()]
     ids.sort(key=lambda env_id: known.index(_first_alike(env_id, about)))
-    bridges = [row for row in BRIDGES if options.pattern.lower() in row.id.lower()]
+    bridges = [row for row in BRIDGES if wanted in row.id.lower()]
     if bridges and not ids and not options.json:
-        _tell_bridges(bridges)
+        _print_bridges(bridges)
         return 0
     if not ids:
         hint = word_hint(options.pattern)
@@ -62,11 +62,11 @@ def run(options: argparse.Namespace) -> int:
     wide = max(map(len, owners.values()), default=0) + 2 * bool(owners)
     columns = "".join(f"{name:>9}" for name in ("limit", *PLAYERS))
     say(f"{'environment':<{width}}{'from' * options.all:<{wide}}{columns}")
-    said = ""
+    heading = ""
     for env_id in ids:
-        if about[env_id] != said:
-            said = about[env_id]
-            say(f"{said}")
+        if about[env_id] != heading:
+            heading = about[env_id]
+            say(heading)
         scores = published().get(env_id, {})
         won = (f"{scores[name].success:.1%}" if name in scores else "-" for name in PLAYERS)
         cells = "".join(f"{share:>9}" for share in won)
@@ -81,11 +81,11 @@ def run(options: argparse.Namespace) -> int:
     )
     if bridges:
         say("")
-        _tell_bridges(bridges)
+        _print_bridges(bridges)
     return 0
 
 
-def _tell_bridges(rows: list[BridgeRow]) -> None:
+def _print_bridges(rows: list[BridgeRow]) -> None:
     width = max(map(len, ("bridges to other suites", *(row.id for row in rows)))) + 2
     say(f"{'bridges to other suites':<{width}}needs")
     for row in rows:

@@ -21,16 +21,16 @@ class Parser(argparse.ArgumentParser):
     """An ``ArgumentParser`` whose errors suggest the closest option instead of listing all."""
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{self._said(message)}; see {self.prog} --help")
+        raise ConfigError(f"{self._reworded(message)}; see {self.prog} --help")
 
-    def _said(self, message: str) -> str:
+    def _reworded(self, message: str) -> str:
         if found := _CHOICE.fullmatch(message):
             what, given, names = found[1], found[2], found[3].replace("'", "")
             meant = closest(given, names.split(", "))
-            told = f"(did you mean {meant}?)" if meant else f"(there are {names})"
+            hint = f" (did you mean {meant}?)" if meant else ""
             if what == "command":
-                return f"there is no command {given!r} {told}"
-            return f"{what} must be one of {names}, got {given!r}" + f" {told}" * bool(meant)
+                return f"there is no command {given!r}" + (hint or f" (there are {names})")
+            return f"{what} must be one of {names}, got {given!r}{hint}"
         if message.startswith("unrecognized arguments: "):
             first = message.split()[2].partition("=")[0]
             meant = closest(first, self._option_string_actions)
@@ -108,8 +108,8 @@ def completion(commands: Sequence[str], main: Callable[[list[str]], int]) -> str
 
 
 def _flags(name: str, main: Callable[[list[str]], int]) -> list[str]:
-    told = io.StringIO()
+    output = io.StringIO()
     for flag in ("--help", "--help-settings")[: 1 + (name == "train")]:
-        with redirect_stdout(told), suppress(SystemExit, ConfigError):
+        with redirect_stdout(output), suppress(SystemExit, ConfigError):
             main([name, flag])
-    return sorted(set(re.findall(r"(?<![\w-])--[a-z][\w.-]*\w", told.getvalue())))
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z][\w.-]*\w", output.getvalue())))

@@ -20,7 +20,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.evaluate import fairness
-from llm_gym.evaluate.fairness import DoesNotApply, game_of, need, play_on, player_of
+from llm_gym.evaluate.fairness import DoesNotApply, game_of, need, play_turns, player_of
 from llm_gym.evaluate.scores import measure
 from llm_gym.registry.user_code import describe_error
 
@@ -85,7 +85,7 @@ def _run(name: str, check: Callable[[Any], None], env: gym.Env[str, str]) -> Che
 
 
 def _play(env: gym.Env[str, str], seed: int, actions: list[str]) -> list[Any]:
-    return [env.reset(seed=seed), *play_on(env, iter(actions).__next__, len(actions))]
+    return [env.reset(seed=seed), *play_turns(env, iter(actions).__next__, len(actions))]
 
 
 # --- the checks --------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def _oracle(env: gym.Env[str, str]) -> None:
     for seed in range(EPISODES):
         env.reset(seed=seed)
         promised += game.oracle_value()
-        for step in play_on(env, game.oracle_action, _ENDLESS):
+        for step in play_turns(env, game.oracle_action, _ENDLESS):
             won = step[4]["success"]
         if not won:
             lost.append(seed)

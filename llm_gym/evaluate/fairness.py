@@ -44,7 +44,7 @@ def player_of(env: gym.Env[Any, Any]) -> TextEnv:
     return env if getattr(env, "offers_players", False) else game_of(env)  # type: ignore[return-value]
 
 
-def play_on(env: gym.Env[str, str], act: Callable[[], str], turns: int) -> Iterator[Any]:
+def play_turns(env: gym.Env[str, str], act: Callable[[], str], turns: int) -> Iterator[Any]:
     """Yield the result of each step until the episode is over or ``turns`` are played."""
     for _ in range(turns):
         step = env.step(act())
@@ -82,10 +82,8 @@ def _refuse(env: gym.Env[str, str], game: TextEnv) -> None:
 
 def _own_state(game: TextEnv) -> dict[str, bytes]:
     """Return the game's own state, without that of ``TextEnv``, in a comparable form."""
-    own = {
-        name: value for name, value in game._base_state().items() if not name.startswith("_base_")
-    }
-    return {name: pickle.dumps(value) for name, value in own.items()}
+    state = game._base_state()
+    return {name: pickle.dumps(state[name]) for name in state if not name.startswith("_base_")}
 
 
 def _changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
@@ -118,7 +116,7 @@ def _play_shaped(
 ) -> None:
     env.reset(seed=seed)
     terms: list[float] = []
-    for step in play_on(env, lambda: player(game, len(terms)), 60):
+    for step in play_turns(env, lambda: player(game, len(terms)), 60):
         terms.append(step[4]["reward_terms"]["shaping"])
         need(abs(terms[-1]) <= 1.0 + 1e-9, f"a turn is paid {terms[-1]} by shaping")
     if (step[2] or step[3]) and game.shaping_gamma == 1.0:
@@ -162,16 +160,15 @@ def splits_share_nothing(env: gym.Env[str, str], draws: int = _SEEDS) -> None:
     game = player_of(env)
     if not game.has_splits:
         return
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, dict[str, int]] = {}  # first observation → instance → seed
     for seed in range(draws):
         text, _ = env.reset(seed=seed)
-        # One of each instance will do, and most are alone with their first observation.
         found.setdefault(text, {}).setdefault(game.instance_id(), seed)
-    for alike in found.values():
-        if len({split_of(name) for name in alike}) < 2:
+    for instances in found.values():
+        if len({split_of(name) for name in instances}) < 2:
             continue
         splits: dict[tuple[str, ...], tuple[str, int]] = {}
-        for name, seed in alike.items():
+        for name, seed in instances.items():
             split, before = splits.setdefault(_answer(env, seed), (split_of(name), seed))
             need(
                 split == split_of(name),
@@ -189,7 +186,7 @@ def _answer(env: gym.Env[str, str], seed: int) -> tuple[str, ...]:
         return actions[-1]
 
     env.reset(seed=seed)
-    list(play_on(env, act, _ANSWER))
+    list(play_turns(env, act, _ANSWER))
     env.reset(seed=seed)
     return tuple(actions[-1:] if env.step(actions[-1])[4]["success"] else actions)
 
@@ -210,7 +207,7 @@ def giving_up_does_not_pay(env: gym.Env[str, str]) -> None:
 
 def _total(env: gym.Env[str, str], act: Callable[[], str], seed: int) -> float:
     env.reset(seed=seed)
-    return sum(float(step[1]) for step in play_on(env, act, _TURNS))
+    return sum(float(step[1]) for step in play_turns(env, act, _TURNS))
 
 
 def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
@@ -227,9 +224,9 @@ def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
         "solver_action belongs to the base; write solve, which sees the transcript alone",
     )
     for seed in range(4):
-        asked = _solver_moves(env, game, seed)
-        env.reset(seed=seed + 1000)  # whatever was put aside for the solver is another's now
-        for observations, moves, move in asked:
+        solved = _solver_moves(env, game, seed)
+        env.reset(seed=seed + 1000)  # a solver that had stored the secret would now read another
+        for observations, moves, move in solved:
             again = type(game).solve(observations, moves)
             need(again == move, f"the solver wrote {move!r}, and {again!r} after another reset")
 
@@ -237,19 +234,20 @@ def solver_reads_only_the_transcript(env: gym.Env[str, str]) -> None:
 def _solver_moves(
     env: gym.Env[str, str], game: TextEnv, seed: int
 ) -> list[tuple[list[str], list[str], str]]:
+    """Return up to eight calls of the solver: observations, earlier moves, and its move."""
     env.reset(seed=seed)
-    asked: list[tuple[list[str], list[str], str]] = []
+    solved: list[tuple[list[str], list[str], str]] = []
     rng = np.random.default_rng(seed)
-    while len(asked) < 8:
-        seen = [*game._base_observations], [*game._base_moves]
-        move = type(game).solve(*seen)
-        asked.append((*seen, move))
-        game.swap_secret(rng)  # it fits all that was read, so the solver cannot know
-        again = type(game).solve(*seen)
+    while len(solved) < 8:
+        transcript = [*game._base_observations], [*game._base_moves]
+        move = type(game).solve(*transcript)
+        solved.append((*transcript, move))
+        game.swap_secret(rng)  # the new secret fits the transcript, too
+        again = type(game).solve(*transcript)
         need(again == move, f"the solver wrote {move!r}, and {again!r} for another secret")
         if env.step(game._base_format.render(move))[2]:
             break
-    return asked
+    return solved
 
 
 CHECKS: dict[str, Callable[[gym.Env[Any, Any]], None]] = {

@@ -66,8 +66,8 @@ class Evaluation:
     @property
     def empty(self) -> float:
         """Share of replies that are empty or contain only reasoning."""
-        said = [bool(drop_thinking(text).strip()) for e in self.episodes for text in e.actions]
-        return said.count(False) / max(len(said), 1)
+        empty = [not drop_thinking(text).strip() for e in self.episodes for text in e.actions]
+        return sum(empty) / max(len(empty), 1)
 
     def mishaps(self, token_limit: str = "--max-tokens") -> list[str]:
         """Return why episodes did not end normally, one sentence for each reason.
@@ -75,30 +75,30 @@ class Evaluation:
         ``token_limit`` is the flag of the command that played.
         """
         found = Counter(episode.stop_reason for episode in self.episodes)
-        said = []
+        notes = []
         if cut := found[StopReason.CONTEXT]:
-            said.append(f"{cut} of {len(self.episodes)} episodes outgrew the model's context")
+            notes.append(f"{cut} of {len(self.episodes)} episodes outgrew the model's context")
         if failed := found[StopReason.ERROR]:
-            said.append(f"{failed} of {len(self.episodes)} episodes failed in their environment")
+            notes.append(f"{failed} of {len(self.episodes)} episodes failed in their environment")
         if self.cut > _MANY:
-            said.append(
+            notes.append(
                 f"{self.cut:.0%} of the replies were cut at the limit of tokens: raise "
                 f"{token_limit}, or turn the model's thinking off"
             )
         elif self.empty > _MANY:
-            said.append(f"{self.empty:.0%} of the replies were empty, or only a thought")
-        return said
+            notes.append(f"{self.empty:.0%} of the replies were empty, or only a thought")
+        return notes
 
     def notes(self) -> list[str]:
         """Return warnings about the figures, one sentence each."""
-        said = self.mishaps()
+        notes = self.mishaps()
         if self.unsaid:
-            said.append(
+            notes.append(
                 f"{self.unsaid} episodes ended without saying whether they were won: look at the "
                 "return, or say it yourself by --set success=module:function, which is given "
                 "total, terminated, reward and info"
             )
-        return said
+        return notes
 
     def summary(self) -> dict[str, Any]:
         """Return the figures as JSON values."""

@@ -76,8 +76,8 @@ def make_app(
             Route(protocol.ROWS, rows, methods=["POST"]),
             Route("/health", health),
             *(
-                Route(path, _json(_write(told)), methods=["GET"])
-                for path, told in constants.items()
+                Route(path, _json(_write(answer)), methods=["GET"])
+                for path, answer in constants.items()
             ),
             *(
                 Route(path, no_session, methods=["GET", "POST"])

@@ -77,23 +77,23 @@ class WebSocketSession:
         except asyncio.CancelledError:
             if not self._session.lost:
                 raise
-            told = _error("SESSION_ERROR", "the session was idle for too long, or is needed")
-            await self._socket.send_text(told)
+            reason = "the session was idle for too long, or is needed"
+            await self._socket.send_text(_error("SESSION_ERROR", reason))
             await self._socket.close(1001)
         finally:
             self._sessions.end(self._name, "disconnected")
 
     async def _answer(self, text: str) -> str | None:
         """Return the answer to one message; None if it closes the session."""
-        assert self._session is not None, "begun"
+        assert self._session is not None
         self._sessions.counts["requests"] += 1
         self._session.used_at = self._loop.time()
-        asked = self._read(text)
-        if not isinstance(asked, tuple):
-            return asked
-        job = (self._name, self._session.number + 1, *asked)
+        request = self._read(text)
+        if not isinstance(request, tuple):
+            return request
+        job = (self._name, self._session.number + 1, *request)
         (answer,) = await self._runner.run([job])
-        return self._said(asked[0], answer)
+        return self._format(request[0], answer)
 
     def _read(self, text: str) -> tuple[str, Any] | str | None:
         """Parse a message: an operation to run, an answer to send, or None for close."""
@@ -122,26 +122,25 @@ class WebSocketSession:
 
     def _read_reset(self, data: dict[str, Any]) -> tuple[str, Any] | str:
         seed, episode_id = data.pop("seed", None), data.pop("episode_id", None)
-        fits = (seed is None or type(seed) is int) and isinstance(episode_id, str | None)
-        if not fits:
+        if not ((seed is None or type(seed) is int) and isinstance(episode_id, str | None)):
             return _error("VALIDATION_ERROR", "seed must be a whole number")
         self._episode_id = episode_id[:255] if episode_id else None
         return protocol.RESET, [seed, data or None]
 
-    def _said(self, operation: str, answer: Answer) -> str:
+    def _format(self, operation: str, answer: Answer) -> str:
         if isinstance(answer, dict):
             return _error(_CODES.get(answer["error"], "EXECUTION_ERROR"), answer["message"])
         if operation == protocol.STEP:
             message, reward, terminated, truncated, info = answer
-            ends = {"terminated": terminated, "truncated": truncated}
-            seen = {"message": message, **ends, "info": info}
+            observation = {"message": message}
         else:
-            self._episode_id = self._episode_id or answer[2]
-            seen = {"message": answer[0], "system_prompt": answer[3], "info": answer[1]}
+            message, info, instance_id, system_prompt = answer
+            observation = {"message": message, "system_prompt": system_prompt}
             reward, terminated, truncated = None, False, False
-            seen |= {"terminated": False, "truncated": False}
+            self._episode_id = self._episode_id or instance_id
+        observation |= {"terminated": terminated, "truncated": truncated, "info": info}
         done = terminated or truncated
-        return _message("observation", {"observation": seen, "reward": reward, "done": done})
+        return _message("observation", {"observation": observation, "reward": reward, "done": done})
 
     async def _refuse(self) -> None:
         most = self._sessions.limits.sessions

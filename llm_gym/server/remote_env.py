@@ -57,17 +57,22 @@ class RemoteEnv(gym.Env[str, str]):
     ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"render_mode must be None, 'ansi' or 'human', got {render_mode!r}")
-        self._how: dict[str, Any] = {"token_env": token_env, "timeout": timeout, "tries": tries}
+        self._settings: dict[str, Any] = {
+            "token_env": token_env,
+            "timeout": timeout,
+            "tries": tries,
+        }
         if not isinstance(url, str):
             raise ConfigError(
                 "llm_gym/Remote-v0 needs url=, the address that llm-gym serve has printed"
             )
         self._url, self.render_mode = url, render_mode
-        self._connection: Connection | None = Connection(self._url, **self._how)
+        self._connection: Connection | None = Connection(self._url, **self._settings)
         about = self._connection.about
         self.has_splits = about.has_splits
         self.observation_space, self.action_space = about.observation_space, about.action_space
-        self._waits = "has not begun"
+        self._not_ready = "has not begun"
+        """Why no step can be played; "" during an episode."""
         self._instance: str | None = None
         self._prompt, self._screen = about.system_prompt, ""
 
@@ -76,19 +81,20 @@ class RemoteEnv(gym.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin a new episode; ``options`` go to the served environment."""
         super().reset(seed=seed)
-        begun = unpack_reset(self._ask(protocol.RESET, [seed, options]))
-        self._instance, self._prompt, self._waits = begun.instance_id, begun.system_prompt, ""
-        return self._shown("", begun.observation), dict(begun.info)
+        start = unpack_reset(self._ask(protocol.RESET, [seed, options]))
+        self._instance, self._prompt, self._not_ready = start.instance_id, start.system_prompt, ""
+        self._show("", start.observation)
+        return start.observation, dict(start.info)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if not isinstance(action, str):
             raise refuse_step(type(self).__name__, action, None)
-        if self._waits:
-            raise ResetNeeded(f"the episode {self._waits}; call reset() before step()")
+        if self._not_ready:
+            raise ResetNeeded(f"the episode {self._not_ready}; call reset() before step()")
         played = unpack_step(self._ask(protocol.STEP, action))
         if played[2] or played[3]:
-            self._waits = "is over"
-        self._shown(action, played[0])
+            self._not_ready = "is over"
+        self._show(action, played[0])
         return played
 
     def render(self) -> str | None:
@@ -104,7 +110,7 @@ class RemoteEnv(gym.Env[str, str]):
                 if self._connection.number:
                     self._ask(protocol.CLOSE, None)
             self._connection.close()
-        self._waits = "has not begun"
+        self._not_ready = "has not begun"
 
     # --- what text environments have beyond it ---------------------------------------------
 
@@ -143,31 +149,29 @@ class RemoteEnv(gym.Env[str, str]):
 
     def _ask(self, operation: str, argument: Any) -> list[Any]:
         if self._connection is None:
-            self._connection = Connection(self._url, **self._how)
-        before, self._waits = self._waits, "has failed"  # unless it is answered
+            self._connection = Connection(self._url, **self._settings)
+        before, self._not_ready = self._not_ready, "has failed"  # unless it is answered
         answer = self._connection.play(operation, argument)
         if isinstance(answer, list) or operation == protocol.CALL:
-            self._waits = before
+            self._not_ready = before
         if isinstance(answer, list):
             return answer
         if answer["error"] == protocol.REFUSED:
             raise ConfigError(answer["message"])
         raise RemoteError(f"the server says: {answer['message']}")
 
-    def _shown(self, action: str, text: str) -> str:
-        if self.render_mode is not None:
-            self._screen = f"> {action}\n{text}" if action else text
-            if self.render_mode == "human":
-                sys.stdout.write(shown(self._screen, keep="\n\t") + "\n")
-        return text
+    def _show(self, action: str, text: str) -> None:
+        self._screen = f"> {action}\n{text}" if action else text
+        if self.render_mode == "human":
+            sys.stdout.write(shown(self._screen, keep="\n\t") + "\n")
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy begins an episode of its own.
-        return {**self.__dict__, "_connection": None, "_waits": "has not begun"}
+        return {**self.__dict__, "_connection": None, "_not_ready": "has not begun"}
 
 
 @contextmanager
-def _must_make_sense() -> Iterator[None]:
+def _as_remote_error() -> Iterator[None]:
     """Turn any error in reading a server's answer into one sentence."""
     try:
         yield
@@ -175,7 +179,7 @@ def _must_make_sense() -> Iterator[None]:
         raise RemoteError(f"the server's answer is invalid: {error!s:.200}") from error
 
 
-@_must_make_sense()
+@_as_remote_error()
 def unpack_step(answer: list[Any]) -> tuple[str, float, bool, bool, dict[str, Any]]:
     """Return the checked result of a step."""
     observation, reward, terminated, truncated, info = answer
@@ -185,7 +189,7 @@ def unpack_step(answer: list[Any]) -> tuple[str, float, bool, bool, dict[str, An
     return protocol.text(observation), number, terminated, truncated, protocol.unpack_info(info)
 
 
-@_must_make_sense()
+@_as_remote_error()
 def unpack_reset(answer: list[Any]) -> Beginning:
     """Return the checked start of an episode."""
     observation, info, instance, prompt = answer
@@ -194,7 +198,7 @@ def unpack_reset(answer: list[Any]) -> Beginning:
     return Beginning(protocol.text(observation), unpacked, name, protocol.text(prompt))
 
 
-@_must_make_sense()
+@_as_remote_error()
 def unpack_call(name: str, answer: list[Any]) -> Any:
     """Return the result of calling ``name``, with its type checked."""
     (value,) = answer
@@ -232,10 +236,13 @@ class Connection:
             raise ConfigError(f"timeout must be above 0, got {timeout}")
         self._http = JsonHTTP(url, read_key(token_env))
         self._token_env = token_env
-        self._leave()
+        self._new_session()
         self._timeout, self._backoff = timeout, Backoff(tries, first_s=0.1, longest_s=5.0)
         try:
-            self.about = self._ask_about()
+            self.about = _read_about(self._try(lambda: self._http.get(protocol.ABOUT, timeout)))
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            self.close()
+            raise RemoteError(f"{self._http.url} is no llm-gym server: {error!s:.200}") from error
         except BaseException:
             self.close()
             raise
@@ -249,37 +256,30 @@ class Connection:
             answer = self._run(operation, argument)
             is_lost = isinstance(answer, dict) and answer["error"] == protocol.LOST
             if is_lost and operation == protocol.RESET and self.number:
-                self._leave()
+                self._new_session()
                 answer = self._run(operation, argument)
         except RemoteError:
-            self._leave()  # nobody knows whether the server has played it
+            self._new_session()  # nobody knows whether the server has played it
             raise
         if not (isinstance(answer, dict) and answer["error"] in protocol.NOT_PLAYED):
             self.number += 1
         return answer
 
-    def _leave(self) -> None:
+    def _new_session(self) -> None:
         self._name, self.number = secrets.token_urlsafe(16), 0
 
     def _run(self, operation: str, argument: Any) -> Any:
         """Return the answer; on failure, repeat the request, which is still played only once."""
         body = {"rows": [(self._name, self.number + 1, operation, argument)]}
-        told = self._try(lambda: self._http.post(protocol.ROWS, body, self._timeout))
-        answers = told.get("rows") if isinstance(told, dict) else None
+        response = self._try(lambda: self._http.post(protocol.ROWS, body, self._timeout))
+        answers = response.get("rows") if isinstance(response, dict) else None
         if isinstance(answers, list) and len(answers) == 1 and _is_answer(answers[0]):
             return answers[0]
         raise RemoteError(f"{self._http.url} answered with something else than one row")
 
     def close(self) -> None:
-        self._leave()
+        self._new_session()
         self._http.close()
-
-    def _ask_about(self) -> About:
-        told = self._try(lambda: self._http.get(protocol.ABOUT, self._timeout))
-        try:
-            return _read_about(told)
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise RemoteError(f"{self._http.url} is no llm-gym server: {error!s:.200}") from error
 
     def _try(self, ask: Callable[[], Any]) -> Any:
         failures = 0
@@ -289,21 +289,21 @@ class Connection:
             except HTTPError as error:
                 failures += 1
                 if failures >= self._backoff.tries or not is_transient(error):
-                    raise RemoteError(self._said(error)) from None
+                    raise RemoteError(self._describe(error)) from None
                 wait = self._backoff.wait(failures, jitter(failures))
             threading.Event().wait(wait)
 
-    def _said(self, error: HTTPError) -> str:
+    def _describe(self, error: HTTPError) -> str:
         url = self._http.url
         if error.status is None:
             return f"no server answers ({error}); does llm-gym serve run at {url}?"
         if error.status == 401:
             return f"{url} wants its token: put what it was started with into {self._token_env}"
         try:
-            told = str(json.loads(error.body)["error"])
+            reason = str(json.loads(error.body)["error"])
         except (ValueError, TypeError, KeyError):
             return str(error)
-        return f"{url} refuses it: {told:.500}"
+        return f"{url} refuses it: {reason:.500}"
 
 
 def _is_answer(answer: Any) -> bool:
@@ -313,19 +313,19 @@ def _is_answer(answer: Any) -> bool:
     return known and isinstance(answer.get("message"), str)
 
 
-def _read_about(told: Any) -> About:
-    if told["protocol"] != protocol.PROTOCOL:
-        raise ValueError(f"its protocol is {told['protocol']!r}, ours {protocol.PROTOCOL}")
+def _read_about(about: Any) -> About:
+    if about["protocol"] != protocol.PROTOCOL:
+        raise ValueError(f"its protocol is {about['protocol']!r}, ours {protocol.PROTOCOL}")
     return About(
-        _space(told["observation"]),
-        _space(told["action"]),
-        protocol.text(told["system_prompt"]),
-        told["has_splits"] is True,
+        _space(about["observation"]),
+        _space(about["action"]),
+        protocol.text(about["system_prompt"]),
+        about["has_splits"] is True,
     )
 
 
-def _space(told: Mapping[str, Any]) -> AnyText:
-    longest = told["max_length"]
+def _space(about: Mapping[str, Any]) -> AnyText:
+    longest = about["max_length"]
     if type(longest) is not int or not 0 < longest <= _MAX_LENGTH:
         raise TypeError(f"expected a whole number above 0, got {longest!r:.100}")
-    return AnyText(longest, examples=[*map(protocol.text, told["examples"][:100])])
+    return AnyText(longest, examples=[*map(protocol.text, about["examples"][:100])])

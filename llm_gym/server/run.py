@@ -63,7 +63,7 @@ class EnvServer:
             about = http.describe(env, env_id, self.sessions)
             description = (type(env.unwrapped).__doc__ or "").strip().partition("\n")[0]
         finally:
-            with suppress(Exception, SystemExit):  # its end is none of the players' business
+            with suppress(Exception, SystemExit):  # it was built only to be described
                 env.close()
         http.Guard(host, port, token)  # before anything listens
         self._socket = _listen(host, port)
@@ -85,7 +85,7 @@ class EnvServer:
 
     def run(self) -> None:
         """Serve until SIGTERM or Ctrl-C."""
-        with _signals_end_nothing_else():
+        with _hold_signals():
             self._server.run(sockets=[self._socket])
 
     def __enter__(self) -> Self:
@@ -121,15 +121,15 @@ def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port < 1 << 16:
         raise ConfigError(f"cannot listen on port {port}: it must be from 0 to 65535")
     try:
-        plug = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
         if error.errno == errno.EADDRINUSE:
             why = "something else listens there; --port 0 takes a free one"
         raise ConfigError(f"cannot listen on {host} port {port}: {why}") from error
-    # What it accepts inherits this; else each answer waits 40 ms for the player's nod.
-    plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return plug
+    # Connections inherit this. Otherwise each answer waits 40 ms for the client's acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any:
@@ -156,14 +156,13 @@ def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any
         config.load()
     except OSError as error:
         raise ConfigError(f"cannot read the certificate or its key: {error}") from error
-    protocol: Any = config.http_protocol_class
-    config.http_protocol_class = _bounded(protocol, limits)
+    config.http_protocol_class = _limit_http(config.http_protocol_class, limits)
     if config.ws_protocol_class is not None:
-        config.ws_protocol_class = _bounded_websocket(config.ws_protocol_class, limits)
+        config.ws_protocol_class = _limit_websocket(config.ws_protocol_class, limits)
     return uvicorn.Server(config)
 
 
-def _bounded(protocol: Any, limits: ServerLimits) -> Any:
+def _limit_http(protocol: Any, limits: ServerLimits) -> Any:
     """Return uvicorn's HTTP protocol with limits on connections and on the time for headers."""
 
     class Bounded(protocol):  # type: ignore[misc]
@@ -200,7 +199,7 @@ def _bounded(protocol: Any, limits: ServerLimits) -> Any:
     return Bounded
 
 
-def _bounded_websocket(protocol: Any, limits: ServerLimits) -> Any:
+def _limit_websocket(protocol: Any, limits: ServerLimits) -> Any:
     """Return uvicorn's WebSocket protocol with limits on automatic answers and on fragments."""
 
     class Bounded(protocol):  # type: ignore[misc]
@@ -215,12 +214,12 @@ def _bounded_websocket(protocol: Any, limits: ServerLimits) -> Any:
 
 
 @contextmanager
-def _signals_end_nothing_else() -> Any:
+def _hold_signals() -> Any:
     """Keep the signals that end the server from ending the process before it has closed all."""
-    ours = (signal.SIGTERM, signal.SIGINT)
-    before = {one: signal.signal(one, lambda *_: None) for one in ours}
+    held = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, lambda *_: None) for number in held}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -132,26 +132,23 @@ class Sessions:
             if operation == protocol.CLOSE:
                 return None, []
             if operation != protocol.RESET or number != 1:
-                return None, protocol.error(
-                    protocol.LOST, "there is no such session; begin another"
-                )
+                message = "there is no such session; begin another"
+                return None, protocol.error(protocol.LOST, message)
             if not _NAME.fullmatch(name):
-                wanted = "a session's name must have 16 to 64 letters, digits, - or _"
-                return None, protocol.error(protocol.REFUSED, wanted)
+                message = "a session's name must have 16 to 64 letters, digits, - or _"
+                return None, protocol.error(protocol.REFUSED, message)
             session = self.open(name, now, player)
             if session is None:
-                most = self.limits.sessions
-                return None, protocol.error(
-                    protocol.FULL, f"all {most} sessions are in use; close some"
-                )
+                message = f"all {self.limits.sessions} sessions are in use; close some"
+                return None, protocol.error(protocol.FULL, message)
         session.used_at = now
         if session.busy:
             return None, protocol.error(protocol.BUSY, "the session is still at its last operation")
         if number == session.number:
             return None, session.answer
         if number != session.number + 1:
-            told = f"the next operation has the number {session.number + 1}, got {number}"
-            return None, protocol.error(protocol.ORDER, told)
+            message = f"the next operation has the number {session.number + 1}, got {number}"
+            return None, protocol.error(protocol.ORDER, message)
         session.busy = True
         return session, []
 
@@ -182,9 +179,8 @@ class Sessions:
 
     def end_idle(self, now: float) -> None:
         before = now - self.limits.idle_s
-        silent = [name for name, one in self._table.items() if one.used_at < before]
-        for name in silent:
-            if not self._table[name].busy:
+        for name, session in list(self._table.items()):
+            if session.used_at < before and not session.busy:
                 self.end(name, "idle")
 
     def end_all(self) -> None:
@@ -207,13 +203,13 @@ class Sessions:
         check_options(options)
         if session.env is None:
             session.env = self._make()
-        begun = begin(session.env, seed, options)
+        start = begin(session.env, seed, options)
         session.turns = 0
-        observation = protocol.text(begun.observation)
-        return [observation, encode(begun.info), begun.instance_id, begun.system_prompt]
+        observation = protocol.text(start.observation)
+        return [observation, encode(start.info), start.instance_id, start.system_prompt]
 
     def _step(self, session: EnvSession, action: str) -> Answer:
-        observation, reward, terminated, truncated, info = _begun(session).step(action)
+        observation, reward, terminated, truncated, info = _running_env(session).step(action)
         session.turns += 1
         if session.turns >= self.limits.episode_turns and not (terminated or truncated):
             truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}
@@ -229,7 +225,7 @@ class Sessions:
         player = protocol.CALLS.get(name)
         if player not in self.players:
             raise gym.error.Error(f"this server does not let players ask for {name}")
-        value = _begun(session).get_wrapper_attr(name)()
+        value = _running_env(session).get_wrapper_attr(name)()
         return [encode(float(value)) if name == protocol.VALUE else protocol.texts(value)]
 
     _plays: Mapping[str, Callable[[Sessions, EnvSession, Any], Answer]] = {
@@ -240,7 +236,7 @@ class Sessions:
     }
 
 
-def _begun(session: EnvSession) -> gym.Env[str, str]:
+def _running_env(session: EnvSession) -> gym.Env[str, str]:
     if session.env is None:
         raise gym.error.ResetNeeded("the episode has not begun; reset before you step")
     return session.env
@@ -253,7 +249,7 @@ def _close(session: EnvSession) -> None:
             env.close()
 
 
-_MOST_LEFT_BEHIND = 64
+_MOST_ABANDONED = 64
 
 
 class ReplaceableThreads:
@@ -261,7 +257,8 @@ class ReplaceableThreads:
 
     def __init__(self, count: int) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self.left_behind: set[int] = set()
+        self.abandoned: set[int] = set()
+        """Threads that hang, by identity."""
         for _ in range(count):
             self._start()
 
@@ -271,17 +268,17 @@ class ReplaceableThreads:
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             task()
-            if (me := threading.get_ident()) in self.left_behind:  # another took our place
-                self.left_behind.discard(me)
+            if (me := threading.get_ident()) in self.abandoned:  # another took our place
+                self.abandoned.discard(me)
                 return
 
     def submit(self, task: Callable[[], object]) -> None:
         """Queue a task, which must not raise."""
         self._tasks.put(task)
 
-    def leave_behind(self, thread: int) -> None:
-        """Replace a thread that hangs, by its identity."""
-        self.left_behind.add(thread)
+    def replace(self, thread: int) -> None:
+        """Start another thread in place of one that hangs."""
+        self.abandoned.add(thread)
         self._start()
 
 
@@ -325,15 +322,15 @@ class SessionRunner:
         loop = asyncio.get_running_loop()
         if self._threads is None:
             self._threads = ReplaceableThreads(self._count)
-        if len(self._threads.left_behind) >= _MOST_LEFT_BEHIND:
+        if len(self._threads.abandoned) >= _MOST_ABANDONED:
             answer = protocol.error(protocol.FAILED, "the environment hangs too often; restart")
             self.sessions.settle(session, job, answer, loop.time())
             return answer
         done: asyncio.Future[Answer] = loop.create_future()
-        by: list[int] = []  # the thread that has begun it
+        thread: list[int] = []  # the thread that runs it; empty while it is in the queue
 
         def task() -> None:
-            by.append(threading.get_ident())
+            thread.append(threading.get_ident())
             answer = self.sessions.play(session, job[2], job[3])
             with suppress(RuntimeError):  # the loop is closed: the server has ended before us
                 loop.call_soon_threadsafe(finish, answer)
@@ -344,12 +341,12 @@ class SessionRunner:
                 done.set_result(answer)
 
         self._threads.submit(task)
-        limit, begun = self.sessions.limits.step_s, False
-        while not begun:  # time in the queue does not count
-            begun = bool(by)
+        limit, is_running = self.sessions.limits.step_s, False
+        while not is_running:  # time in the queue does not count
+            is_running = bool(thread)
             finished, _ = await asyncio.wait({done}, timeout=limit)
             if finished:
                 return done.result()
         self.sessions.end(job[0], "timeout")
-        self._threads.leave_behind(by[0])
+        self._threads.replace(thread[0])
         return protocol.error(protocol.TIMEOUT, f"the environment took more than {limit:g} s")

@@ -47,19 +47,25 @@ def play_on(episode: Trajectory, turn: int, moves: Sequence[str]) -> dict[str, A
             if at < turn:
                 note = note or _note(state, episode, at + 1)
             else:
-                turns.append(_told(action, state, float(reward), done, info))
-        told = env.has_wrapper_attr("legal_actions") and not done
-        legal = env.get_wrapper_attr("legal_actions")() if told else None
-        legal = [str(move) for move in legal][:100] if legal else []
+                turns.append(_turn(action, state, float(reward), done, info))
+        lists_moves = env.has_wrapper_attr("legal_actions") and not done
+        legal = (env.get_wrapper_attr("legal_actions")() if lists_moves else None) or []
+        legal = [str(move) for move in legal][:100]
     finally:
         close_user_env(env)
     return {"state": state, "done": done, "note": note, "turns": turns, "legal": legal}
 
 
-def _told(action: str, state: str, reward: float, done: bool, info: Any) -> dict[str, Any]:
-    told = {"action": action, "state": state, "reward": reward, "done": done}
-    ended = {"stop": str(info.get("stop_reason", "")), "success": bool(flag(info, "success"))}
-    return {**told, "terms": reward_terms(info), **ended}
+def _turn(action: str, state: str, reward: float, done: bool, info: Any) -> dict[str, Any]:
+    return {
+        "action": action,
+        "state": state,
+        "reward": reward,
+        "done": done,
+        "terms": reward_terms(info),
+        "stop": str(info.get("stop_reason", "")),
+        "success": bool(flag(info, "success")),
+    }
 
 
 def _note(state: str, episode: Trajectory, at: int) -> str:

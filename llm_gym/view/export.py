@@ -77,18 +77,18 @@ def export(sources: Sequence[ViewSource], limit: int | None = None) -> bytes:
     for number, source in enumerate(sources):
         query = {"source": str(number)}
         data["metrics"].append(api.metrics({**query, "from": "0"}))
-        told = api.episodes(query)
-        for at, file in enumerate(told["files"]):
+        episodes = api.episodes(query)
+        for at, file in enumerate(episodes["files"]):
             file["rows"] = file["rows"][:limit]
             lines = [row[0] for row in file["rows"]]
             for line, raw in zip(lines, source.files[at].records(lines), strict=True):
                 size += len(raw)
                 data["records"][f"{number}/{at}/{line}"] = json.loads(raw)
-        data["episodes"].append(told)
+        data["episodes"].append(episodes)
         if size > MAX_BYTES:
             raise ConfigError(
-                f"the records are larger than {MAX_BYTES >> 20} MiB, which no browser opens "
-                "gladly; name fewer files, or take fewer of each with --limit"
+                f"the records are larger than {MAX_BYTES >> 20} MiB, too large for a browser; "
+                "name fewer files, or take fewer of each with --limit"
             )
     return _page(dump(data).decode())
 

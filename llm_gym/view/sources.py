@@ -119,7 +119,7 @@ class EpisodeIndex:
         words = words.casefold()
         lines = [row.line for row in self.rows]
         found = zip(lines, self.records(lines), strict=True)
-        return [line for line, record in found if _says(record, words)]
+        return [line for line, record in found if _contains(record, words)]
 
     def _read(self, file: BinaryIO) -> None:
         while len(self.rows) < MAX_EPISODES:
@@ -191,11 +191,12 @@ def summarise(episode: Trajectory, line: int) -> Summary:
     )
 
 
-def _says(record: bytes, words: str) -> bool:
+def _contains(record: bytes, words: str) -> bool:
     try:
         data = json.loads(record)  # it was an episode when it was listed
-        said = (str(each.get("content", "")) for each in data["messages"])
-        return any(words in text.casefold() for text in (*data["states"], *data["actions"], *said))
+        contents = (str(message.get("content", "")) for message in data["messages"])
+        texts = (*data["states"], *data["actions"], *contents)
+        return any(words in text.casefold() for text in texts)
     except (ValueError, LookupError, TypeError, AttributeError):  # it has changed since
         return False
 

@@ -49,18 +49,18 @@ class ServedEvaluation(Evaluation):
         return {**super().summary(), "planned": self.planned, **stops, **usage}
 
     def notes(self) -> list[str]:
-        said = super().notes()
+        notes = super().notes()
         if left := self.planned - len(self.episodes):
-            said.insert(
+            notes.insert(
                 0,
                 f"{left} of {self.planned} episodes did not end; short ones end first, so the "
                 "figures are no fair sample",
             )
         if self.usage.uncounted:
-            said.append(f"the server did not count the tokens of {self.usage.uncounted} replies")
+            notes.append(f"the server did not count the tokens of {self.usage.uncounted} replies")
         if self.usage.retries:
-            said.append(f"{self.usage.retries} requests had to be repeated")
-        return said
+            notes.append(f"{self.usage.retries} requests had to be repeated")
+        return notes
 
 
 class EndpointError(LLMGymError, ConnectionError):
@@ -169,22 +169,22 @@ class ChatClient:
         Raises ``ContextFullError`` if the conversation is too long, ``EndpointError`` if the server
         refuses or does not answer, and ``StoppedError`` after ``stop``.
         """
-        asked = {"messages": list(messages), "seed": seed, **self._body}
-        asked = {name: value for name, value in asked.items() if value is not None}
-        reply = self._ask(asked)
+        request = {"messages": list(messages), "seed": seed, **self._body}
+        request = {name: value for name, value in request.items() if value is not None}
+        reply = self._ask(request)
         in_thought = reply.finish == "length" and (reply.thinks or not reply.text)
-        if not self._may_grow or not in_thought or asked["max_tokens"] == THOUGHT_TOKENS:
+        if not self._may_grow or not in_thought or request["max_tokens"] == THOUGHT_TOKENS:
             return reply
         self._body["max_tokens"] = THOUGHT_TOKENS
-        return self._ask(asked | {"max_tokens": THOUGHT_TOKENS})
+        return self._ask(request | {"max_tokens": THOUGHT_TOKENS})
 
-    def _ask(self, asked: Mapping[str, Any]) -> Reply:
-        seed: int = asked.get("seed", 0)
+    def _ask(self, request: Mapping[str, Any]) -> Reply:
+        seed: int = request.get("seed", 0)
         for failures in range(1, self.backoff.tries + 1):
             if self._stopped.is_set():
                 raise StoppedError
             try:
-                reply = read_reply(self.http.post(_CHAT, asked, self.timeout), self.http.hide)
+                reply = read_reply(self.http.post(_CHAT, request, self.timeout), self.http.hide)
             except http.HTTPError as error:
                 last = error
                 if self._stopped.is_set():
@@ -195,8 +195,8 @@ class ChatClient:
                 self._count(reply)
                 return reply
             if failures < self.backoff.tries:
-                told = http.retry_after(last.headers)
-                wait = self.backoff.wait(failures, http.jitter(seed, failures), told)
+                at_least = http.retry_after(last.headers)
+                wait = self.backoff.wait(failures, http.jitter(seed, failures), at_least)
                 self._note_retry(last, wait)
                 if self._pause(wait):
                     raise StoppedError
@@ -222,9 +222,9 @@ class ChatClient:
         with self._lock:
             first = self.usage.retries == 0
             self.usage = self.usage._replace(retries=self.usage.retries + 1)
-        # One word is enough: when a server is busy, every conversation has to wait.
-        said = "%s; asking again in %.1f s, and silently from now on"
-        _log.log(logging.WARNING if first else logging.DEBUG, said, error, wait)
+        # One warning is enough: when a server is busy, every conversation has to wait.
+        level = logging.WARNING if first else logging.DEBUG
+        _log.log(level, "%s; asking again in %.1f s, and silently from now on", error, wait)
 
     def _refusal(self, error: http.HTTPError) -> Exception:
         """Return the exception for an error that a retry cannot fix."""
@@ -277,22 +277,21 @@ def read_reply(answer: Any, hide: Callable[[str], str] = str) -> Reply:
         counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         finish = choice.get("finish_reason")
     except (TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        raise http.HTTPError(
-            f"the answer holds no reply: {hide(_brief(answer))[:_SHOWN]}"
-        ) from None
-    tokens_in, tokens_out = map(_count, counts)
+        shown = hide(_as_text(answer))[:_SHOWN]
+        raise http.HTTPError(f"the answer holds no reply: {shown}") from None
+    tokens_in, tokens_out = map(_token_count, counts)
     end = hide(finish)[:_LONGEST_FINISH] if isinstance(finish, str) else str(None)
     thinks = bool(message.get("reasoning_content") or message.get("reasoning"))
     thinks = thinks or _THOUGHT.search(text) is not None
     return Reply(hide(text).strip(), tokens_in, tokens_out, end, thinks)
 
 
-def _count(value: Any) -> int | None:
+def _token_count(value: Any) -> int | None:
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and 0 <= value <= _MOST_TOKENS else None
 
 
-def _brief(value: Any) -> str:
+def _as_text(value: Any) -> str:
     try:
         return str(value)
     except (RecursionError, ValueError):  # nested too deeply, or thousands of digits
@@ -300,10 +299,11 @@ def _brief(value: Any) -> str:
 
 
 def _message(body: str, hide: Callable[[str], str]) -> str:
+    """Return the message in an error response."""
     try:
-        said = json.loads(body)
-        said = said.get("error") or said.get("message") or said.get("detail") or said
-        said = said.get("message") or said if isinstance(said, dict) else said
+        found = json.loads(body)
+        found = found.get("error") or found.get("message") or found.get("detail") or found
+        found = found.get("message") or found if isinstance(found, dict) else found
     except (ValueError, RecursionError, AttributeError):
-        said = body
-    return " ".join(hide(_brief(said)).split())[:_SHOWN] or "and nothing else"
+        found = body
+    return " ".join(hide(_as_text(found)).split())[:_SHOWN] or "and nothing else"

@@ -93,9 +93,9 @@ class JsonHTTP:
         with self._lock:
             self._closed = True
             sockets = list(self._sockets)
-        for plug in sockets:
+        for connection in sockets:
             with suppress(OSError):  # closed in this moment
-                plug.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self._transport.close()
 
     def _send(self, method: str, path: str, body: Any, timeout: float | None) -> Any:
@@ -155,11 +155,11 @@ class JsonHTTP:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             stream = info["return_value"]
             stream.read = partial(self._read, stream.read)
-            plug = stream.get_extra_info("socket")
+            connection = stream.get_extra_info("socket")
             with self._lock:
-                self._sockets.add(plug)
+                self._sockets.add(connection)
                 if self._closed:
-                    plug.close()
+                    connection.close()
                     raise ConnectionAbortedError("closed on this side")
 
     def _read(self, read: Callable[..., bytes], size: int, timeout: float | None = None) -> bytes:
@@ -256,7 +256,7 @@ class Backoff:
     >>> backoff = Backoff(first_s=1.0, longest_s=5.0)
     >>> [backoff.wait(failures, jitter=1.0) for failures in (1, 2, 3, 4)]
     [1.0, 2.0, 4.0, 5.0]
-    >>> backoff.wait(1, jitter=0.0), backoff.wait(1, jitter=0.0, told=7.0)
+    >>> backoff.wait(1, jitter=0.0), backoff.wait(1, jitter=0.0, at_least=7.0)
     (0.5, 7.0)
     """
 
@@ -269,10 +269,13 @@ class Backoff:
         if self.tries < 1 or self.first_s < 0 or self.longest_s < self.first_s:
             raise ConfigError(f"tries must be at least 1 and waits must not be negative: {self}")
 
-    def wait(self, failures: int, jitter: float, told: float | None = None) -> float:
-        """Return the seconds to wait after ``failures`` failures; the server asked for ``told``."""
+    def wait(self, failures: int, jitter: float, at_least: float | None = None) -> float:
+        """Return the seconds to wait after ``failures`` failures.
+
+        ``at_least`` is what the server asked for.
+        """
         own = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 60))
-        return max(own * (1 + jitter) / 2, min(told or 0.0, MAX_RETRY_AFTER_S))
+        return max(own * (1 + jitter) / 2, min(at_least or 0.0, MAX_RETRY_AFTER_S))
 
 
 def is_transient(error: HTTPError) -> bool:

@@ -40,6 +40,7 @@ from llm_gym.wrappers import EpisodeLimits
 from llm_gym.wrappers.as_text import make_text
 
 _log = logging.getLogger(__name__)
+_JOIN_S = 5.0
 Context = Literal["history", "observation"]
 
 
@@ -98,8 +99,8 @@ class ChatPlayer:
         replies: list[Reply] = []
         while not (episode.dones and episode.dones[-1]):
             try:
-                asked = self._shown(episode.messages)
-                reply = self.client.reply(asked, reply_seed(self.run_seed, number, len(replies)))
+                messages = self._context(episode.messages)
+                reply = self.client.reply(messages, reply_seed(self.run_seed, number, len(replies)))
             except ContextFullError:
                 recording.cut_record(episode, StopReason.CONTEXT)
                 break
@@ -113,7 +114,7 @@ class ChatPlayer:
                 recording.add_failure(episode, reply.text, _report(number, error))
         return replies
 
-    def _shown(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def _context(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         if self.context == "history":
             return list(messages)
         return [*(each for each in messages[:1] if each["role"] == "system"), messages[-1]]
@@ -132,9 +133,6 @@ def _report(number: int, error: BaseException) -> str:
     what = error_words(error)
     _log.warning("episode %d: its environment raised %s", number, what)
     return what
-
-
-_JOIN_S = 5.0
 
 
 def play(
