@@ -20,20 +20,25 @@ import numpy as np
 from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
-from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError, error_words
+from llm_gym.core.errors import (
+    ConfigError,
+    LLMGymError,
+    WorkerError,
+    error_words,
+    install_command,
+)
 from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step
 from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
 from llm_gym.reading.markup import visible
-from llm_gym.registry.suite import install_line
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _WORD_LIST = 1000
-_UNBUILT = (
-    *(AssertionError, ImportError, LookupError, OSError, SyntaxError, TypeError, ValueError),
-)
+_BUILD_ERRORS = (
+    AssertionError, ImportError, LookupError, OSError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
 
 
 def need_package(package: str, module: str = "") -> ModuleType:
@@ -42,10 +47,11 @@ def need_package(package: str, module: str = "") -> ModuleType:
         with GlobalRngGuard():
             return importlib.import_module(module or package)
     except ImportError as error:
-        suite, missing = package.split(".")[0], (error.name or "").split(".")[0]
-        why = "" if missing == suite else f" in working order ({error})"
+        is_missing = (error.name or "").split(".")[0] == package
+        why = "" if is_missing else f" in working order ({error})"
+        command = install_command(package.replace("_", "-"))
         raise ConfigError(
-            f"this bridge needs {suite}{why}. Install it with: {install_line(package)}"
+            f"this bridge needs {package}{why}. Install it with: {command}"
         ) from error
 
 
@@ -56,7 +62,7 @@ def building(failed: str) -> Iterator[None]:
         yield
     except LLMGymError:
         raise
-    except _UNBUILT as error:
+    except _BUILD_ERRORS as error:
         why = " ".join(str(error).split())
         raise ConfigError(f"{failed}: {why:.200}") from error
 
@@ -235,7 +241,7 @@ class BridgeEnv(gym.Env[str, str]):
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise refuse_step(type(self).__name__, action, self._stop)
         move = self.format.parse(visible(action))
-        text, reward, stop, valid, said = self._play(move)
+        text, reward, stop, valid, foreign = self._play(move)
         self._turn += 1
         if not valid:
             self._invalid += 1
@@ -250,7 +256,7 @@ class BridgeEnv(gym.Env[str, str]):
         terminated = stop in TERMINAL
         truncated = not terminated and stop is not _PLAYING
         reward = sum(terms.values())
-        return text, reward, terminated, truncated, self._info(valid, terms, said)
+        return text, reward, terminated, truncated, self._info(valid, terms, foreign)
 
     def quitting_cost(self) -> float:
         """Return what a random player would lose in the remaining turns; its gains do not count.
@@ -337,7 +343,7 @@ class BridgeEnv(gym.Env[str, str]):
         raise ConfigError(f"no {wanted} instance among {splits.DRAWS} draws")
 
     def _info(
-        self, valid: bool, terms: dict[str, float], said: Mapping[str, Any]
+        self, valid: bool, terms: dict[str, float], foreign: Mapping[str, Any]
     ) -> dict[str, Any]:
         return {
             "valid_action": valid,
@@ -346,5 +352,5 @@ class BridgeEnv(gym.Env[str, str]):
             "reward_terms": terms,
             "turn": self._turn,
             "invalid_actions": self._invalid,
-            "foreign": dict(said),
+            "foreign": dict(foreign),
         }

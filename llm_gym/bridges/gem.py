@@ -54,11 +54,11 @@ class GEMEnv(base.BridgeEnv):
         known = base.need_package("gem", "gem.envs.registration").ENV_REGISTRY
         base.choose("env_id", env_id, known)
         constants = base.need_package("gem", "gem.utils.constants")
-        pays = constants.LanguageGameReward
-        # What an unusable reply is paid, where nothing else is paid that.
-        usual = {pays.internal_step_reward, pays.fail_reward, pays.success_reward}
-        self._refused = {pays.format_error_reward, pays.invalid_action_reward} - usual
-        self._full, self._last_words = pays.success_reward, constants.TERMINAL_STATE
+        rewards = constants.LanguageGameReward
+        # Rewards that only an unusable reply gets.
+        usual = {rewards.internal_step_reward, rewards.fail_reward, rewards.success_reward}
+        self._refusal_rewards = {rewards.format_error_reward, rewards.invalid_action_reward} - usual
+        self._full_reward, self._terminal_state = rewards.success_reward, constants.TERMINAL_STATE
         self.env_id, self.has_splits = env_id, splits
         super().__init__(**common)
         with self._rng_guard, base.building(f"GEM cannot make {env_id} here"):
@@ -72,15 +72,16 @@ class GEMEnv(base.BridgeEnv):
         return _with_suffix(text, info)
 
     def play(self, text: str) -> base.BridgeStep:
-        told, paid, terminated, truncated, info = self._game.step(text)
-        reward = float(paid)
-        told = str(told).replace(self._last_words, "")
-        said = {name: value for name, value in info.items() if name != "suffix"}
-        valid = reward not in self._refused
+        observation, reward, terminated, truncated, info = self._game.step(text)
+        reward = float(reward)
+        shown = str(observation).replace(self._terminal_state, "")
+        foreign = {name: value for name, value in info.items() if name != "suffix"}
+        valid = reward not in self._refusal_rewards
         if not (terminated or truncated):
-            return base.BridgeStep(_with_suffix(told, info), reward, valid=valid, info=said)
-        stop = base.verdict(True, reward >= self._full) if terminated else StopReason.MAX_STEPS
-        return base.BridgeStep(told, reward, stop, valid, said)
+            return base.BridgeStep(_with_suffix(shown, info), reward, valid=valid, info=foreign)
+        won = reward >= self._full_reward
+        stop = base.verdict(True, won) if terminated else StopReason.MAX_STEPS
+        return base.BridgeStep(shown, reward, stop, valid, foreign)
 
     def random_move(self, rng: np.random.Generator) -> str:
         """Return one of GEM's own random actions, drawn without touching the game's randomness."""

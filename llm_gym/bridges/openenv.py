@@ -83,8 +83,8 @@ class OpenEnvEnv(BridgeEnv):
         reward = float(result.reward or 0.0)
         self._total += reward
         stop = verdict(result.done, result.done and self._total >= self.success_reward)
-        said = dict(result.observation)
-        return BridgeStep(self._shown(result.observation), reward, stop, True, said)
+        foreign = dict(result.observation)
+        return BridgeStep(self._shown(result.observation), reward, stop, True, foreign)
 
     def close(self) -> None:
         super().close()

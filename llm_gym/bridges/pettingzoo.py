@@ -85,8 +85,9 @@ class OneSeat(gym.Env[Any, Any]):
             info["action_mask"] = np.asarray(observation["action_mask"], dtype=np.int8)
             observation = observation["observation"]
         # Lists can be compared and recorded.
-        arrays = {name: info[name].tolist() for name in info if isinstance(info[name], np.ndarray)}
-        info.update(arrays)
+        info |= {
+            key: value.tolist() for key, value in info.items() if isinstance(value, np.ndarray)
+        }
         # With no agent left the game is over for the seat as well.
         over = not game.agents or game.terminations.get(seat, True)
         cut = not over and game.truncations.get(seat, False)
@@ -175,10 +176,10 @@ class PettingZooEnv(AsTextEnv):
         name = str(agents[int(seat)] if by_number else seat)
         if name not in agents:
             raise ConfigError(f"seat must be one of {', '.join(agents)}, got {seat!r}")
-        told = {"__doc__": _rules(game, name)}
-        # AsText reads both: the name and the docstring.
-        kind = type(env_id.rpartition(".")[2].rpartition("_v")[0] or "Game", (OneSeat,), told)
-        self.seat: OneSeat = kind(game, name, _policy(opponent))
+        # AsText shows the name of the class and its docstring.
+        title = env_id.rpartition(".")[2].rpartition("_v")[0] or "Game"
+        seat_class = type(title, (OneSeat,), {"__doc__": _rules(game, name)})
+        self.seat: OneSeat = seat_class(game, name, _policy(opponent))
         settings.setdefault("masked", "refuse")
         settings.setdefault("invalid", "feedback")  # a fallback could be an illegal move
         settings.setdefault("success", _won)
@@ -237,9 +238,9 @@ def _rules(game: Any, seat: str) -> str:
     text = "\n\n".join(wanted) if sections else page
     text = re.sub(r"^(\||```|:).*$|<[^>]*>|```.*?```", "", text, flags=re.M)
     lines = [line for line in text.split("\n\n") if "is part of the" not in line]
-    told = " ".join(" ".join(lines).split())[:_LONGEST_RULES]
+    rules = " ".join(" ".join(lines).split())[:_LONGEST_RULES]
     own = " Your pieces are X, those of others O." if _is_board(_seen(game, seat)) else ""
-    return f"You are {seat}.{own} {told}"
+    return f"You are {seat}.{own} {rules}"
 
 
 def _seen(game: Any, seat: str) -> Any:

@@ -86,19 +86,17 @@ class ReasoningGymEnv(base.BridgeEnv):
         return question if self.format.how else f"{question}\n\n{_HOW}"
 
     def play(self, text: str) -> base.BridgeStep:
-        answer = text
-        if not self.format.how:
-            answer = self._extract(text) or text
+        answer = text if self.format.how else self._extract(text) or text
         try:
             score = float(self._scorer.score_answer(answer, self._row))
         except Exception:  # noqa: BLE001 - an answer that the scorer dies of is a wrong one
             score = 0.0
         won, right = score >= 1.0, self._row["answer"]
-        told = "" if right is None or won else f" The answer: {right}"
-        paid = score if self.reward == "score" else float(won)
-        said = {"score": score, "answer": right}
+        solution = "" if right is None or won else f" The answer: {right}"
+        reward = score if self.reward == "score" else float(won)
+        foreign = {"score": score, "answer": right}
         stop = base.verdict(True, won)
-        return base.BridgeStep(f"Score: {score:g}.{told}", paid, stop, True, said)
+        return base.BridgeStep(f"Score: {score:g}.{solution}", reward, stop, True, foreign)
 
     def random_move(self, rng: np.random.Generator) -> str:
         """Return a small number, which is the answer of no few questions."""

@@ -82,10 +82,10 @@ class FileGames(BridgeEnv):
         raise NotImplementedError
 
 
-_ASKED = (
-    *("admissible_commands", "policy_commands", "won", "lost", "score", "max_score"),
-    *("feedback", "objective"),
-)
+_ENV_INFOS = (
+    "admissible_commands", "policy_commands", "won", "lost", "score", "max_score", "feedback",
+    "objective",
+)  # fmt: skip
 
 
 class TextWorldEnv(FileGames):
@@ -130,8 +130,8 @@ class TextWorldEnv(FileGames):
         """Begin the game; the one that was played last is not loaded again."""
         if self._loaded != self.game:
             self._unload()
-            asked = self._suite.EnvInfos(**dict.fromkeys(_ASKED, True))
-            self._running, self._loaded = self._suite.start(self.game, asked), self.game
+            infos = self._suite.EnvInfos(**dict.fromkeys(_ENV_INFOS, True))
+            self._running, self._loaded = self._suite.start(self.game, infos), self.game
         self._now, self._score = self._running.reset(), 0.0
         objective, shown = str(self._now.get("objective") or ""), _tidy(self._now["feedback"])
         return shown if not objective or objective[:40] in shown else f"{objective}\n\n{shown}"
@@ -142,8 +142,8 @@ class TextWorldEnv(FileGames):
         score = float(self._now.get("score") or 0)
         reward, self._score = (score - self._score) / most, score
         stop = verdict(done or self._now.get("lost"), self._now.get("won"))
-        said = {"score": score, "max_score": most, "game": self.game}
-        return BridgeStep(_tidy(self._now["feedback"]), reward, stop, True, said)
+        foreign = {"score": score, "max_score": most, "game": self.game}
+        return BridgeStep(_tidy(self._now["feedback"]), reward, stop, True, foreign)
 
     def legal_moves(self) -> Sequence[str] | None:
         return self._now.get("admissible_commands") or None
@@ -165,7 +165,7 @@ class TextWorldEnv(FileGames):
 
 
 def _tidy(feedback: object) -> str:
-    """Return what the game said, without its banner and its status line."""
+    """Return what the game foreign, without its banner and its status line."""
     lines = [line.rstrip() for line in str(feedback or "").split("\n")]
     kept = [line for line in lines if "$$" not in line and not line.startswith(">")]
     return "\n".join(kept).strip()
@@ -224,8 +224,8 @@ class JerichoEnv(FileGames):
         shown, gained, done, info = self._frotz.step(command)
         most = self._frotz.get_max_score() or 1
         stop = verdict(done or self._frotz.game_over(), self._frotz.victory())
-        said = {"score": info.get("score"), "moves": info.get("moves"), "game": self.game}
-        return BridgeStep(str(shown).strip(), float(gained) / most, stop, True, said)
+        foreign = {"score": info.get("score"), "moves": info.get("moves"), "game": self.game}
+        return BridgeStep(str(shown).strip(), float(gained) / most, stop, True, foreign)
 
     def oracle_move(self) -> str:
         """Return the next command of Jericho's walkthrough, if it was followed so far."""

@@ -16,7 +16,7 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.registry.user_code import import_object
 
 Opponent = Callable[[str], str]
-Given = str | Mapping[str, Any] | Opponent
+OpponentSetting = str | Mapping[str, Any] | Opponent
 _BRACKETS = re.compile(r"\[[^\[\]\n]{1,40}\]")
 _SPEAKERS = re.compile(r"\[(?:GAME|Player[^\]]*|[A-Z][A-Z ]+)\]")
 _LEGAL = re.compile(
@@ -92,7 +92,7 @@ def ask(opponent: Opponent, text: str) -> str:
     return reply
 
 
-def make_opponent(given: Given) -> Opponent:
+def make_opponent(given: OpponentSetting) -> Opponent:
     """Return the opponent that a setting stands for.
 
     ``random``; ``module:function``, which may be a class to be called without arguments; a
@@ -178,7 +178,7 @@ class TextArenaEnv(base.BridgeEnv):
         env_id: str = "TicTacToe-v0",
         players: int | None = None,
         seat: int = 0,
-        opponent: Given = "random",
+        opponent: OpponentSetting = "random",
         splits: bool = False,
         env_kwargs: Mapping[str, Any] | None = None,
         **common: Unpack[base.BridgeArgs],
@@ -196,13 +196,13 @@ class TextArenaEnv(base.BridgeEnv):
         with self._rng_guard, base.building(f"TextArena cannot make {env_id} here"):
             made = _make(arena, env_id, env_kwargs)
         # Outermost first, which is the order that a reply passes them in.
-        self._writers: list[Any] = []
+        self._action_wrappers: list[Any] = []
         while isinstance(made, arena.Wrapper):
             if isinstance(made, arena.ActionWrapper):
-                self._writers.append(made)
+                self._action_wrappers.append(made)
             made = made.env
         self._made = self._game = made
-        self._shown: dict[int, str] = {}
+        self._transcripts: dict[int, str] = {}
 
     def begin(self, seed: int) -> str:
         if self.players is None:
@@ -211,17 +211,17 @@ class TextArenaEnv(base.BridgeEnv):
         self._game.reset(num_players=self.players, seed=seed)
         if self.seat >= self.players:
             raise ConfigError(f"seat must be below {self.players} players, got {self.seat}")
-        self._shown = dict.fromkeys(range(self.players), "")
+        self._transcripts = dict.fromkeys(range(self.players), "")
         self.instance = self.env_id, base.stable(self._state.game_state)
         if callable(reseed := getattr(self.opponent, "seed", None)):
             reseed(seed)
         self._failed = ""
         if self._others() is StopReason.ERROR:
             raise WorkerError(f"{self.env_id} cannot begin: {self._failed}")
-        news = self._news()
+        news = self._new_messages()
         if self.players > 1 and isinstance(self.opponent, RandomOpponent):
             # Games list legal moves for all or for none; told at once, not in the middle.
-            self.opponent(self._shown[self.seat])
+            self.opponent(self._transcripts[self.seat])
             self.opponent.seed(seed)
         return news
 
@@ -235,26 +235,26 @@ class TextArenaEnv(base.BridgeEnv):
         )
         stop = self._others()
         if stop is StopReason.ERROR:
-            news = "\n".join(filter(None, [self._news(), self._failed]))
+            news = "\n".join(filter(None, [self._new_messages(), self._failed]))
             return base.BridgeStep(news, 0.0, stop, not refused, {"reason": self._failed})
         if not state.done:
-            return base.BridgeStep(self._news(), valid=not refused)
+            return base.BridgeStep(self._new_messages(), valid=not refused)
         rewards = state.rewards or {}
-        mine = state.game_info[seat]
-        reward, reason = float(rewards.get(seat, 0.0)), mine.get("reason") or ""
-        news = "\n".join(filter(None, [self._news(), str(reason)]))
-        everyone = [rewards.get(player) for player in self._shown]
-        said = {"reason": reason, "rewards": everyone, "role": mine.get("role")}
-        if mine.get("invalid_move"):
-            return base.BridgeStep(news, reward, StopReason.INVALID, False, said)
+        own_info = state.game_info[seat]
+        reward, reason = float(rewards.get(seat, 0.0)), own_info.get("reason") or ""
+        news = "\n".join(filter(None, [self._new_messages(), str(reason)]))
+        everyone = [rewards.get(player) for player in self._transcripts]
+        foreign = {"reason": reason, "rewards": everyone, "role": own_info.get("role")}
+        if own_info.get("invalid_move"):
+            return base.BridgeStep(news, reward, StopReason.INVALID, False, foreign)
         alone = self.players == 1
         stop = base.verdict(True, reward >= 1.0 if alone else reward > 0.0)
         if reward == 0.0 and not alone:
             stop = StopReason.DRAWN
-        return base.BridgeStep(news, reward, stop, True, said)
+        return base.BridgeStep(news, reward, stop, True, foreign)
 
     def random_move(self, rng: np.random.Generator) -> str:
-        return random_reply(self._shown[self.seat], rng)
+        return random_reply(self._transcripts[self.seat], rng)
 
     def quitting_cost(self) -> float:
         """A game that is given up is a lost one."""
@@ -278,8 +278,8 @@ class TextArenaEnv(base.BridgeEnv):
         raise ConfigError(f"{self.env_id} begins with no number of players: {refused}")
 
     def _step(self, text: str) -> None:
-        for writer in self._writers:
-            text = writer.action(text)
+        for wrapper in self._action_wrappers:
+            text = wrapper.action(text)
         self._game.step(text)
 
     def _others(self) -> StopReason:
@@ -287,23 +287,23 @@ class TextArenaEnv(base.BridgeEnv):
 
         An opponent whose replies are no moves does not lose: the game has failed.
         """
-        state, mine = self._state, self._errors()
+        state, own_errors = self._state, self._errors()
         for _ in range(_OTHERS_TURNS):
             if state.done or state.current_player_id == self.seat:
-                self._set_errors(*mine)
+                self._set_errors(*own_errors)
                 return StopReason.PLAYING
-            if not self._other_plays(state.current_player_id):
+            if not self._other_moves(state.current_player_id):
                 return StopReason.ERROR
         self._failed = f"it was not the model's turn in {_OTHERS_TURNS} turns"
         return StopReason.ERROR
 
-    def _other_plays(self, other: int) -> bool:
+    def _other_moves(self, other: int) -> bool:
         """Let an opponent move, in a few tries; False and ``_failed`` where it makes no move."""
         state, refused = self._state, False
         for _ in range(_TRIES):
-            self._hear(other)
+            self._take_messages(other)
             with self._rng_guard.outside():
-                reply = ask(self.opponent, self._shown[other])
+                reply = ask(self.opponent, self._transcripts[other])
             self._set_errors(0, 1)  # the game asks again, where it would end at once
             before, _ = self._errors()
             try:
@@ -332,7 +332,7 @@ class TextArenaEnv(base.BridgeEnv):
         if hasattr(self._state, "error_allowance"):
             self._state.error_count, self._state.error_allowance = count, allowed
 
-    def _hear(self, player: int) -> str:
+    def _take_messages(self, player: int) -> str:
         """Return the messages to a player that are new, and add them to what it was shown."""
         messages = self._state.observations[player]
         self._state.observations[player] = []
@@ -344,11 +344,11 @@ class TextArenaEnv(base.BridgeEnv):
             if not (kind.name == "PLAYER_ACTION" and (speaker == own or self.players == 1))
         ]
         news = "\n".join(lines)
-        self._shown[player] += f"{news}\n"
+        self._transcripts[player] += f"{news}\n"
         return news
 
-    def _news(self) -> str:
-        return self._hear(self.seat)
+    def _new_messages(self) -> str:
+        return self._take_messages(self.seat)
 
 
 def _make(arena: Any, env_id: str, settings: Mapping[str, Any] | None) -> Any:

@@ -8,7 +8,7 @@ import gymnasium as gym
 
 from llm_gym.cli.common import add_imports, import_modules
 from llm_gym.cli.terminal_text import say
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, install_command
 from llm_gym.evaluate.scores import PLAYERS, games, published
 from llm_gym.registry.lookup import owner
 from llm_gym.registry.suite import (
@@ -16,7 +16,6 @@ from llm_gym.registry.suite import (
     ENVS,
     NEEDS,
     BridgeRow,
-    install_line,
     installed,
     word_hint,
 )
@@ -89,9 +88,8 @@ def _print_bridges(rows: list[BridgeRow]) -> None:
     width = max(map(len, ("bridges to other suites", *(row.id for row in rows)))) + 2
     say(f"{'bridges to other suites':<{width}}needs")
     for row in rows:
-        how = f"--set {row.example}" if installed(row) else install_line(row.package)
-        suite = row.package.partition(".")[0]
-        say(f"{row.id:<{width}}{suite:<15}{how}")
+        how = f"--set {row.example}" if installed(row) else install_command(row.extra)
+        say(f"{row.id:<{width}}{row.package:<15}{how}")
 
 
 def _others() -> list[str]:

@@ -30,33 +30,32 @@ def find_spec(env_id: str) -> EnvSpec:
     """
     home, _, name = env_id.rpartition(":")
     module = import_user_module(home) if home else None
-    named = None if module is None or name in gym.registry else class_spec(module, name)
-    if named is not None:
-        return named
+    if module is not None and name not in gym.registry and (spec := class_spec(module, name)):
+        return spec
     try:
         return gym.spec(name)
     except gym.error.Error as error:
-        raise ConfigError(_not_there(module, name)) from error
+        raise ConfigError(_not_found(module, name)) from error
 
 
-def _not_there(module: ModuleType | None, name: str) -> str:
+def _not_found(module: ModuleType | None, name: str) -> str:
     if module is not None:
-        told, known = f"module {module.__name__} has no environment {name!r}", names_in(module)
+        message, known = f"module {module.__name__} has no environment {name!r}", names_in(module)
         if meant := closest(name, known):
-            return f"{told}; did you mean {module.__name__}:{meant}?"
-        return f"{told}; it has {', '.join(known[:9])}" if known else told
-    told = f"there is no environment {name!r}"
+            return f"{message}; did you mean {module.__name__}:{meant}?"
+        return f"{message}; it has {', '.join(known[:9])}" if known else message
+    message = f"there is no environment {name!r}"
     if home := home_of(name):
         if importlib.util.find_spec(home.partition(".")[0]) is None:
-            return f"{told}; it is of the package {home}, which is not installed"
-        return f"{told} before its package is imported; write {home}:{name}, or --import {home}"
+            return f"{message}; it is of the package {home}, which is not installed"
+        return f"{message} before its package is imported; write {home}:{name}, or --import {home}"
     if own := _class_in_file(name):
         return f"{own.partition(':')[0]}.py is a file; name its class: {own}"
     if found := meant_id(name):
-        return f"{told}; did you mean {found}?"
+        return f"{message}; did you mean {found}?"
     return (
-        f"{told}; llm-gym list --all shows what is known; name an environment of another package "
-        "or file MODULE:ID or MODULE:Class"
+        f"{message}; llm-gym list --all shows what is known; name an environment of another "
+        "package or file MODULE:ID or MODULE:Class"
     )
 
 
@@ -78,10 +77,16 @@ def cannot_build(name: str, error: BaseException) -> ConfigError:
     why = str(error).partition(CREATOR)[0]
     if "must inherit from the gymnasium.Env" in why:
         why = "it is no gymnasium.Env; named by its class, as module:Class, it would be adapted"
+    elif wrong := wrong_setting(error):
+        known = sorted(settings_of(name))
+        why, meant = f"it has no setting {wrong!r}", closest(wrong, known)
+        if meant:
+            why += f"; did you mean {meant!r}?"
+        elif known:
+            why += f"; it has {', '.join(known)}"
     elif not isinstance(error, gym.error.Error | ImportError):
         why = describe_error(error)
-    wrong = wrong_setting(error)
-    return ConfigError(f"cannot build {name}: {no_setting(name, wrong) if wrong else why}")
+    return ConfigError(f"cannot build {name}: {why}")
 
 
 def wrong_setting(error: BaseException) -> str:
@@ -124,20 +129,22 @@ def meant_id(name: str) -> str:
         return env_id.rpartition("/")[2].partition("-v")[0].lower()
 
     known = [i for i in gym.registry if i.startswith(space) or bare(i) == bare(name)]
-    alike = closest(bare(name), map(bare, known))
-    found = [env_id for env_id in known if bare(env_id) == alike]
-    namespaces = (space, "llm_gym", "")
-    # The newest version is registered last.
-    ours = [i for space in namespaces for i in reversed(found) if i.rpartition("/")[0] == space]
-    return next(iter([*ours, *found]), "")
+    closest_name = closest(bare(name), map(bare, known))
+    found = [env_id for env_id in known if bare(env_id) == closest_name]
+    # In order of preference; the newest version is registered last.
+    for namespace in (space, "llm_gym", ""):
+        for env_id in reversed(found):
+            if env_id.rpartition("/")[0] == namespace:
+                return env_id
+    return found[0] if found else ""
 
 
 # How ids begin that a package registers when it is imported, and its module.
-_HOMES = (
-    *(("MiniGrid-", "minigrid"), ("BabyAI-", "minigrid"), ("MiniWorld-", "miniworld")),
-    *(("ALE/", "ale_py"), ("highway-", "highway_env"), ("Fetch", "gymnasium_robotics")),
-    *(("FlappyBird-", "flappy_bird_gymnasium"), ("browsergym/miniwob", "browsergym.miniwob")),
-)
+_HOMES = {
+    "MiniGrid-": "minigrid", "BabyAI-": "minigrid", "MiniWorld-": "miniworld", "ALE/": "ale_py",
+    "highway-": "highway_env", "Fetch": "gymnasium_robotics",
+    "FlappyBird-": "flappy_bird_gymnasium", "browsergym/miniwob": "browsergym.miniwob",
+}  # fmt: skip
 
 
 def home_of(name: str) -> str:
@@ -146,17 +153,8 @@ def home_of(name: str) -> str:
     >>> home_of("ALE/Pong-v5"), home_of("Maze-v0")
     ('ale_py', '')
     """
-    found = (home for begins, home in _HOMES if name.startswith(begins))
-    return next((home for home in found if home not in sys.modules), "")
-
-
-def no_setting(name: str, wrong: str) -> str:
-    """Return the error message for a setting that an environment does not have."""
-    known = sorted(settings_of(name))
-    if meant := closest(wrong, known):
-        return f"it has no setting {wrong!r}; did you mean {meant!r}?"
-    listed = f"; it has {', '.join(known)}" if known else ""
-    return f"it has no setting {wrong!r}{listed}"
+    homes = (home for prefix, home in _HOMES.items() if name.startswith(prefix))
+    return next((home for home in homes if home not in sys.modules), "")
 
 
 def settings_of(env_id: str) -> set[str]:

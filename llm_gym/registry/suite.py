@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from llm_gym.core.errors import install_command
 from llm_gym.core.text import closest
 
 
@@ -21,8 +20,6 @@ class EnvRow(NamedTuple):
     id: str
     entry_point: str
     kwargs: dict[str, Any] = {}
-    needs: str = ""
-    """What the environment requires, such as a package or an argument."""
 
 
 def _family(
@@ -36,18 +33,15 @@ def _family(
     )
 
 
+# fmt: off
 ENVS: tuple[EnvRow, ...] = (
     *_family(
         "navigation.text_game.env:TextGameEnv",
-        Easy={
-            **{"rooms": 4, "items": 2, "quest_length": 2, "locks": 0, "hints": 4, "names": 8},
-            **{"style": "terse", "max_turns": 16},
-        },
+        Easy={"rooms": 4, "items": 2, "quest_length": 2, "locks": 0, "hints": 4, "names": 8,
+              "style": "terse", "max_turns": 16},
         # No hints: a reflex that sees only the last observation fails here, a memory does not.
-        Medium={
-            **{"rooms": 9, "items": 2, "quest_length": 4, "locks": 1, "names": 12},
-            **{"style": "terse", "max_turns": 28},
-        },
+        Medium={"rooms": 9, "items": 2, "quest_length": 4, "locks": 1, "names": 12,
+                "style": "terse", "max_turns": 28},
         Hard={"rooms": 12, "items": 8, "quest_length": 9, "locks": 2, "max_turns": 100},
     ),
     # The presets Easy and Hard have the parameters of GEM's, so that results compare.
@@ -102,10 +96,8 @@ ENVS: tuple[EnvRow, ...] = (
     # Hard has as many rooms, ingredients and distractors as TextWorldExpress's has at most.
     *_family(
         "navigation.cooking_world:CookingWorldEnv",
-        Easy={
-            **{"rooms": 1, "ingredients": 1, "distractors": 2, "containers": 0, "cut": False},
-            "max_turns": 12,
-        },
+        Easy={"rooms": 1, "ingredients": 1, "distractors": 2, "containers": 0, "cut": False,
+              "max_turns": 12},
         Hard={"rooms": 11, "ingredients": 5, "distractors": 10, "containers": 3, "max_turns": 100},
     ),
     # Easy and Hard have the targets of GEM's; with its turns Easy is harder than Game2048-v0, and
@@ -160,10 +152,8 @@ ENVS: tuple[EnvRow, ...] = (
     # WordLadder, Medium and Hard have the distances and turns of TextArena's.
     *_family(
         "puzzles.word_ladder:WordLadderEnv",
-        Easy={
-            **{"word_length": 3, "min_distance": 2, "max_distance": 3, "hints": True},
-            "max_turns": 10,
-        },
+        Easy={"word_length": 3, "min_distance": 2, "max_distance": 3, "hints": True,
+              "max_turns": 10},
         Medium={"word_length": 5, "min_distance": 8, "max_distance": 12, "max_turns": 100},
         Hard={"word_length": 5, "min_distance": 13, "max_distance": 15, "max_turns": 100},
     ),
@@ -173,10 +163,8 @@ ENVS: tuple[EnvRow, ...] = (
         "questions.countdown:CountdownEnv",
         Easy={"numbers": 3},
         Hard={"numbers": 6, "max_number": 100, "min_target": 100, "max_target": 999},
-        Steps={
-            **{"numbers": 6, "max_number": 10, "large": 2, "min_target": 100, "max_target": 999},
-            **{"use_all": False, "stepwise": True, "max_turns": 12},
-        },
+        Steps={"numbers": 6, "max_number": 10, "large": 2, "min_target": 100, "max_target": 999,
+               "use_all": False, "stepwise": True, "max_turns": 12},
     ),
     # LetterCounting and ChainSum have the parameters of reasoning-gym's.
     *_family("questions.number_question:LetterCountingEnv", Easy={"min_words": 1, "max_words": 3}),
@@ -210,6 +198,7 @@ ENVS: tuple[EnvRow, ...] = (
     *_family("micro.echo:MemoryEnv"),
     *_family("questions.dataset:DatasetEnv"),
 )
+# fmt: on
 
 
 class BridgeRow(NamedTuple):
@@ -248,10 +237,7 @@ BRIDGES = tuple(
 
 def installed(row: BridgeRow) -> bool:
     """Return whether the package of a bridge is installed, without importing it."""
-    try:
-        return find_spec(row.package) is not None
-    except ImportError:  # of the package that a module should be in
-        return False
+    return find_spec(row.package) is not None
 
 
 def word_hint(*parts: str) -> str:
@@ -262,45 +248,36 @@ def word_hint(*parts: str) -> str:
     """
     words = sorted({word.lower() for row in ENVS for word in re.findall("[A-Z][a-z]+", row.id)})
     for part in parts:
-        alike = [word for word in words if abs(len(word) - len(part)) < 3]
-        if meant := closest(part.lower(), alike):
+        candidates = [word for word in words if abs(len(word) - len(part)) < 3]
+        if meant := closest(part.lower(), candidates):
             return f"; did you mean {meant}?"
     return ""
 
 
-def install_line(package: str) -> str:
-    """Return the command that installs ``package``."""
-    row = next(row for row in BRIDGES if row.package == package)
-    return install_command(row.extra)
-
-
-# Not part of the suite: these play other people's games, so they have no score. A row that
-# ``needs`` something cannot be made by its id alone, so loops over every id skip it.
-DOORS: tuple[EnvRow, ...] = (
+# Not part of the suite: these play other people's games, so they have no score.
+ADAPTERS = (
     EnvRow("llm_gym/AsText-v0", "llm_gym.wrappers.as_text.env:AsTextEnv"),
-    *(EnvRow(row.id, row.entry_point, needs=row.package) for row in BRIDGES),
-    EnvRow(
-        "llm_gym/Remote-v0",
-        "llm_gym.server.remote_env:RemoteEnv",
-        needs="url=, of a server that llm-gym serve has started",
-    ),
+    *(EnvRow(row.id, row.entry_point) for row in BRIDGES),
+    EnvRow("llm_gym/Remote-v0", "llm_gym.server.remote_env:RemoteEnv"),
 )
 
-NEEDS = {row.id: row.needs for row in DOORS if row.needs}
-"""Requirements of an id. Ids with an entry are listed, but left out of runs over the whole
-suite."""
+NEEDS = {
+    **{row.id: row.package for row in BRIDGES},
+    "llm_gym/Remote-v0": "url=, of a server that llm-gym serve has started",
+}
+"""What an id needs besides its name: a package or an argument. Loops over all ids skip these."""
 
 
 def register_envs() -> None:
     """Register the environments and bridges with Gymnasium. Safe to call twice."""
-    for row in (*ENVS, *DOORS):
+    for row in (*ENVS, *ADAPTERS):
         if row.id not in gym.registry:
             gym.register(
                 id=row.id,
                 entry_point=row.entry_point,
                 kwargs=dict(row.kwargs),
-                # What these wrappers look for at every step, TextEnv refuses by itself and the
-                # tests have checked; without them a light game is a third faster.
+                # TextEnv checks the order of calls by itself, and tests check the rest. Without
+                # these wrappers a light game is a third faster.
                 order_enforce=False,
                 disable_env_checker=True,
             )

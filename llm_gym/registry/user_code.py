@@ -37,18 +37,13 @@ def import_user_module(module: str) -> ModuleType:
     path = Path(module)
     if path.suffix == ".py" or len(path.parts) != 1:
         meant = ".".join(path.with_suffix("").parts).strip("./")
-        if (
-            path.suffix == ".py"
-            and path.is_file()
-            and not path.is_absolute()
-            and ".." not in path.parts
-        ):
-            module = meant  # as one would run it
-        else:
+        is_below = not path.is_absolute() and ".." not in path.parts
+        if not (path.suffix == ".py" and is_below and path.is_file()):
             raise ConfigError(
                 f"a module is named as in an import statement, got {module!r}; if it lies here, "
                 f"write {meant}"
             )
+        module = meant
     try:
         return importlib.import_module(module)
     except LLMGymError:

@@ -11,7 +11,7 @@ import pytest
 import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.cli import main
 from llm_gym.core.errors import install_command
-from llm_gym.registry.suite import BRIDGES, ENVS, install_line, installed
+from llm_gym.registry.suite import BRIDGES, ENVS, installed
 from llm_gym.wrappers.as_text import split_settings
 from tests.bridges.each import ROWS, each_bridge
 
@@ -35,7 +35,7 @@ def test_a_missing_package_is_one_sentence_and_no_bridge_is_in_the_suite():
     for row, said in zip(BRIDGES, done.stdout.splitlines(), strict=True):
         suite = row.package.partition(".")[0]
         assert said.startswith(f"ConfigError this bridge needs {suite}"), done.stderr
-        assert install_line(row.package) in said
+        assert install_command(row.extra) in said
     assert {row.id for row in BRIDGES} <= gym.registry.keys()
     assert not {row.id for row in BRIDGES} & {row.id for row in ENVS}
 
@@ -85,6 +85,6 @@ def test_every_bridge_has_a_section_and_an_extra():
     together = re.search(r"^bridges = \[(.*?)^\]", extras, re.M | re.S)[1]
     for row in BRIDGES:
         assert row.id in PAGE
-        assert install_line(row.package) in PAGE or row.extra in PAGE
+        assert install_command(row.extra) in PAGE or row.extra in PAGE
         assert re.search(rf"^{row.extra} = \[", extras, re.M)
         assert row.extra in together
