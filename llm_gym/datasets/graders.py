@@ -227,8 +227,8 @@ def parse_choice(reply: str, choices: Sequence[str] = ()) -> int | None:
             return place
         if not texts and not rest:
             return place
-    said = normalise(reply)
-    return texts.index(said) if said in texts else None
+    reply = normalise(reply)
+    return texts.index(reply) if reply in texts else None
 
 
 def find_choices(text: str, choices: Sequence[str]) -> Iterator[Named]:
@@ -245,7 +245,7 @@ def find_choices(text: str, choices: Sequence[str]) -> Iterator[Named]:
         if one[1] in letters and (one[1] not in "AI" or _STANDS.match(text, one.end()))
     ]
     texts = {choice: LETTERS[at] for at, choice in enumerate(choices[: len(LETTERS)]) if choice}
-    found += [(start, end, texts[said]) for start, end, said in find_phrases(text, [*texts])]
+    found += [(start, end, texts[choice]) for start, end, choice in find_phrases(text, [*texts])]
     return apart(found)
 
 

@@ -21,8 +21,8 @@ _FORMS: dict[str, Callable[..., str]] = {
     ),
     r"What is left over when (\d+) is divided by (\d+)\?": lambda a, b: str(int(a) % int(b)),
     r"How many letters has the word (\w+)\?": lambda word: str(len(word)),
-    r"What is the word (\w+) spelled backwards\?": lambda word: str(word[::-1]),
-    r"What are the first three letters of the word (\w+)\?": lambda word: str(word[:3]),
+    r"What is the word (\w+) spelled backwards\?": lambda word: word[::-1],
+    r"What are the first three letters of the word (\w+)\?": lambda word: word[:3],
     r"Which day of the week comes (\d+) days after (\w+)\?": (
         lambda days, day: _DAYS[(_DAYS.index(day) + int(days)) % 7]
     ),

@@ -120,9 +120,9 @@ def read_prompt(prompt: Any) -> tuple[str, str, str | None]:
         return "", prompt, None
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not prompt:
         raise ValueError(f"a prompt must be text or chat messages, got {prompt!r:.60}")
-    said = [_read_message(message) for message in prompt]
-    system = [content for role, content in said if role == "system"]
-    talk = [(role, content) for role, content in said if role != "system"]
+    messages = [_read_message(message) for message in prompt]
+    system = [content for role, content in messages if role == "system"]
+    talk = [(role, content) for role, content in messages if role != "system"]
     reply = talk.pop()[1] if talk and talk[-1][0] == "assistant" else None
     if not talk:
         raise ValueError("the messages of a prompt must hold one from the user")

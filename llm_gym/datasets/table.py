@@ -181,10 +181,10 @@ class Table:
         leaks = np.flatnonzero(same & (self._codes[order[1:]] != self._codes[order[:-1]]))
         if len(leaks):
             first, second = (int(order[leaks[0] + at]) for at in (0, 1))
-            told = (splits.SPLITS[self._codes[number]] for number in (first, second))
+            both = " and ".join(splits.SPLITS[self._codes[row]] for row in (first, second))
             raise RecordError(
                 f"{self._source.where(second)}: the question is in two splits "
-                f"({' and '.join(told)}), also at {self._source.where(first)}; remove one, or pass "
+                f"({both}), also at {self._source.where(first)}; remove one, or pass "
                 "split_column=None to split by content"
             )
 
@@ -194,9 +194,9 @@ class Table:
         if split is None:
             return range(len(self))
         if not len(self._numbers[split]):
-            told = ", ".join(f"{len(rows)} {name}" for name, rows in self._numbers.items())
+            counts = ", ".join(f"{len(rows)} {name}" for name, rows in self._numbers.items())
             raise ConfigError(
-                f"{self.name} has no {split} rows, it has {told}; with few rows, name their "
+                f"{self.name} has no {split} rows, it has {counts}; with few rows, name their "
                 "splits in a column"
             )
         return self._numbers[split]

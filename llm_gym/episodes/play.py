@@ -121,12 +121,12 @@ def invalid_env_output(observation: Any, reward: SupportsFloat = 0.0) -> str:
     if not isinstance(observation, str):
         return f"gave an observation of {type(observation).__name__}, which must be text"
     try:
-        paid = float(reward)
+        number = float(reward)
     except OverflowError:  # a huge int
-        paid = math.inf
-    if abs(paid) <= MAX_REWARD:  # false for NaN too
+        number = math.inf
+    if abs(number) <= MAX_REWARD:  # false for NaN too
         return ""
-    return f"gave a reward of {paid:g}, which must be a number that float32 holds"
+    return f"gave a reward of {number:g}, which must be a number that float32 holds"
 
 
 def add_turn(episode: Trajectory, action: str, step: Step) -> None:
@@ -135,19 +135,19 @@ def add_turn(episode: Trajectory, action: str, step: Step) -> None:
     A turn that terminates does not count as truncated, even if a wrapper sets both.
     """
     observation, reward, terminated, truncated, info = step
-    paid, told = float(reward), dict(info)  # before anything is added: these may raise
+    reward, info = float(reward), dict(info)  # before anything is added: these may raise
     terminated = bool(terminated)
     truncated = bool(truncated) and not terminated
     text = _text(observation, episode.env_id)
-    move = told.get("move")
+    move = info.get("move")
     episode.states.append(text)
     episode.actions.append(action)
     episode.moves.append(move if isinstance(move, str) else None)
-    episode.rewards.append(paid)
+    episode.rewards.append(reward)
     episode.terminated.append(terminated)
     episode.truncated.append(truncated)
     episode.dones.append(terminated or truncated)
-    episode.infos.append(told)
+    episode.infos.append(info)
     episode.messages.append({"role": "assistant", "content": action})
     episode.messages.append({"role": "user", "content": text})
 
@@ -176,8 +176,9 @@ def address(episode: Trajectory, system_prompt: str | None) -> None:
     """Replace the system message of a record by ``system_prompt``; None keeps it."""
     if system_prompt is None:
         return
-    said = [{"role": "system", "content": system_prompt}] if system_prompt else []
-    episode.messages = said + [each for each in episode.messages if each["role"] != "system"]
+    rest = [message for message in episode.messages if message["role"] != "system"]
+    first = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    episode.messages = [*first, *rest]
 
 
 def system_prompt_of(episode: Trajectory) -> str:

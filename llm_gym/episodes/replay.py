@@ -45,14 +45,14 @@ _WRAPPERS = frozenset(
 
 def refusal(spec: EnvSpec) -> str:
     """Return the part of ``spec`` that is not known to be harmless, or ""."""
-    if why := _environment(spec.id, spec.entry_point, spec.kwargs):
+    if why := _env_risk(spec.id, spec.entry_point, spec.kwargs):
         return why
     if spec.vector_entry_point not in (None, gym.registry[spec.id].vector_entry_point):
         return f"{spec.id} names a vector environment of its own"
     for wrapper in spec.additional_wrappers:
         if wrapper.entry_point not in _WRAPPERS:
             return f"the wrapper {wrapper.entry_point!s:.80} may do anything"
-        if problem := _settings(wrapper.kwargs or {}, f"{wrapper.name!s:.80}"):
+        if problem := _settings_risk(wrapper.kwargs or {}, f"{wrapper.name!s:.80}"):
             return problem
     return ""
 
@@ -62,24 +62,24 @@ def _registered(env_id: str) -> Any:
     return None if spec is None else spec.entry_point
 
 
-def _environment(env_id: Any, entry_point: Any, kwargs: Mapping[str, Any]) -> str:
+def _env_risk(env_id: Any, entry_point: Any, kwargs: Mapping[str, Any]) -> str:
     if not isinstance(env_id, str) or _registered(env_id) is None:
         return f"{env_id!s:.80} is not registered"
     if _registered(env_id) != entry_point or not isinstance(entry_point, str):
         return f"{env_id} is registered as something else than {entry_point!s:.80}"
     if entry_point == _AS_TEXT:
-        return _as_text(kwargs)
+        return _as_text_risk(kwargs)
     if not entry_point.startswith((_OWN, *_PLAIN_GYM)):
         return f"{env_id} belongs to another package"
-    return _settings(kwargs, env_id)
+    return _settings_risk(kwargs, env_id)
 
 
 def risky_env(env_id: str, kwargs: Mapping[str, Any]) -> str:
     """Return why an id with these settings is not known to be harmless, or ""."""
-    return _environment(env_id, _registered(env_id), kwargs)
+    return _env_risk(env_id, _registered(env_id), kwargs)
 
 
-def _as_text(kwargs: Mapping[str, Any]) -> str:
+def _as_text_risk(kwargs: Mapping[str, Any]) -> str:
     inner, own = kwargs.get("env_id", "CartPole-v1"), kwargs.get("env_kwargs") or {}
     rest = {key: value for key, value in kwargs.items() if key not in ("env_id", "env_kwargs")}
     if not isinstance(own, Mapping):
@@ -87,24 +87,24 @@ def _as_text(kwargs: Mapping[str, Any]) -> str:
     entry_point = _registered(inner) if isinstance(inner, str) else None
     if entry_point == _AS_TEXT:
         return f"{inner} inside itself has no end"
-    return _environment(inner, entry_point, own) or _settings(rest, "AsText")
+    return _env_risk(inner, entry_point, own) or _settings_risk(rest, "AsText")
 
 
 def risky_setting(kwargs: Mapping[str, Any]) -> str:
     """Return the first setting that is not known to be harmless, or ""."""
     for name, value in kwargs.items():
-        judge = _SPECIAL.get(name, _plain)
-        if not judge(value):
+        is_harmless = _SPECIAL.get(name, _is_plain)
+        if not is_harmless(value):
             return f"{name!s:.60}={value!r:.60}"
     return ""
 
 
-def _settings(kwargs: Mapping[str, Any], where: str) -> str:
+def _settings_risk(kwargs: Mapping[str, Any], where: str) -> str:
     found = risky_setting(kwargs)
     return f"the setting {found} of {where} may do anything" if found else ""
 
 
-def _plain(value: Any, depth: int = 0) -> bool:
+def _is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether ``value`` is a number, a short text, or a short collection of these."""
     if value is None or isinstance(value, bool):
         return True
@@ -114,32 +114,31 @@ def _plain(value: Any, depth: int = 0) -> bool:
         return math.isfinite(value)
     if isinstance(value, str):
         return len(value) <= _MAX_TEXT and _WORDS.fullmatch(value) is not None
-    if depth >= _MAX_DEPTH or not isinstance(value, list | tuple | Mapping):
-        return False
-    if len(value) > _MAX_ITEMS:
-        return False
     if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _plain(value[key], depth + 1) for key in value)
-    return all(_plain(item, depth + 1) for item in value)
+        if not all(isinstance(key, str) for key in value):
+            return False
+        value = list(value.values())
+    is_small = isinstance(value, list | tuple) and len(value) <= _MAX_ITEMS
+    return is_small and depth < _MAX_DEPTH and all(_is_plain(item, depth + 1) for item in value)
 
 
-def _tools(value: Any) -> bool:
+def _are_safe_tools(value: Any) -> bool:
     listed = value if isinstance(value, list) else [value]
     return all(name in ("finish", "calculator", "python") for name in listed)
 
 
-def _dataset(value: Any) -> bool:
+def _is_safe_dataset(value: Any) -> bool:
     if isinstance(value, str):
         outside = Path(value).is_absolute() or ".." in Path(value).parts or ":" in value
         return value.lower().endswith(SUFFIXES) and not outside
     if isinstance(value, Mapping):
-        return all(_dataset(part) for part in value.values())
+        return all(_is_safe_dataset(part) for part in value.values())
     return value is None or (isinstance(value, list) and len(value) <= _MAX_ROWS)
 
 
 _SPECIAL: Mapping[str, Callable[[Any], bool]] = {
-    "tools": _tools,
-    "dataset": _dataset,
+    "tools": _are_safe_tools,
+    "dataset": _is_safe_dataset,
     "render_mode": lambda value: value in (None, "ansi"),
     # A sandbox without isolation, a foreign server, code by name.
     **dict.fromkeys(("isolation", "mcp", "sandbox", "read", "preload"), lambda value: False),
@@ -206,7 +205,7 @@ def _play(env: gym.Env[str, str], episode: Trajectory) -> str:
         return difference
     if difference := _differs("first observation", again.states[0], _at(episode.states, 0)):
         return difference
-    for turn, action in enumerate(_played(episode)):
+    for turn, action in enumerate(_answered_actions(episode)):
         if again.dones and again.dones[-1]:
             return f"turn {turn}: the episode is over, and was not"
         add_turn(again, action, env.step(action))
@@ -217,7 +216,7 @@ def _play(env: gym.Env[str, str], episode: Trajectory) -> str:
     return ""
 
 
-def _played(episode: Trajectory) -> list[str]:
+def _answered_actions(episode: Trajectory) -> list[str]:
     """Return the actions that the environment answered, without a last one that it failed at."""
     failed = bool(episode.infos) and "error" in episode.infos[-1]
     ended = failed and episode.stop_reason == StopReason.ERROR

@@ -90,17 +90,17 @@ def feedback(parser: ActionParser, results: Sequence[ToolResult]) -> str:
 
 def _excess(arguments: dict[str, Any]) -> str:
     """Return why ``arguments`` are too large or too deep, or ""."""
-    waiting: list[tuple[Any, int]] = [(arguments, 1)]
-    values = 0
-    while waiting:
-        value, depth = waiting.pop()
-        inside = list(value.values()) if isinstance(value, dict) else value
-        values += len(inside)
+    stack: list[tuple[Any, int]] = [(arguments, 1)]
+    count = 0
+    while stack:
+        container, depth = stack.pop()
+        items = list(container.values()) if isinstance(container, dict) else container
+        count += len(items)
         if depth > MAX_DEPTH:
             return f"its arguments may be nested at most {MAX_DEPTH} deep"
-        if values > MAX_VALUES:
+        if count > MAX_VALUES:
             return f"its arguments may have at most {MAX_VALUES} values"
-        waiting += [(item, depth + 1) for item in inside if isinstance(item, dict | list)]
+        stack += [(item, depth + 1) for item in items if isinstance(item, dict | list)]
     return ""
 
 

@@ -29,6 +29,10 @@ class Step(NamedTuple):
     truncated: bool
     info: dict[str, Any]
 
+    @property
+    def done(self) -> bool:
+        return self.terminated or self.truncated
+
 
 class EnvironmentStepTool(Tool):
     """Plays a move in an environment; the result is the observation.
@@ -61,12 +65,12 @@ class EnvironmentStepTool(Tool):
 
     def bind(self, env: gym.Env[str, str] | BaseEnvironment) -> None:
         """Play in ``env`` from now on; its episode must have begun."""
-        self.env = begun(env)
+        self.env = as_running_env(env)
         self.last_step: Step | None = None
         """What the last move led to."""
 
     def execute(self, /, **params: Any) -> str:
-        if self.last_step is not None and (self.last_step.terminated or self.last_step.truncated):
+        if self.last_step is not None and self.last_step.done:
             raise ToolError("The episode is over.")
         self.last_step = play(self.env, params["action"])
         return self.last_step.observation
@@ -75,7 +79,7 @@ class EnvironmentStepTool(Tool):
         self.last_step = None
 
 
-def begun(env: gym.Env[str, str] | BaseEnvironment) -> gym.Env[str, str]:
+def as_running_env(env: gym.Env[str, str] | BaseEnvironment) -> gym.Env[str, str]:
     """Return ``env``, which the caller has reset, as a ``gymnasium.Env``."""
     adapted = as_gym(env)
     if isinstance(env, BaseEnvironment) and isinstance(adapted, LegacyEnv):
@@ -204,11 +208,11 @@ class MultiTurnManager:
         else:
             turn.answer = parsed.answer or ""
         if turn.answer is not None and self.env is not None:
-            turn.step, told = play(self.env, turn.answer), {"action": turn.answer}
-            turn.tool_call = ToolResult("environment_step", told, True, turn.step.observation)
-        over = turn.step is not None and (turn.step.terminated or turn.step.truncated)
-        said_all = turn.answer is not None and self.env is None
-        turn.done = over or said_all or turn.number + 1 == self.max_turns
+            turn.step, arguments = play(self.env, turn.answer), {"action": turn.answer}
+            turn.tool_call = ToolResult("environment_step", arguments, True, turn.step.observation)
+        episode_over = turn.step is not None and turn.step.done
+        answered = turn.answer is not None and self.env is None
+        turn.done = episode_over or answered or turn.number + 1 == self.max_turns
         self.history.append(turn)
         return turn
 
@@ -231,7 +235,7 @@ class MultiTurnManager:
         }
 
     def _bind(self, env: gym.Env[str, str] | BaseEnvironment | None) -> None:
-        self.env = None if env is None else begun(env)
+        self.env = None if env is None else as_running_env(env)
         if self.env is not None:
             for tool in self._steppers():
                 tool.bind(self.env)

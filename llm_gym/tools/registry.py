@@ -8,7 +8,6 @@ names, so that the spec of an environment with tools can be written as JSON.
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -19,14 +18,6 @@ from llm_gym.tools.schema import fit
 
 MAX_RESULT_CHARS = 4000
 """Default maximum length of a result."""
-
-
-@dataclass
-class ToolCounts:
-    """How often a tool was called, and how often it failed."""
-
-    calls: int = 0
-    errors: int = 0
 
 
 class ToolRegistry:
@@ -56,8 +47,6 @@ class ToolRegistry:
         if max_result_chars < 100:
             raise ConfigError(f"max_result_chars must be at least 100, got {max_result_chars}")
         self.max_result_chars = max_result_chars
-        self.counts: dict[str, ToolCounts] = {}
-        """Calls of each tool since the registry was made."""
         self.tools: dict[str, Tool] = {}
         """Tools by name, in order of registration."""
         for one in tools:
@@ -70,7 +59,6 @@ class ToolRegistry:
         if tool.name in self.tools:
             raise ConfigError(f"there is a tool called {tool.name} already")
         self.tools[tool.name] = tool
-        self.counts[tool.name] = ToolCounts()
         return tool
 
     @property
@@ -93,14 +81,10 @@ class ToolRegistry:
         tool = self.tools.get(name)
         if tool is None:
             return False, self._unknown(name)
-        counts = self.counts[name]
-        counts.calls += 1
         params, problem = fit(params, tool.definition.parameters)
         if problem:
-            counts.errors += 1
             return False, f"{name} was not called: {problem}."
         succeeded, result = _run(tool, params)
-        counts.errors += not succeeded
         return succeeded, shorten(result, self.max_result_chars)
 
     def reset(self) -> None:
@@ -149,13 +133,13 @@ def _run(tool: Tool, params: dict[str, Any]) -> tuple[bool, str]:
     if tool.timeout is None:
         return _attempt(tool, params)
     # Each call has its own thread, so that a call that hangs blocks no other.
-    answers: list[tuple[bool, str]] = []
+    results: list[tuple[bool, str]] = []
     worker = threading.Thread(
-        target=lambda: answers.append(_attempt(tool, params)), name=tool.name, daemon=True
+        target=lambda: results.append(_attempt(tool, params)), name=tool.name, daemon=True
     )
     worker.start()
     worker.join(tool.timeout)
-    return answers[0] if answers else (False, f"{tool.name} took longer than {tool.timeout:g} s.")
+    return results[0] if results else (False, f"{tool.name} took longer than {tool.timeout:g} s.")
 
 
 def _attempt(tool: Tool, params: dict[str, Any]) -> tuple[bool, str]:

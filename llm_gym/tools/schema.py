@@ -59,13 +59,13 @@ class _Fitter:
     """Walks a value and its schema side by side."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.checks = 0
 
     def fit(self, value: Any, schema: Mapping[str, Any], name: str, depth: int = 0) -> Any:
-        self.looks += 1
+        self.checks += 1
         if depth > _MAX_DEPTH:
             raise _MisfitError(f"{name} is nested too deeply")
-        if self.looks > _MAX_WORK:
+        if self.checks > _MAX_WORK:
             raise _MisfitError(f"{name} has too many parts to check")
         for keyword in ("anyOf", "oneOf"):
             if isinstance(choices := schema.get(keyword), list) and choices:
@@ -178,14 +178,17 @@ def _check_value(value: Any, schema: Mapping[str, Any], name: str) -> None:
         raise _MisfitError(f"{name} must be {choice}{listed}, got {show(value)}")
     if isinstance(value, bool) or not isinstance(value, str | list | int | float):
         return
-    size, keyword, said, unit = value, "imum", show(value), ""
+    size: int | float
     if isinstance(value, str):
-        size, keyword, said, unit = len(value), "Length", str(len(value)), " characters"
+        low, high = schema.get("minLength"), schema.get("maxLength")
+        size, verb, unit = len(value), "have", " characters"
     elif isinstance(value, list):
-        size, keyword, said, unit = len(value), "Items", str(len(value)), " items"
-    verb = "have" if unit else "be"
-    low, high = schema.get(f"min{keyword}"), schema.get(f"max{keyword}")
+        low, high = schema.get("minItems"), schema.get("maxItems")
+        size, verb, unit = len(value), "have", " items"
+    else:
+        low, high = schema.get("minimum"), schema.get("maximum")
+        size, verb, unit = value, "be", ""
     if low is not None and _is_type(low, "number") and size < low:
-        raise _MisfitError(f"{name} must {verb} at least {low}{unit}, got {said}")
+        raise _MisfitError(f"{name} must {verb} at least {low}{unit}, got {show(size)}")
     if high is not None and _is_type(high, "number") and size > high:
-        raise _MisfitError(f"{name} must {verb} at most {high}{unit}, got {said}")
+        raise _MisfitError(f"{name} must {verb} at most {high}{unit}, got {show(size)}")

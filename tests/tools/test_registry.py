@@ -77,11 +77,8 @@ def test_a_registry_knows_resets_and_closes_its_tools():
         ("broken", {"kind": "exit"}, (False, "broken failed: SystemExit: odd exit")),
     ],
 )
-def test_a_call_by_name_is_answered_and_counted_whatever_comes_of_it(name, params, answer):
-    registry = ToolRegistry([Adder(), parrot, broken])
-    assert registry.execute_tool(name, **params) == answer
-    counts = registry.counts.get(name)  # none of a tool that is not there
-    assert counts is None or (counts.calls, counts.errors) == (1, not answer[0])
+def test_a_call_by_name_is_answered_whatever_comes_of_it(name, params, answer):
+    assert ToolRegistry([Adder(), parrot, broken]).execute_tool(name, **params) == answer
 
 
 def test_a_name_of_a_tool_that_is_not_there_is_cut():

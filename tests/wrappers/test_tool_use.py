@@ -113,14 +113,15 @@ def test_a_call_that_is_not_made_costs_what_an_unusable_reply_costs(
 
 
 def test_tools_are_for_an_episode_that_is_under_way():
-    env = using()
+    memo = Memo()
+    env = using(memo)
     with pytest.raises(ResetNeeded):
-        env.step(call("double", number=1))
+        env.step(call("memo"))
     env.reset(seed=0)
     assert env.step(env.unwrapped.oracle_action())[2]
     with pytest.raises(ResetNeeded):
-        env.step(call("double", number=1))
-    assert env.registry.counts["double"].calls == 0
+        env.step(call("memo"))
+    assert memo.calls == 0
     env.reset(seed=0)
     assert env.step(call("double", number=1))[0] == "2"
     with pytest.raises(ActionTypeError):

@@ -85,11 +85,11 @@ class McpServer:
         if not self._thread.is_alive() or self._loop.is_closed():
             raise ToolError("The MCP server is closed.")
         call = self._session.call_tool(name, arguments)
-        asked = asyncio.run_coroutine_threadsafe(call, self._loop)
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
-            answer = asked.result(self.timeout).model_dump(by_alias=True)
+            answer = future.result(self.timeout).model_dump(by_alias=True)
         except TimeoutError:
-            asked.cancel()
+            future.cancel()
             raise ToolError(f"{name} took longer than {self.timeout:g} s.") from None
         except Exception as error:
             raise ToolError(f"{name} failed: {_reason(error, self.timeout)}") from error

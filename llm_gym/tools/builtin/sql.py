@@ -45,7 +45,7 @@ class SqlProcess:
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer; if a query kills the process, the answer is the reason."""
         with self._lock:
-            process = self._started()
+            process = self._running()
             assert process.stdin is not None
             assert process.stdout is not None
             try:
@@ -67,7 +67,7 @@ class SqlProcess:
         with self._lock:
             self._end()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self.starts += 1
             self._process = subprocess.Popen(
@@ -141,35 +141,21 @@ class Database:
         source, is_file = self.source, _is_file(self.source)
         if is_file:
             source = f"{Path(source).resolve().as_uri()}?mode=ro"
-        answer = sql_process().ask(
-            {
-                "sql": sql,
-                "source": source,
-                "file": is_file,
-                "max_rows": max_rows,
-                "max_steps": self.max_steps,
-                "max_value_chars": self.max_value_chars,
-            }
-        )
+        limits = {"max_steps": self.max_steps, "max_value_chars": self.max_value_chars}
+        request = {"sql": sql, "source": source, "file": is_file, "max_rows": max_rows, **limits}
+        answer = sql_process().ask(request)
         if "error" in answer:
             raise ToolError(_reason(answer["error"], answer.get("made", True)))
         if not answer["columns"]:  # an empty statement, or one that does nothing here
             raise ToolError("Use one SELECT.")
-        return answer["columns"], [tuple(map(_cell, row)) for row in answer["rows"]]
+        return answer["columns"], [tuple(map(_decode_cell, row)) for row in answer["rows"]]
 
 
 def _is_file(source: str) -> bool:
     return "\n" not in source and ";" not in source
 
 
-def _is_there(path: str) -> bool:
-    try:
-        return Path(path).is_file()
-    except (OSError, ValueError):  # no name that a file could have
-        return False
-
-
-def _cell(value: Any) -> Any:
+def _decode_cell(value: Any) -> Any:
     return bytes.fromhex(value["x"]) if isinstance(value, dict) else value
 
 
@@ -217,7 +203,7 @@ class SqlTool(Tool):
 
     def __init__(self, database: str, *, max_rows: int = 20) -> None:
         check_range("max_rows", max_rows, 1)
-        if _is_file(database) and not _is_there(database):
+        if _is_file(database) and not os.path.isfile(database):
             got = f"{database!r:.200}"
             raise ConfigError(f"database must be a file or SQL that makes one, got {got}")
         self.max_rows = max_rows
@@ -234,14 +220,14 @@ def show_table(columns: list[str], rows: list[tuple[Any, ...]], max_rows: int) -
     >>> show_table(["n"], [(1,), (2.5,), (None,)], 2)
     'n\n1\n2.5\n(the first 2 rows)'
     """
-    shown = [" | ".join(columns)]
-    shown += [" | ".join(_show(value) for value in row) for row in rows[:max_rows]]
+    lines = [" | ".join(columns)]
+    lines += [" | ".join(map(_show, row)) for row in rows[:max_rows]]
     count = len(rows)
     if count > max_rows:
-        shown.append(f"(the first {max_rows} rows)")
+        lines.append(f"(the first {max_rows} rows)")
     else:
-        shown.append(f"({count} row{'s' * (count != 1)})")
-    return "\n".join(shown)
+        lines.append(f"({count} row{'s' * (count != 1)})")
+    return "\n".join(lines)
 
 
 def _show(value: Any) -> str:

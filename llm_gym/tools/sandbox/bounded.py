@@ -33,15 +33,15 @@ def run_bounded(work: Callable[[], str], *, cpu_s: int = 10, memory: int = 1 << 
         _answer(write, work, cpu_s, memory)
     os.close(write)
     try:
-        said = _read_all(read, time.monotonic() + WALL_S)
+        answer = _read_all(read, time.monotonic() + WALL_S)
     finally:
         os.close(read)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    verdict, text = said[:1], said[1:].decode("utf-8", "surrogatepass")
-    if verdict == b"+":
+    status, text = answer[:1], answer[1:].decode("utf-8", "surrogatepass")
+    if status == b"+":
         return text
-    if verdict == b"-":
+    if status == b"-":
         raise ValueError(text)
     raise EndlessError(f"it needs more than {cpu_s} s of processor time or {memory >> 20} MiB")
 
@@ -59,25 +59,25 @@ def _answer(write: int, work: Callable[[], str], cpu_s: int, memory: int) -> NoR
     except OSError:  # no /proc: only the time is limited
         pass
     try:
-        said = b"+" + work().encode("utf-8", "surrogatepass")
+        answer = b"+" + work().encode("utf-8", "surrogatepass")
     except MemoryError:
-        said = b""
+        answer = b""
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is told
-        said = b"-" + f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+        answer = b"-" + f"{type(error).__name__}: {error}".encode("utf-8", "replace")
     try:
-        while said:
-            said = said[os.write(write, said) :]
+        while answer:
+            answer = answer[os.write(write, answer) :]
     finally:
         os._exit(0)
 
 
 def _read_all(pipe: int, deadline: float) -> bytes:
-    said = b""
+    answer = b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([pipe], [], [], left)[0]:
             break
         block = os.read(pipe, 1 << 16)
         if not block:
-            return said
-        said += block
+            return answer
+        answer += block
     return b""

@@ -67,23 +67,21 @@ class Outside:
         self.file.write_text(self.secret)
         self.file.chmod(0o600)
         self.status = self._stat()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.datagrams.bind(("127.0.0.1", self.port))
-        self.local = socket.socket(socket.AF_UNIX)
-        self.local.bind(f"{self.file}.socket")
-        self.abstract = socket.socket(socket.AF_UNIX)
-        self.abstract.bind(f"\0{self.port}")
-        self.local_datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.local_datagrams.bind(f"{self.file}.datagrams")
-        self.sockets = (
-            *(self.listener, self.datagrams, self.local, self.abstract, self.local_datagrams),
-        )
-        for plug in (self.local, self.abstract):
-            plug.listen()
-        for plug in self.sockets:
-            plug.setblocking(False)
+        self.sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.port = self.sockets[0].getsockname()[1]
+        for family, kind, address in (
+            (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", self.port)),
+            (socket.AF_UNIX, socket.SOCK_STREAM, f"{self.file}.socket"),
+            (socket.AF_UNIX, socket.SOCK_STREAM, f"\0{self.port}"),  # an abstract name
+            (socket.AF_UNIX, socket.SOCK_DGRAM, f"{self.file}.datagrams"),
+        ):
+            target = socket.socket(family, kind)
+            target.bind(address)
+            if kind == socket.SOCK_STREAM:
+                target.listen()
+            self.sockets.append(target)
+        for target in self.sockets:
+            target.setblocking(False)
         self.signals: list[int] = []
 
     def _stat(self) -> tuple[int, int, int, float]:
@@ -98,17 +96,17 @@ class Outside:
             return "mode, owner, links or times of the file outside were changed"
         if self.signals:
             return f"a signal came from inside: {self.signals}"
-        for plug in self.sockets:
+        for target in self.sockets:
             try:
-                plug.recv(1) if plug.type == socket.SOCK_DGRAM else plug.accept()[0].close()
+                target.recv(1) if target.type == socket.SOCK_DGRAM else target.accept()[0].close()
             except BlockingIOError:
                 continue
             return "something came over the network"
         return ""
 
     def close(self) -> None:
-        for plug in self.sockets:
-            plug.close()
+        for target in self.sockets:
+            target.close()
 
 
 @contextmanager
@@ -137,9 +135,9 @@ def attempt(
     took = []
     for _ in range(2):  # the second finds what the first has left behind
         result = sandbox.run(code, timeout=timeout)
-        said = result.stdout + result.stderr + result.error
-        if "ESCAPED" in result.stdout or place.secret in said:
-            return Finding(name, False, said[:200])
+        output = result.stdout + result.stderr + result.error
+        if "ESCAPED" in result.stdout or place.secret in output:
+            return Finding(name, False, output[:200])
         took.append(result.seconds)
     if min(took) > timeout + LATE_S:
         return Finding(name, False, f"ended after {min(took):.2f} s instead of {timeout}")
@@ -162,8 +160,8 @@ def check_isolation(sandbox: Sandbox) -> list[Finding]:
     Call it from the main thread: it listens for signals.
     """
     with outside() as place:
-        held = [attempt(sandbox, name, code, place) for name, code in PROBES.items()]
+        findings = [attempt(sandbox, name, code, place) for name, code in PROBES.items()]
     return [
         finding._replace(counted=succeeds_without_isolation(finding.name, PROBES[finding.name]))
-        for finding in held
+        for finding in findings
     ]

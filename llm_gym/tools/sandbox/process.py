@@ -274,8 +274,8 @@ class SandboxProcess:
         code, failed, error = (message.get(name) for name in ("exit", "failed", "error"))
         if isinstance(failed, str):
             return 1, f"no process: {failed[:500]}"
-        said = error[:1000] if isinstance(error, str) else ""
-        return (code if isinstance(code, int) else 1), said
+        text = error[:1000] if isinstance(error, str) else ""
+        return (code if isinstance(code, int) else 1), text
 
 
 def _message(received: bytearray) -> Mapping[str, Any] | None:

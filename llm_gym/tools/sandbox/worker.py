@@ -64,7 +64,7 @@ class SandboxWorker:
         self.isolation = isolation
         self.owner, self.closed = os.getpid(), False
         paths = readable(read)
-        who = _who(isolation)
+        user = _worker_user(isolation)
         self.folder = tempfile.mkdtemp(prefix="llm-gym-")
         os.chmod(self.folder, 0o711)  # the worker may be another user; it builds its root here
         home = FOLDER if isolation == "namespaces" else self.folder
@@ -78,20 +78,20 @@ class SandboxWorker:
             "read": paths,
             "path": _import_path(paths, read),
             "preload": [*PRELOAD, *preload],
-            "threads": _threads_of(NOBODY if who else os.geteuid()),
+            "threads": _threads_of(NOBODY if user else os.geteuid()),
         }
         try:
-            self.process = self._start(_python(settings), home, who, (inner.fileno(), proc))
+            self.process = self._start(_python(settings), home, user, (inner.fileno(), proc))
         finally:
             inner.close()
             os.close(proc)
-        self.landlock = self._greet()
+        self.landlock = self._wait_until_ready()
         if isolation != "none":
             # It stays empty and is not needed; a killed program could not remove it later.
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(
-        self, command: list[str], home: str, who: dict[str, Any], passed: tuple[int, ...]
+        self, command: list[str], home: str, user: dict[str, Any], passed: tuple[int, ...]
     ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
@@ -103,14 +103,14 @@ class SandboxWorker:
                 stderr=subprocess.PIPE,
                 pass_fds=passed,
                 start_new_session=True,  # an interrupt at the terminal is not for the worker
-                **who,
+                **user,
             )
         except OSError as error:
             self.requests.close()
             shutil.rmtree(self.folder, ignore_errors=True)
-            raise SandboxError(_cannot_start(error, who)) from error
+            raise SandboxError(_cannot_start(error, user)) from error
 
-    def _greet(self) -> int:
+    def _wait_until_ready(self) -> int:
         """Wait until the worker is ready; return its version of Landlock."""
         self.requests.settimeout(_START)
         try:
@@ -141,7 +141,7 @@ class SandboxWorker:
         return last[0] if last else ""
 
 
-def _who(isolation: str) -> dict[str, Any]:
+def _worker_user(isolation: str) -> dict[str, Any]:
     """Return the user of a worker: never root, unless root must build its namespaces first."""
     if os.geteuid() != 0 or isolation == "none":
         return {}
@@ -157,10 +157,10 @@ def _may_mount() -> bool:
     return bool(int(found.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
 
 
-def _cannot_start(error: OSError, who: dict[str, Any]) -> str:
+def _cannot_start(error: OSError, user: dict[str, Any]) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "no descriptors are left; raise the limit (ulimit -n)"
-    if not who or not isinstance(error, PermissionError):
+    if not user or not isinstance(error, PermissionError):
         return f"the worker cannot be started: {error}"
     return (
         f"root without CAP_SYS_ADMIN runs code as nobody, and cannot become nobody here ({error}); "

@@ -209,10 +209,10 @@ def _report(error: BaseException, name: str) -> str:
         error.__traceback__ = None  # free the objects that the frames hold
     try:
         frames = error.__traceback__.tb_next if error.__traceback__ else None
-        told = traceback.TracebackException(type(error), error, frames, limit=-_FRAMES)
-        text, line = "".join(told.format()), "".join(told.format_exception_only()).strip()
+        report = traceback.TracebackException(type(error), error, frames, limit=-_FRAMES)
+        text, line = "".join(report.format()), "".join(report.format_exception_only()).strip()
         text = text.replace(_LIBRARY, "")
-        where = [frame.lineno for frame in told.stack if frame.filename == name]
+        where = [frame.lineno for frame in report.stack if frame.filename == name]
     except BaseException:  # noqa: BLE001 - an exception may have a hostile __str__
         text, line, where = f"{kind}\n", kind, []
     if len(text) > _TRACEBACK_CHARS:

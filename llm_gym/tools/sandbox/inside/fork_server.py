@@ -160,13 +160,13 @@ def _become_child(
         channel, out, err = (fcntl.fcntl(end, fcntl.F_DUPFD, _HIGH) for end in streams)
         os.dup2(out, 1)
         os.dup2(err, 2)
-        plug = socket.socket(fileno=channel)
+        connection = socket.socket(fileno=channel)
         try:
             child.enter(context, child.ChildLimits(**request["limits"]), channel)
         except Exception as error:  # noqa: BLE001 - half isolated is not isolated, whatever the reason
-            child.send(plug, {"failed": str(error)})
+            child.send(connection, {"failed": str(error)})
             os._exit(1)
-        status = child.serve(plug, once=request["once"])
+        status = child.serve(connection, once=request["once"])
     finally:
         os._exit(status)
 
