@@ -315,7 +315,7 @@ class BridgeEnv(gym.Env[str, str]):
         with self._rng_guard:
             try:
                 return self.play(move)
-            except LLMGymError:  # ours: of a setting, or of an opponent that failed
+            except LLMGymError:  # about a setting, or an opponent that failed
                 raise
             except (Exception, SystemExit):  # noqa: BLE001 - whatever a text makes others' code do
                 return BridgeStep(_UNUSABLE, valid=False)

@@ -68,7 +68,7 @@ class OpenEnvEnv(BridgeEnv):
                 result = self._client.reset(seed=seed)
             except Exception as error:
                 raise WorkerError(f"no episode from {self.url}: {error!s:.200}") from error
-        shown = self._shown(result.observation)
+        shown = self._observation_text(result.observation)
         self.instance = self.url, shown  # what the server hides is not known
         return shown
 
@@ -84,7 +84,7 @@ class OpenEnvEnv(BridgeEnv):
         self._total += reward
         stop = verdict(result.done, result.done and self._total >= self.success_reward)
         foreign = dict(result.observation)
-        return BridgeStep(self._shown(result.observation), reward, stop, True, foreign)
+        return BridgeStep(self._observation_text(result.observation), reward, stop, True, foreign)
 
     def close(self) -> None:
         super().close()
@@ -97,7 +97,7 @@ class OpenEnvEnv(BridgeEnv):
         except Exception as gone:
             raise WorkerError(f"the server at {self.url} has gone: {error!s:.200}") from gone
 
-    def _shown(self, observation: Mapping[str, Any]) -> str:
+    def _observation_text(self, observation: Mapping[str, Any]) -> str:
         if self.observation_field:
             if self.observation_field not in observation:
                 raise ConfigError(

@@ -40,7 +40,7 @@ class OneSeat(gym.Env[Any, Any]):
 
     def __init__(self, game: Any, seat: str, policy: Policy | None) -> None:
         self.game, self.seat, self.policy = game, seat, policy
-        self.observation_space = _seen(game, seat)
+        self.observation_space = _observation_space(game, seat)
         self._masked = self.observation_space is not game.observation_space(seat)
         self.action_space = game.action_space(seat)
         self.metadata = {"render_modes": []}
@@ -64,7 +64,7 @@ class OneSeat(gym.Env[Any, Any]):
             self.game.step(action)
             try:
                 self._others()
-            except _NoLegalMove as error:  # its mistake is nobody's win
+            except _NoLegalMove as error:  # truncate without a reward
                 observation, _, _, _, info = self._look()
                 failed = {**info, "stop_reason": StopReason.ERROR, "reason": str(error)}
                 return observation, 0.0, False, True, failed
@@ -139,8 +139,8 @@ class PettingZooEnv(AsTextEnv):
         The game's own: all that the seat got since its last turn.
 
     Episode end:
-        The game's own. Won is a sum of rewards above 0. An opponent that makes no legal move in
-        five tries ends the episode as ``error``, cut and without reward.
+        The game's own. Won is a sum of rewards above 0. If an opponent makes no legal move in
+        five tries, the episode is truncated as ``error`` without a reward.
 
     Info:
         The game's own, and the common keys of ``AsText``.
@@ -239,11 +239,12 @@ def _rules(game: Any, seat: str) -> str:
     text = re.sub(r"^(\||```|:).*$|<[^>]*>|```.*?```", "", text, flags=re.M)
     lines = [line for line in text.split("\n\n") if "is part of the" not in line]
     rules = " ".join(" ".join(lines).split())[:_LONGEST_RULES]
-    own = " Your pieces are X, those of others O." if _is_board(_seen(game, seat)) else ""
-    return f"You are {seat}.{own} {rules}"
+    is_board = _is_board(_observation_space(game, seat))
+    pieces = " Your pieces are X, those of others O." if is_board else ""
+    return f"You are {seat}.{pieces} {rules}"
 
 
-def _seen(game: Any, seat: str) -> Any:
+def _observation_space(game: Any, seat: str) -> Any:
     space = game.observation_space(seat)
     return space["observation"] if "action_mask" in getattr(space, "spaces", {}) else space
 

@@ -89,7 +89,7 @@ class ReasoningGymEnv(base.BridgeEnv):
         answer = text if self.format.how else self._extract(text) or text
         try:
             score = float(self._scorer.score_answer(answer, self._row))
-        except Exception:  # noqa: BLE001 - an answer that the scorer dies of is a wrong one
+        except Exception:  # noqa: BLE001 - an answer that crashes the scorer is wrong
             score = 0.0
         won, right = score >= 1.0, self._row["answer"]
         solution = "" if right is None or won else f" The answer: {right}"
@@ -99,7 +99,7 @@ class ReasoningGymEnv(base.BridgeEnv):
         return base.BridgeStep(f"Score: {score:g}.{solution}", reward, stop, True, foreign)
 
     def random_move(self, rng: np.random.Generator) -> str:
-        """Return a small number, which is the answer of no few questions."""
+        """Return a small number, which is the answer of many questions."""
         return self._tagged(str(int(rng.integers(100))))
 
     def oracle_move(self) -> str:

@@ -11,7 +11,7 @@ proves where the memory lies; where it does not, ``getstate`` is used.
 
 import ctypes
 import io
-import random  # noqa: TID251 - to keep others from it
+import random  # noqa: TID251 - the generator that is isolated
 import struct
 import sys
 import threading
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-_ONE_AT_A_TIME = threading.RLock()  # what is swapped belongs to the process, with all its threads
+_LOCK = threading.RLock()  # the generators belong to the whole process
 
 
 class _ByFunctions:
@@ -45,7 +45,7 @@ def _memory(address: int, size: int) -> Any:
 
 
 def python_slots(generator: random.Random, quick: bool = True) -> list[Any]:
-    """Return where ``generator`` keeps its randomness, after a try with another one."""
+    """Return the memory with the state of ``generator``; a trial with another one proves it."""
     trial = random.Random(1)
     if not (quick and _replays([_words_of_python(trial)], trial.random)):
         return [_ByFunctions(generator.getstate, generator.setstate)]
@@ -57,7 +57,7 @@ def python_slots(generator: random.Random, quick: bool = True) -> list[Any]:
 
 
 def numpy_slots(state: np.random.RandomState, quick: bool = True) -> list[Any]:
-    """Return where ``state`` keeps its randomness, after a try with another one."""
+    """Return the memory with the state of ``state``; a trial with another one proves it."""
     trial = np.random.RandomState(1)
     at = _spare_of_numpy(trial)
     if quick and at is not None:
@@ -93,7 +93,7 @@ def _spare_of_numpy(state: np.random.RandomState) -> int | None:
 
 
 def _replays(slots: list[Any], draw: Callable[[], float]) -> bool:
-    """Return whether putting back what was in ``slots`` makes ``draw`` draw it all again."""
+    """Return whether ``draw`` gives the same numbers again after ``slots`` are restored."""
     before = [slot.raw for slot in slots]
     first = [draw() for _ in range(3)]
     for slot, state in zip(slots, before, strict=True):
@@ -110,9 +110,9 @@ def _find_slots(bits: object) -> list[Any]:
 
 
 def _slots() -> list[Any]:
-    """Return where the process keeps its randomness, looked for anew when numpy's moves.
+    """Return the slots of all generators; they are found anew if numpy's generator is replaced.
 
-    Torch's is the last, from the moment on that somebody imports it.
+    Torch's is the last, if torch has been imported.
     """
     slots = _find_slots(np.random.get_bit_generator())  # type: ignore[attr-defined]
     torch = _torch()
@@ -120,7 +120,7 @@ def _slots() -> list[Any]:
 
 
 class _NullWriter(io.TextIOBase):
-    """Takes what is printed and keeps none of it."""
+    """Discards what is printed."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -154,13 +154,13 @@ class GlobalRngGuard:
         self._seed, self._own = seed, []
 
     def __enter__(self) -> None:
-        _ONE_AT_A_TIME.acquire()
+        _LOCK.acquire()
         slots, torch = _slots(), _torch()
         self._callers.append(([slot.raw for slot in slots], sys.stdout))
         sys.stdout = _NULL_WRITER
         if not self._own:
             random.seed(self._seed)
-            np.random.seed(self._seed % 2**32)  # noqa: NPY002 - theirs
+            np.random.seed(self._seed % 2**32)  # noqa: NPY002 - what foreign code uses
         if torch is not None and len(self._own) < len(slots):
             torch.manual_seed(self._seed)
         for slot, state in zip(slots, self._own, strict=False):
@@ -174,7 +174,7 @@ class GlobalRngGuard:
             for slot, state in zip(slots, callers, strict=True):
                 slot.raw = state
         finally:
-            _ONE_AT_A_TIME.release()
+            _LOCK.release()
 
     @contextmanager
     def outside(self) -> Iterator[None]:

@@ -148,9 +148,8 @@ class TextArenaEnv(base.BridgeEnv):
 
     Episode end:
         By the game's rules; a second unusable move in a row is one of them. Won is a reward above
-        0 against others, and the full reward of 1 alone. An opponent that makes no legal move in
-        five tries, or that the game dies of, ends the episode as ``error``, cut and without
-        reward: its mistake is nobody's win.
+        0 against others, and the full reward of 1 alone. If an opponent makes no legal move in
+        five tries, or crashes the game, the episode is truncated as ``error`` without a reward.
 
     Info:
         The common keys; ``foreign`` has ``reason`` at the end, in the game's words, ``rewards`` of
@@ -220,7 +219,7 @@ class TextArenaEnv(base.BridgeEnv):
             raise WorkerError(f"{self.env_id} cannot begin: {self._failed}")
         news = self._new_messages()
         if self.players > 1 and isinstance(self.opponent, RandomOpponent):
-            # Games list legal moves for all or for none; told at once, not in the middle.
+            # A game without a list of legal moves is refused now, not in the middle.
             self.opponent(self._transcripts[self.seat])
             self.opponent.seed(seed)
         return news
@@ -285,7 +284,7 @@ class TextArenaEnv(base.BridgeEnv):
     def _others(self) -> StopReason:
         """Let the other seats play until it is the model's turn or the game is over.
 
-        An opponent whose replies are no moves does not lose: the game has failed.
+        An opponent without a legal move does not lose: the episode has failed.
         """
         state, own_errors = self._state, self._errors()
         for _ in range(_OTHERS_TURNS):
@@ -298,7 +297,7 @@ class TextArenaEnv(base.BridgeEnv):
         return StopReason.ERROR
 
     def _other_moves(self, other: int) -> bool:
-        """Let an opponent move, in a few tries; False and ``_failed`` where it makes no move."""
+        """Let an opponent move, in a few tries; if it makes no move, set ``_failed``."""
         state, refused = self._state, False
         for _ in range(_TRIES):
             self._take_messages(other)
@@ -310,7 +309,7 @@ class TextArenaEnv(base.BridgeEnv):
                 self._step(reply)
             except LLMGymError:
                 raise
-            except Exception as error:  # noqa: BLE001 - a text of an opponent's that the game dies of
+            except Exception as error:  # noqa: BLE001 - the opponent's text crashed the game
                 self._failed = f"the game died of the opponent's {reply!r:.60}: {error!r:.100}"
                 return False
             refused = self._errors()[0] > before
@@ -337,7 +336,7 @@ class TextArenaEnv(base.BridgeEnv):
         messages = self._state.observations[player]
         self._state.observations[player] = []
         names = self._state.role_mapping
-        own = player if player == self.seat else None  # the model remembers what it wrote
+        own = player if player == self.seat else None  # the model knows its own messages
         lines = [
             text if speaker == -1 else f"[{names.get(speaker, f'Player {speaker}')}] {text}"
             for speaker, text, kind in messages

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 def _check_env(options: argparse.Namespace) -> int:
     from llm_gym.evaluate.checker import audit
 
-    # Gymnasium's checker renders, and nobody wants to see windows open and close.
+    # Gymnasium's checker renders; this keeps windows from opening.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     checks = audit(make(options))
     printed = {""}

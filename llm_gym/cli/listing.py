@@ -44,7 +44,9 @@ def run(options: argparse.Namespace) -> int:
     about = {env_id: _about(env_id) for env_id in known}
     wanted = options.pattern.lower()
     ids = [env_id for env_id in known if wanted in f"{env_id}\n{about[env_id]}".lower()]
-    ids.sort(key=lambda env_id: known.index(_first_alike(env_id, about)))
+    # The levels of a game have one description, and are listed under its first id.
+    places = {about[env_id] or env_id: at for at, env_id in reversed([*enumerate(known)])}
+    ids.sort(key=lambda env_id: places[about[env_id] or env_id])
     bridges = [row for row in BRIDGES if wanted in row.id.lower()]
     if bridges and not ids and not options.json:
         _print_bridges(bridges)
@@ -113,11 +115,6 @@ def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, An
 
 def _about(env_id: str) -> str:
     return games()[env_id][0] if env_id in _SUITE else ""
-
-
-def _first_alike(env_id: str, about: dict[str, str]) -> str:
-    """Return the first id of the same game; its other levels are listed under it."""
-    return next(each for each in about if each == env_id or about[each] == about[env_id] != "")
 
 
 def _limit(env_id: str) -> str:

@@ -118,15 +118,15 @@ def open_file(path: Path, limit: int | None = None) -> Source:
     if not os.path.isfile(path):  # ``Path.is_file`` raises for a name that is too long
         raise ConfigError(f"there is no file {str(path)!r}")
     if name.endswith(".parquet"):
-        rows = _written(parquet_rows(path), 0)
+        rows = _as_json_lines(parquet_rows(path), 0)
     elif name.endswith((".csv", ".tsv")):
-        rows = _written(csv_rows(path, "," if name.endswith(".csv") else "\t"), 1)
+        rows = _as_json_lines(csv_rows(path, "," if name.endswith(".csv") else "\t"), 1)
     else:
         return FileSource(path, islice(json_lines(path), limit), "line")
     return FileSource(path, islice(rows, limit), "row")
 
 
-def _written(rows: Iterable[Any], first: int) -> Iterator[tuple[int, bytes]]:
+def _as_json_lines(rows: Iterable[Any], first: int) -> Iterator[tuple[int, bytes]]:
     for number, row in enumerate(rows, first):
         yield number, json.dumps(row, default=str).encode()
 
@@ -156,7 +156,7 @@ def csv_rows(path: Path, delimiter: str) -> Iterator[dict[str, str]]:
             except (csv.Error, UnicodeDecodeError) as error:
                 raise RecordError(f"{where}: this is not CSV: {error}") from error
             if not names:
-                names = _header(cells or [], where)
+                names = _check_header(cells or [], where)
             elif cells is None:
                 return
             elif cells and len(cells) != len(names):
@@ -167,7 +167,7 @@ def csv_rows(path: Path, delimiter: str) -> Iterator[dict[str, str]]:
                 yield dict(zip(names, cells, strict=True))
 
 
-def _header(names: list[str], where: str) -> list[str]:
+def _check_header(names: list[str], where: str) -> list[str]:
     if not names:
         raise RecordError(f"{where}: the file must begin with the names of its columns")
     if len(names) > MAX_COLUMNS:

@@ -39,7 +39,7 @@ def answer(question: str) -> str | None:
         if found := re.fullmatch(form, question):
             try:
                 return solve(*found.groups())
-            except (ValueError, ZeroDivisionError):  # no number, or no day: not one of ours
+            except (ValueError, ZeroDivisionError):  # no number, or no day: another question
                 return None
     return None
 

@@ -147,7 +147,7 @@ class SingleField:
         except RecordError:  # it says more than we could
             raise
         except _ERRORS as error:
-            wanted = f"{name} must be {self.expected}, got {shorten(value)}"
+            wanted = f"{name} must be {self.expected}, got {describe_value(value)}"
             raise RecordError(wanted) from error
 
 
@@ -165,7 +165,7 @@ class ListField:
             to_list = getattr(value, "tolist", None)
             values = list(to_list() if callable(to_list) else value)
         except _ERRORS as error:
-            wanted = f"{name} must be a list of {self.plural}, got {shorten(value)}"
+            wanted = f"{name} must be a list of {self.plural}, got {describe_value(value)}"
             raise RecordError(wanted) from error
         try:
             return list(map(getattr(self.item, way), values))
@@ -174,7 +174,7 @@ class ListField:
             return [self.item.convert(way, f"{name}[{at}]", value) for at, value in named]
 
 
-def shorten(value: object) -> str:
+def describe_value(value: object) -> str:
     """Return any ``value`` as one short line for an error message."""
     try:
         text = repr(value)

@@ -55,7 +55,7 @@ def _read(
             episode = Trajectory.from_json(line.decode())
         except (RecordError, UnicodeDecodeError) as error:
             if not line.endswith(b"\n") and not _is_json(line):
-                _torn(where, skip_torn, error)
+                _handle_torn(where, skip_torn, error)
                 return
             bad = RecordError(f"{where}: {error}")
             if on_bad is None:
@@ -73,7 +73,7 @@ def _lines(path: Path, skip_torn: bool) -> Iterator[tuple[str, bytes]]:
             try:
                 line = file.readline(MAX_RECORD_BYTES + 1)
             except EOFError as error:
-                _torn(where, skip_torn, error)
+                _handle_torn(where, skip_torn, error)
                 return
             except (gzip.BadGzipFile, zlib.error) as error:
                 raise RecordError(f"{where}: the gzip data is damaged: {error}") from error
@@ -85,7 +85,7 @@ def _lines(path: Path, skip_torn: bool) -> Iterator[tuple[str, bytes]]:
                 yield where, line
 
 
-def _torn(where: str, skip: bool, error: Exception) -> None:
+def _handle_torn(where: str, skip: bool, error: Exception) -> None:
     cut = f"{where}: the record is cut off; its writer was killed in the middle of it"
     if not skip:
         raise RecordError(f'{cut}; pass torn="skip" to read the rest') from error
@@ -129,7 +129,7 @@ class EpisodeWriter:
         # Unbuffered: one record is one write, and nothing is left to lose when we are killed.
         self._file = open(self.path, "ab+", buffering=0)  # noqa: SIM115 - close() closes it
         try:
-            self._mend()
+            self._cut_torn_end()
         except BaseException:
             self._file.close()
             raise
@@ -155,7 +155,7 @@ class EpisodeWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _mend(self) -> None:
+    def _cut_torn_end(self) -> None:
         size = os.fstat(self._file.fileno()).st_size
         whole, head, tail = (_scan_gzip if self._compress else _scan_plain)(self._file)
         if head != _MARK[: len(head)]:

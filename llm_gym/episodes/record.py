@@ -61,7 +61,7 @@ class Tokens:
     @staticmethod
     def from_dict(data: Any) -> Tokens:
         if not isinstance(data, dict):
-            raise RecordError(f"tokens must be an object, got {encoding.shorten(data)}")
+            raise RecordError(f"tokens must be an object, got {encoding.describe_value(data)}")
         tokens = Tokens(**encoding.read_fields(data, TOKEN_FIELDS, "tokens."))
         _check_arrays(vars(tokens))
         return tokens
@@ -245,7 +245,7 @@ class Trajectory:
             if not _is_stop_reason(stop):
                 known = ", ".join(StopReason)
                 raise RecordError(
-                    f"stop_reason must be one of {known}, got {encoding.shorten(stop)}"
+                    f"stop_reason must be one of {known}, got {encoding.describe_value(stop)}"
                 )
             episode.stop_reason = stop
         if success is not None and success is not episode.success:

@@ -167,7 +167,7 @@ def rebuild(episode: Trajectory, *, trust: bool = False) -> gym.Env[str, str]:
         raise RecordError(f"{why}; if you trust the file, pass --trust")
     try:
         return gym.make(spec)
-    except Exception as error:  # of whatever kind: the settings are a stranger's
+    except Exception as error:  # any kind: the settings are untrusted
         what = f"{type(error).__name__}: {error!s:.300}"
         raise RecordError(f"its environment cannot be rebuilt: {what}") from error
 
@@ -193,7 +193,7 @@ def replay(env: gym.Env[str, str], episode: Trajectory) -> str:
         raise RecordError(f"seed must be from 0 on and below 2**63, got {episode.seed!r:.40}")
     try:
         return _play(env, episode)
-    except Exception as error:  # of whatever kind: options and actions are a stranger's
+    except Exception as error:  # any kind: options and actions are untrusted
         what = f"{type(error).__name__}: {error!s:.300}"
         raise RecordError(f"the environment raised {what}") from error
 
@@ -230,7 +230,7 @@ def _turn_differs(again: Trajectory, episode: Trajectory, turn: int) -> str:
         "reward": (again.rewards[turn], _at(rewards, turn)),
         "move": (again.moves[turn], _at(episode.moves, turn)),
         "end (terminated)": (again.terminated[turn], _at(episode.terminated, turn)),
-        "cut (truncated)": (again.truncated[turn], _cut(episode, turn)),
+        "cut (truncated)": (again.truncated[turn], _env_truncated(episode, turn)),
     }
     found = (_differs(name, now, then) for name, (now, then) in compared.items())
     return next(filter(None, found), "")
@@ -240,7 +240,7 @@ def _at(column: list[Any], turn: int) -> Any:
     return column[turn] if turn < len(column) else None
 
 
-def _cut(episode: Trajectory, turn: int) -> Any:
+def _env_truncated(episode: Trajectory, turn: int) -> Any:
     """Return whether the environment truncated the episode; None if the player may have done so."""
     last = turn == len(episode.actions) - 1
     outside = episode.stop_reason not in TERMINAL and episode.stop_reason != StopReason.PLAYING

@@ -75,7 +75,7 @@ def _refuse(env: gym.Env[str, str], game: TextEnv) -> None:
     for action in [*UNUSABLE, *map(game._base_format.render, game.example_moves())]:
         saved, before = game.snapshot(), _own_state(game)
         if not env.step(action)[4]["valid_action"]:
-            changed = _changed(before, _own_state(game))
+            changed = _changed_names(before, _own_state(game))
             need(not changed, f"{action!r} was refused, and yet changed {', '.join(changed)}")
         game.restore(saved)
 
@@ -86,7 +86,7 @@ def _own_state(game: TextEnv) -> dict[str, bytes]:
     return {name: pickle.dumps(state[name]) for name in state if not name.startswith("_base_")}
 
 
-def _changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
+def _changed_names(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
     changed = before.keys() ^ after.keys()
     for name in before.keys() & after.keys():
         one, other = before[name], after[name]

@@ -78,7 +78,10 @@ def explain_failures(name: str) -> Iterator[None]:
     """Turn any exception of the environment ``name`` in this context into one sentence."""
     try:
         yield
-    except (LLMGymError, BrokenPipeError):  # the second is whoever read what is printed
+    except (
+        LLMGymError,
+        BrokenPipeError,
+    ):  # the second: the reader of our output has closed the pipe
         raise
     except (Exception, SystemExit) as error:  # other people's code
         hint = "" if _place(error) else f"; llm-gym check {name} says what an environment must do"

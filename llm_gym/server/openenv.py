@@ -73,7 +73,7 @@ class WebSocketSession:
                 if answer is None:
                     return await self._socket.close(1000)
                 await self._socket.send_text(answer)
-                await asyncio.sleep(0)  # a flood of messages keeps nobody waiting
+                await asyncio.sleep(0)  # other sessions get their turn
         except asyncio.CancelledError:
             if not self._session.lost:
                 raise

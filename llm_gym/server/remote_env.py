@@ -259,7 +259,7 @@ class Connection:
                 self._new_session()
                 answer = self._run(operation, argument)
         except RemoteError:
-            self._new_session()  # nobody knows whether the server has played it
+            self._new_session()  # it is unknown whether the server has played it
             raise
         if not (isinstance(answer, dict) and answer["error"] in protocol.NOT_PLAYED):
             self.number += 1

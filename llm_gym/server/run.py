@@ -138,7 +138,7 @@ def _uvicorn(app: Any, limits: ServerLimits, tls: tuple[str, str] | None) -> Any
     config = uvicorn.Config(
         app,
         log_config=None,
-        log_level="critical",  # what strangers send is not worth a line each
+        log_level="critical",  # no line for each malformed request
         access_log=False,
         lifespan="on",
         ws_max_size=limits.body_bytes,
@@ -205,7 +205,7 @@ def _limit_websocket(protocol: Any, limits: ServerLimits) -> Any:
     class Bounded(protocol):  # type: ignore[misc]
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            # Each ping is answered, also if nobody reads; a fragment may be empty.
+            # uvicorn answers each ping, even if the client reads nothing; a fragment may be empty.
             unread = self.transport.get_write_buffer_size()
             if unread > limits.body_bytes or len(getattr(self, "frames", ())) > _FRAGMENTS:
                 self.transport.abort()

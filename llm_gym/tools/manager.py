@@ -202,7 +202,7 @@ class MultiTurnManager:
             ran = run_calls(self.registry, parsed, left)
             self._spent += ran.spent
             turn.tool_calls, turn.answer = ran.results, ran.answer
-            turn.tool_call = self._joined(ran.results)
+            turn.tool_call = self._join_results(ran.results)
             steps = [tool.last_step for tool in steppers if tool.last_step is not None]
             turn.step = steps[-1] if steps else None
         else:
@@ -244,7 +244,7 @@ class MultiTurnManager:
         tools = self.registry.tools.values()
         return [tool for tool in tools if isinstance(tool, EnvironmentStepTool)]
 
-    def _joined(self, results: list[ToolResult]) -> ToolResult:
+    def _join_results(self, results: list[ToolResult]) -> ToolResult:
         names = ", ".join(one.name for one in results)
         arguments = results[0].arguments if len(results) == 1 else {}
         success = all(one.success for one in results)

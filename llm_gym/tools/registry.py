@@ -85,7 +85,7 @@ class ToolRegistry:
         if problem:
             return False, f"{name} was not called: {problem}."
         succeeded, result = _run(tool, params)
-        return succeeded, shorten(result, self.max_result_chars)
+        return succeeded, cut_middle(result, self.max_result_chars)
 
     def reset(self) -> None:
         for tool in self.tools.values():
@@ -102,10 +102,10 @@ class ToolRegistry:
         return f"There is no tool {shown!r}.{hint} Tools: {', '.join(self.tools) or 'none'}."
 
 
-def shorten(text: str, limit: int) -> str:
+def cut_middle(text: str, limit: int) -> str:
     """Return ``text``; if it is longer than ``limit``, only its beginning and end.
 
-    >>> shorten("0123456789" * 20, 40)
+    >>> cut_middle("0123456789" * 20, 40)
     '0123456 [187 characters left out] 456789'
     """
     if len(text) <= limit:
@@ -207,10 +207,10 @@ def as_registry(tools: ToolRegistry | ToolSource | Iterable[ToolSource]) -> Tool
         tools = [tools]
     if not isinstance(tools, Iterable):
         raise ConfigError(f"tools must be a tool, its name, or a list of these, got {tools!r:.100}")
-    return ToolRegistry(tool for source in tools for tool in _built(source))
+    return ToolRegistry(tool for source in tools for tool in _build_tools(source))
 
 
-def _built(source: ToolSource) -> list[Any]:
+def _build_tools(source: ToolSource) -> list[Any]:
     if isinstance(source, str):
         return [get_tool(source)]
     if not isinstance(source, Mapping):

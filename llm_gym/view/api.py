@@ -100,7 +100,7 @@ class Api:
 
     def episode(self, query: Query) -> bytes:
         with self._lock:
-            file = _chosen(self._source(query).files, query, "file")
+            file = _pick(self._source(query).files, query, "file")
             raw = file.raw(_number(query, "line"))
         return dump(json.loads(raw)) if b"NaN" in raw or b"Infinity" in raw else raw
 
@@ -180,7 +180,7 @@ class Api:
         }
 
     def _source(self, query: Query) -> ViewSource:
-        return _chosen(self.sources, query, "source")
+        return _pick(self.sources, query, "source")
 
 
 def dump(answer: Any) -> bytes:
@@ -205,7 +205,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _chosen(items: Sequence[Item], query: Query, name: str) -> Item:
+def _pick(items: Sequence[Item], query: Query, name: str) -> Item:
     number = _number(query, name)
     if not 0 <= number < len(items):
         raise RecordError(f"there is no {name} {number}")

@@ -69,9 +69,9 @@ class EpisodeIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen: _Stamp | None = None
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.rows: list[Summary] = []
         self.problems: list[str] = []
         self._places: dict[int, int] = {}
@@ -82,7 +82,7 @@ class EpisodeIndex:
         if self._seen == before:
             return False
         if not _has_grown(before, self._seen) or self.path.suffix == ".gz":
-            self._forget()
+            self._clear()
         try:
             with open_file(self.path) as file:
                 file.seek(self._next)
@@ -90,7 +90,7 @@ class EpisodeIndex:
         except FileNotFoundError:
             pass
         except _UNREADABLE as error:  # such as a gzip member that is still being written
-            self._complain(f"{self.path.name}: {error}")
+            self._add_problem(f"{self.path.name}: {error}")
         return True
 
     def raw(self, line: int) -> bytes:
@@ -130,19 +130,19 @@ class EpisodeIndex:
             while not ended and len(line) >= MAX_LINE:
                 rest = file.readline(MAX_LINE)
                 if not rest or rest.endswith(b"\n"):
-                    self._complain(f"line {self._line + 1}: longer than {MAX_LINE} bytes")
+                    self._add_problem(f"line {self._line + 1}: longer than {MAX_LINE} bytes")
                     self._advance(file)
                     break
             else:
-                if not self._take(line, ended):
+                if not self._add_record(line, ended):
                     return  # half a record: its writer may be writing the rest just now
                 self._advance(file)
-        self._complain(f"only the first {MAX_EPISODES} episodes are shown")
+        self._add_problem(f"only the first {MAX_EPISODES} episodes are shown")
 
     def _advance(self, file: BinaryIO) -> None:
         self._next, self._line = file.tell(), self._line + 1
 
-    def _take(self, line: bytes, ended: bool) -> bool:
+    def _add_record(self, line: bytes, ended: bool) -> bool:
         number = self._line + 1
         if not line.strip():
             return True
@@ -150,13 +150,13 @@ class EpisodeIndex:
             episode = Trajectory.from_json(line.decode())
         except (RecordError, UnicodeDecodeError) as error:
             if ended:
-                self._complain(f"line {number}: {error}")
+                self._add_problem(f"line {number}: {error}")
             return ended
         self._places[number] = self._next
         self.rows.append(summarise(episode, number))
         return True
 
-    def _complain(self, what: str) -> None:
+    def _add_problem(self, what: str) -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(what[:300])
 
@@ -235,7 +235,7 @@ class MetricsFile:
             with self.path.open("rb") as file:
                 file.seek(self._next)
                 data = file.read(_MAX_METRICS)
-        except OSError:  # a folder of that name, or not ours to read: there are no rows
+        except OSError:  # a folder, or not readable: there are no rows
             return
         whole = data[: data.rfind(b"\n") + 1]
         self._next += len(whole)

@@ -256,7 +256,7 @@ class _EpisodeThreads:
                 self._done.put(self.player.play(env, *task))
         except StoppedError:
             pass
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for us
+        except BaseException as error:  # noqa: BLE001 - raised again by ``play``
             self._done.put(error)
         finally:
             close_user_env(env)

@@ -57,7 +57,7 @@ def calculate(expression: str) -> str:
 def value_of(node: ast.expr) -> Number:
     """Return the value of a parsed expression as in Python; raises ``ToolError``."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return _checked(node.value)
+        return _check_number(node.value)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
         value = value_of(node.operand)
         return -value if isinstance(node.op, ast.USub) else value
@@ -66,7 +66,7 @@ def value_of(node: ast.expr) -> Number:
         if isinstance(node.op, ast.Pow):
             return _power(left, right)
         if type(node.op) in _OPERATORS:
-            return _checked(_OPERATORS[type(node.op)](left, right))
+            return _check_number(_OPERATORS[type(node.op)](left, right))
     if isinstance(node, ast.Name) and node.id.lower() in _CONSTANTS:
         return _CONSTANTS[node.id.lower()]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
@@ -79,7 +79,7 @@ def _call(name: str, values: list[Number]) -> Number:
     if name == "round" and len(values) == 2 and abs(values[1]) > 300:
         raise ToolError("round takes up to 300 digits.")  # it would write them all out
     if name in _FUNCTIONS:
-        return _checked(_FUNCTIONS[name](*values))
+        return _check_number(_FUNCTIONS[name](*values))
     if name not in ("factorial", "comb", "perm"):
         raise ToolError(f"There is no function {name}.")
     if any(abs(value) > 1000 for value in values):  # larger ones would take long
@@ -92,10 +92,10 @@ def _power(base: Number, exponent: Number) -> Number:
     whole = isinstance(base, int) and isinstance(exponent, int)
     if whole and int(base).bit_length() * exponent > MAX_BITS:
         raise ToolError(f"The result would have more than {MAX_BITS} bits.")
-    return _checked(base**exponent)
+    return _check_number(base**exponent)
 
 
-def _checked(value: Any) -> Number:
+def _check_number(value: Any) -> Number:
     if isinstance(value, complex) or not isinstance(value, int | float):
         raise ToolError("The result is not a real number.")
     if isinstance(value, int) and value.bit_length() > MAX_BITS:

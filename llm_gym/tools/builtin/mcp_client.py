@@ -112,7 +112,7 @@ class McpServer:
     def _live(self) -> None:
         try:
             self._loop.run_until_complete(self._connect_and_wait())
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits for the connection
+        except BaseException as error:  # noqa: BLE001 - raised again in ``__init__``
             if not self._ready.done():
                 self._ready.set_exception(error)
         finally:

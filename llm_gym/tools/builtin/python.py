@@ -60,7 +60,7 @@ class PythonTool(Tool):
             if not self.stateful:
                 result = sandbox.run(code, self.seconds)
             else:
-                session = self._resumed(sandbox)
+                session = self._get_session(sandbox)
                 losses = session.restarts
                 result = session.run(code, self.seconds)
                 self._past.append(code)
@@ -73,7 +73,7 @@ class PythonTool(Tool):
             raise ToolError(result.text())
         return result.text()
 
-    def _resumed(self, sandbox: Sandbox) -> SandboxSession:
+    def _get_session(self, sandbox: Sandbox) -> SandboxSession:
         if self._session is None:
             self._session = sandbox.session()
             for code in self._past:

@@ -67,12 +67,12 @@ class BM25:
         scores = np.zeros(self.count)
         for word in dict.fromkeys(words(query)[:MAX_QUERY_WORDS]):
             if word in self._found:
-                at, weights = self._weighed(word)
+                at, weights = self._postings(word)
                 scores[at] += weights
         best = np.argsort(-scores, kind="stable")[:limit]
         return [(int(at), float(scores[at])) for at in best if scores[at] > 0]
 
-    def _weighed(self, word: str) -> Postings:
+    def _postings(self, word: str) -> Postings:
         # Only for words that are asked for: a small index is built for a few searches.
         if word not in self._weights:
             pairs = self._found[word]

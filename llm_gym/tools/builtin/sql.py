@@ -45,7 +45,7 @@ class SqlProcess:
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer; if a query kills the process, the answer is the reason."""
         with self._lock:
-            process = self._running()
+            process = self._get_process()
             assert process.stdin is not None
             assert process.stdout is not None
             try:
@@ -67,7 +67,7 @@ class SqlProcess:
         with self._lock:
             self._end()
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _get_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             self.starts += 1
             self._process = subprocess.Popen(

@@ -115,11 +115,11 @@ class _Stream:
         return bool(data)
 
     @property
-    def flooded(self) -> bool:
+    def over_limit(self) -> bool:
         return self.total > _FLOOD * self.keep
 
     def drain(self) -> None:
-        while not self.flooded and self.read():
+        while not self.over_limit and self.read():
             pass
 
     def text(self, limit: int) -> tuple[str, bool]:
@@ -165,7 +165,7 @@ class SandboxProcess:
         start = time.monotonic()
         self.out.begin()
         self.err.begin()
-        ending = self._exchange(code, timeout, start + timeout)
+        ending = self._wait_for_end(code, timeout, start + timeout)
         if ending.message is None and self.exit_code is None:
             self.kill()
         self.out.drain()
@@ -204,7 +204,7 @@ class SandboxProcess:
         for stream in (self.out, self.err):
             os.close(stream.descriptor)
 
-    def _exchange(self, code: str, timeout: float, deadline: float) -> _Ending:
+    def _wait_for_end(self, code: str, timeout: float, deadline: float) -> _Ending:
         """Send the code; read until the final message, the end of the process, or the deadline."""
         late = _Ending(error=f"took longer than {timeout:g} s", timed_out=True)
         if not self._send(code, deadline):
@@ -223,12 +223,12 @@ class SandboxProcess:
                 if descriptor not in readers:
                     self._read_status()
                     self._read(received)
-                    return _Ending(_message(received))
+                    return _Ending(_parse_message(received))
                 if not readers[descriptor]():
                     poll.unregister(descriptor)
-            if self.out.flooded or self.err.flooded:
+            if self.out.over_limit or self.err.over_limit:
                 return _Ending(error="wrote far too much output")
-            if not self.once and (message := _message(received)):
+            if not self.once and (message := _parse_message(received)):
                 return _Ending(message)
         return late
 
@@ -278,7 +278,7 @@ class SandboxProcess:
         return (code if isinstance(code, int) else 1), text
 
 
-def _message(received: bytearray) -> Mapping[str, Any] | None:
+def _parse_message(received: bytearray) -> Mapping[str, Any] | None:
     end = 4 + int.from_bytes(received[:4], "big")
     if not 4 < end <= len(received):
         return None

@@ -97,7 +97,7 @@ class Sandbox(contextlib.AbstractContextManager["Sandbox"]):
     def run(self, code: str, timeout: float | None = None) -> SandboxResult:
         """Run ``code`` in a new process, which leaves nothing behind."""
         seconds = check_timeout(timeout) or self.timeout
-        if problem := _unusable(code):
+        if problem := _code_problem(code):
             return problem
         process = self._fork(once=True, cpu_seconds=math.ceil(seconds) + 1)
         try:
@@ -205,7 +205,7 @@ class SandboxSession(contextlib.AbstractContextManager["SandboxSession"]):
     def run(self, code: str, timeout: float | None = None) -> SandboxResult:
         """Run ``code`` with the variables of earlier runs."""
         seconds = check_timeout(timeout) or self._sandbox.timeout
-        if problem := _unusable(code):
+        if problem := _code_problem(code):
             return problem
         if self._process is None:
             self._process = self._sandbox._fork(once=False, cpu_seconds=0)
@@ -253,7 +253,7 @@ def shared(**settings: Any) -> Sandbox:
     return _shared(os.getpid(), tuple(sorted(settings.items())))
 
 
-def _unusable(code: Any) -> SandboxResult | None:
+def _code_problem(code: Any) -> SandboxResult | None:
     problem = ""
     if not isinstance(code, str):
         problem = f"code must be text, got {type(code).__name__}"

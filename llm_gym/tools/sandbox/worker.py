@@ -39,7 +39,7 @@ PRELOAD = (
 """Modules that code often imports: loaded once, before the first call."""
 
 
-def readable(more: Iterable[str] = ()) -> list[str]:
+def readable_paths(more: Iterable[str] = ()) -> list[str]:
     """Return the real paths that code may read: interpreter, packages, system libraries."""
     paths = sysconfig.get_paths()
     wanted = [os.path.dirname(paths[name]) for name in ("stdlib", "platstdlib")]
@@ -63,7 +63,7 @@ class SandboxWorker:
     def __init__(self, isolation: str, read: Sequence[str], preload: Sequence[str]) -> None:
         self.isolation = isolation
         self.owner, self.closed = os.getpid(), False
-        paths = readable(read)
+        paths = readable_paths(read)
         user = _worker_user(isolation)
         self.folder = tempfile.mkdtemp(prefix="llm-gym-")
         os.chmod(self.folder, 0o711)  # the worker may be another user; it builds its root here

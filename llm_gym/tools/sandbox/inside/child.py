@@ -96,7 +96,7 @@ def _set_limits(context: WorkerContext, limits: ChildLimits) -> None:
         values[resource.RLIMIT_CPU] = limits.cpu_seconds
     if context.isolation == "namespaces":  # a user namespace counts its own
         values[resource.RLIMIT_NPROC] = limits.tasks
-    elif context.isolation == "landlock":  # here all threads of the user count, ours among them
+    elif context.isolation == "landlock":  # counts all threads of the user
         values[resource.RLIMIT_NPROC] = context.threads + _CHILDREN * limits.tasks
     for name, value in values.items():
         hard = resource.getrlimit(name)[1]

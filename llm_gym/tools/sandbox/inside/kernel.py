@@ -51,7 +51,7 @@ _CAPABILITIES_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
-def _checked(what: str, result: int) -> int:
+def _check(what: str, result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -60,24 +60,24 @@ def _checked(what: str, result: int) -> int:
 
 def syscall(name: str, *arguments: object, what: str = "") -> int:
     """Make a system call that the C library has no function for."""
-    return _checked(what or name, _syscall(ctypes.c_long(_NUMBERS[name]), *arguments))
+    return _check(what or name, _syscall(ctypes.c_long(_NUMBERS[name]), *arguments))
 
 
 def unshare(flags: int) -> None:
     """Leave the namespaces in ``flags`` for new ones."""
-    _checked("unshare", _unshare(ctypes.c_int(flags)))
+    _check("unshare", _unshare(ctypes.c_int(flags)))
 
 
 def setns(descriptor: int, flags: int) -> None:
     """Enter the namespaces in ``flags`` of the process behind a pidfd."""
-    _checked("setns", _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(flags)))
+    _check("setns", _libc.setns(ctypes.c_int(descriptor), ctypes.c_int(flags)))
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
     """Mount ``source`` at ``target``."""
     texts = [os.fsencode(text) for text in (source, target, kind, options)]
     result = _mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
-    _checked(f"mount {target}", result)
+    _check(f"mount {target}", result)
 
 
 def make_read_only(path: str, recursive: bool = True) -> None:
@@ -92,13 +92,13 @@ def make_read_only(path: str, recursive: bool = True) -> None:
 
 def pivot_root_here() -> None:
     """Make the current folder, a mount point, the root, and unmount the old root."""
-    _checked("pivot_root", _libc.pivot_root(b".", b"."))
-    _checked("umount", _libc.umount2(b".", MNT_DETACH))  # the old root lies on top of the new
+    _check("pivot_root", _libc.pivot_root(b".", b"."))
+    _check("umount", _libc.umount2(b".", MNT_DETACH))  # the old root lies on top of the new
     os.chdir("/")
 
 
 def _set(what: str, option: int, value: object) -> None:
-    _checked(what, _prctl(ctypes.c_int(option), value, _ZERO, _ZERO, _ZERO))
+    _check(what, _prctl(ctypes.c_int(option), value, _ZERO, _ZERO, _ZERO))
 
 
 def die_with_parent(signal: int) -> None:
@@ -119,7 +119,7 @@ def no_new_privileges() -> None:
 def drop_capabilities() -> None:
     """Give up every capability."""
     header, sets = ctypes.byref(_CAPABILITIES_HEADER), ctypes.byref(_NO_CAPABILITIES)
-    _checked("capset", _capset(header, sets))
+    _check("capset", _capset(header, sets))
 
 
 class _Program(ctypes.Structure):
@@ -133,7 +133,7 @@ def install_filter(program: bytes) -> None:
     # The kernel copies the program, so the buffer may go afterwards.
     mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
     option = ctypes.c_int(_PR_SET_SECCOMP)
-    _checked("seccomp", _prctl(option, mode, ctypes.byref(filter_), _ZERO, _ZERO))
+    _check("seccomp", _prctl(option, mode, ctypes.byref(filter_), _ZERO, _ZERO))
 
 
 # --- Landlock -----------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def _on_argument(index: int, *tests: tuple[int, Iterable[int], int], otherwise: 
     for jump, values, verdict in tests:
         for value in values:
             rows += [(jump, 0, 1, value), _return(verdict)]
-    return _packed([*rows, _return(otherwise)])
+    return _pack([*rows, _return(otherwise)])
 
 
 def _one_of(index: int, values: Iterable[int]) -> bytes:
@@ -66,7 +66,7 @@ def _one_of(index: int, values: Iterable[int]) -> bytes:
     return _on_argument(index, (_JUMP_EQUAL, values, ALLOW), otherwise=EPERM)
 
 
-def _packed(rows: Iterable[Instruction]) -> bytes:
+def _pack(rows: Iterable[Instruction]) -> bytes:
     return b"".join(struct.pack("=HBBI", *row) for row in rows)
 
 
@@ -80,12 +80,12 @@ def _guards(pid: int) -> dict[str, bytes]:
             (_JUMP_ANY_BIT, [_CLONE_THREAD], ALLOW),
             otherwise=EPERM,
         ),
-        "clone3": _packed([_return(ENOSYS)]),
+        "clone3": _pack([_return(ENOSYS)]),
         "kill": itself,
         "tgkill": itself,
         "prlimit64": _one_of(0, [0, pid]),
         "prctl": _one_of(0, _PRCTL),
-        "socketpair": _packed(
+        "socketpair": _pack(
             [
                 (_LOAD, 0, 0, _ARGUMENTS),
                 (_JUMP_EQUAL, 1, 0, _AF_UNIX),
@@ -102,7 +102,7 @@ def _guards(pid: int) -> dict[str, bytes]:
         "fcntl": _on_argument(
             1, (_JUMP_EQUAL, _LOCKS, PRETEND), (_JUMP_EQUAL, _FCNTL, ALLOW), otherwise=EPERM
         ),
-        "flock": _packed([_return(PRETEND)]),
+        "flock": _pack([_return(PRETEND)]),
         "setsockopt": _one_of(2, _SOCKET_OPTIONS),
     }
 
@@ -132,7 +132,7 @@ def allowed(machine: str, metadata: bool) -> bytes:
         rows += [(_JUMP_AT_LEAST, 0, 1, _X32_BIT), _return(EPERM)]
     for low, high in _runs(syscalls.always(machine, metadata).values()):
         rows += [(_JUMP_AT_LEAST, 0, 2, low), (_JUMP_ABOVE, 1, 0, high), _return(ALLOW)]
-    return _packed(rows)
+    return _pack(rows)
 
 
 @cache  # the same for every child of a PID namespace, and building it is as slow as a fork
@@ -148,5 +148,5 @@ def program(machine: str, pid: int, *, metadata: bool) -> bytes:
     guards = _guards(pid)
     for name, number in syscalls.guarded(machine).items():
         # Every guard ends in a return, so the code after it is reached only by the jump.
-        code += _packed([(_JUMP_EQUAL, 0, len(guards[name]) // 8, number)]) + guards[name]
-    return code + _packed([_return(EPERM)])
+        code += _pack([(_JUMP_EQUAL, 0, len(guards[name]) // 8, number)]) + guards[name]
+    return code + _pack([_return(EPERM)])
