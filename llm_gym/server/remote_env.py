@@ -225,13 +225,7 @@ class About(NamedTuple):
 class Connection:
     """A session on an environment server; the arguments are those of ``RemoteEnv``."""
 
-    def __init__(
-        self,
-        url: str,
-        token_env: str = protocol.TOKEN_VARIABLE,
-        timeout: float = 60.0,
-        tries: int = 5,
-    ) -> None:
+    def __init__(self, url: str, token_env: str, timeout: float, tries: int) -> None:
         if not timeout > 0:
             raise ConfigError(f"timeout must be above 0, got {timeout}")
         self._http = JsonHTTP(url, read_key(token_env))

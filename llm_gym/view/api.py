@@ -150,8 +150,8 @@ class Api:
             return answer
         files = [
             {
-                "name": source.label(file),
-                "iteration": source.iteration(file),
+                "name": file.label,
+                "iteration": file.iteration,
                 "problems": file.problems,
                 "rows": [list(row) for row in file.rows],
             }

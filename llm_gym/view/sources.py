@@ -68,6 +68,10 @@ class EpisodeIndex:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.label = path.name.removesuffix(".gz").removesuffix(".jsonl")
+        """The short name: ``eval-000005`` for ``episodes/eval-000005.jsonl``."""
+        iteration = re.search(r"-(\d{6})$", self.label)
+        self.iteration = int(iteration[1]) if iteration else None
         self._seen: _Stamp | None = None
         self._clear()
 
@@ -206,7 +210,6 @@ MAX_ROWS = 100_000
 MAX_FILES = 5_000
 _MAX_CONFIG = 2**20
 _MAX_METRICS = 512 * 2**20
-_ITERATION = re.compile(r"-(\d{6})$")
 _NO_EPISODES = frozenset({"metrics.jsonl", "warm_start.jsonl"})
 _ORDER = {"before": 0, "train": 1, "eval": 1, "after": 2}
 
@@ -281,14 +284,6 @@ class ViewSource:
         self.files += [EpisodeIndex(path) for path in found if path not in known]
         changed = [file.refresh() for file in self.files]
         self.version += any(changed)
-
-    def label(self, file: EpisodeIndex) -> str:
-        """Return the short name of a file: ``eval-000005`` for ``episodes/eval-000005.jsonl``."""
-        return file.path.name.removesuffix(".gz").removesuffix(".jsonl")
-
-    def iteration(self, file: EpisodeIndex) -> int | None:
-        found = _ITERATION.search(self.label(file))
-        return int(found[1]) if found else None
 
 
 def open_sources(places: Sequence[Path]) -> list[ViewSource]:

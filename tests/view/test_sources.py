@@ -21,8 +21,8 @@ def test_a_run_has_its_files_in_the_order_of_time(tmp_path):
         write_episodes(run / f"episodes/{name}.jsonl", [played(1)])
     source = ViewSource(run)
     names = "before eval-000001 train-000001 eval-000002 train-000011 after"
-    assert [source.label(file) for file in source.files] == names.split()
-    assert [source.iteration(file) for file in source.files] == [None, 1, 1, 2, 11, None]
+    assert [file.label for file in source.files] == names.split()
+    assert [file.iteration for file in source.files] == [None, 1, 1, 2, 11, None]
     assert source.config() == {"training.gamma": 0.9}
     assert source.metrics.rows == METRICS
     runs = [make_run(tmp_path / name / "run") for name in "ab"]
@@ -58,7 +58,7 @@ def test_a_folder_of_eval_records_and_a_single_file_are_sources_too(tmp_path):
     write_episodes(tmp_path / "records/llm_gym_Guess-v0.jsonl.gz", [played(1)])
     for place in (tmp_path / "records", tmp_path / "records/llm_gym_Guess-v0.jsonl.gz"):
         [file] = ViewSource(place).files
-        assert ViewSource(place).label(file) == "llm_gym_Guess-v0"
+        assert file.label == "llm_gym_Guess-v0"
         assert [row.seed for row in file.rows] == ["1"]
 
 

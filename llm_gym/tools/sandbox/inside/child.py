@@ -11,7 +11,6 @@ import json
 import linecache
 import os
 import random  # noqa: TID251 - seeded alike in every child: a call should not depend on chance
-import signal
 import socket
 import struct
 import sys
@@ -68,7 +67,7 @@ def enter(context: WorkerContext, limits: ChildLimits, channel: int) -> None:
     os.chdir("/" if context.isolation == "landlock" else context.folder)
     if context.isolation != "none":
         kernel.drop_capabilities()
-        kernel.die_with_parent(signal.SIGKILL)
+        kernel.die_with_parent()
         kernel.no_new_privileges()
         if context.landlock:
             own = kernel.landlock_rules((), [context.folder] if namespaced else ())

@@ -217,4 +217,4 @@ def _continue_as_child() -> None:
     pid = os.fork()
     if pid:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 255)
-    kernel.die_with_parent(signal.SIGKILL)
+    kernel.die_with_parent()

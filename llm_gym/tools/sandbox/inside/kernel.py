@@ -39,6 +39,7 @@ _NUMBERS = {
 }
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 22, 38
 _SECCOMP_MODE_FILTER = 2
+_SIGKILL = 9
 _CAPABILITY_VERSION_3 = 0x20080522
 
 if sys.platform == "linux":
@@ -101,9 +102,9 @@ def _set(what: str, option: int, value: object) -> None:
     _check(what, _prctl(ctypes.c_int(option), value, _ZERO, _ZERO, _ZERO))
 
 
-def die_with_parent(signal: int) -> None:
-    """Ask the kernel for ``signal`` when the parent ends."""
-    _set("prctl", _PR_SET_PDEATHSIG, ctypes.c_ulong(signal))
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    _set("prctl", _PR_SET_PDEATHSIG, ctypes.c_ulong(_SIGKILL))
 
 
 def be_dumpable() -> None:
