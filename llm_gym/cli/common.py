@@ -77,25 +77,27 @@ def check_model_path(path: str) -> None:
     A folder with a pipe or a device is refused too, because reading it might never end. If the hub
     cannot be reached, a model in its cache is used.
     """
+    if Path(path).is_dir():
+        for file in Path(path).glob("*"):
+            if file.is_fifo() or file.is_char_device():
+                raise ConfigError(
+                    f"a model folder must hold only regular files, got {file}; remove it"
+                )
+        if not Path(path, "config.json").is_file():
+            raise ConfigError(f"a model folder must hold config.json; {path} has none")
+        return
     looks_local = path.startswith((".", "/", "~", "\\")) or path.count("/") > 1
-    beside = "/" in path and Path(path).parent.is_dir()  # runs/Ech is a misspelt run
-    if (looks_local or beside) and not Path(path).is_dir():
+    if looks_local or ("/" in path and Path(path).parent.is_dir()):  # runs/Ech is a misspelt run
         raise ConfigError(f"there is no model folder {path!r}; pass a folder or a hub name")
-    is_there = Path(path).is_dir() or hub_cache(path).is_dir()
-    if "/" not in path and not is_there:  # the cache may have a model with an old name, as gpt2
+    is_cached = hub_cache(path).is_dir()
+    if "/" not in path and not is_cached:  # the cache may have a model with an old name, as gpt2
         raise ConfigError(f"there is no model folder {path!r}; a hub model is named OWNER/NAME")
-    for each in Path(path).glob("*"):
-        if each.is_fifo() or each.is_char_device():
-            raise ConfigError(f"a model folder must hold only regular files, got {each}; remove it")
-    if Path(path).is_dir() and not Path(path, "config.json").is_file():
-        raise ConfigError(f"a model folder must hold config.json; {path} has none")
-    offline = {os.environ.get(name, "").upper() for name in _OFFLINE} & {"1", "ON", "YES", "TRUE"}
-    if offline or Path(path).is_dir():
+    if {os.environ.get(name, "").upper() for name in _OFFLINE} & {"1", "ON", "YES", "TRUE"}:
         return
     try:
         _check_hub(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     except ConfigError:
-        if not is_there:
+        if not is_cached:
             raise
         os.environ["HF_HUB_OFFLINE"] = "1"  # its package would try again for minutes
 

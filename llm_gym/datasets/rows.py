@@ -71,14 +71,13 @@ def read_row(data: Any, columns: ColumnNames, *, raw_answers: bool = False) -> D
     prompt = _column(data, columns.prompt, "prompt")
     system, text, reply = read_prompt(prompt)
     answers: tuple[object, ...] = ()
-    if columns.answer is not None:
-        if reply is not None and columns.answer not in data:
-            answers = (reply,)
-        else:
-            answer = _column(data, columns.answer, "answer")
-            answers = (answer,) if raw_answers else read_answers(answer)
-    if reply is not None and (columns.answer is None or columns.answer in data):
-        raise ValueError(f"the last message of {columns.prompt!r} must not be the assistant's")
+    if reply is not None:
+        if columns.answer is None or columns.answer in data:
+            raise ValueError(f"the last message of {columns.prompt!r} must not be the assistant's")
+        answers = (reply,)
+    elif columns.answer is not None:
+        answer = _column(data, columns.answer, "answer")
+        answers = (answer,) if raw_answers else read_answers(answer)
     choices = read_choices(_plain(data.get(columns.choices))) if columns.choices else ()
     if choices:
         listed = (f"{LETTERS[at]}) {choice}" for at, choice in enumerate(choices))

@@ -214,8 +214,9 @@ def _write_number(value: Any) -> float | str | None:
     if isinstance(value, (str, bytes)):
         raise TypeError
     number = float(value)
-    # null is how NaN reads best where every item is a number: nothing is known here.
-    return number if math.isfinite(number) else None if number != number else write_special(number)
+    if math.isnan(number):
+        return None  # reads best where every item is a number: the value is not known
+    return number if math.isfinite(number) else write_special(number)
 
 
 def _read_number(value: Any) -> float:

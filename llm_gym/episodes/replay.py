@@ -253,8 +253,8 @@ def _differs(name: str, now: Any, then: Any) -> str:
     if isinstance(now, float) and isinstance(then, float) and math.isclose(now, then, rel_tol=1e-9):
         return ""
     if isinstance(now, str) and isinstance(then, str):
-        at = next((i for i, (a, b) in enumerate(zip(now, then, strict=False)) if a != b), None)
-        at = min(len(now), len(then)) if at is None else at
+        pairs = enumerate(zip(now, then, strict=False))
+        at = next((i for i, (a, b) in pairs if a != b), min(len(now), len(then)))
         begin = max(0, at - 20)
         now, then = now[begin : begin + _MAX_SHOWN], then[begin : begin + _MAX_SHOWN]
         return f"the {name} differs from character {at} on: it is ...{now!r}, was ...{then!r}"

@@ -229,11 +229,10 @@ def _problem(row: Any) -> str:
     if operation in (protocol.STEP, protocol.CALL):
         return "" if type(argument) is str else f"{operation} takes a string"
     if operation == protocol.RESET:
-        fits = type(argument) is list and len(argument) == 2
-        seed, options = argument if fits else ("", "")
-        fits = fits and (seed is None or type(seed) is int)
-        fits = fits and (options is None or type(options) is dict)
-        return "" if fits else "reset takes a seed and options, either of them null"
+        match argument:
+            case [seed, None | dict()] if seed is None or type(seed) is int:
+                return ""
+        return "reset takes a seed and options, either of them null"
     return "" if operation == protocol.CLOSE else f"operation must be one of {protocol.OPERATIONS}"
 
 

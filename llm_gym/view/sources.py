@@ -130,34 +130,28 @@ class EpisodeIndex:
             line = file.readline(MAX_LINE)
             if not line:
                 return
-            ended = line.endswith(b"\n")
-            while not ended and len(line) >= MAX_LINE:
-                rest = file.readline(MAX_LINE)
-                if not rest or rest.endswith(b"\n"):
-                    self._add_problem(f"line {self._line + 1}: longer than {MAX_LINE} bytes")
-                    self._advance(file)
-                    break
-            else:
-                if not self._add_record(line, ended):
-                    return  # half a record: its writer may be writing the rest just now
-                self._advance(file)
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                    pass
+                self._add_problem(f"line {self._line + 1}: longer than {MAX_LINE} bytes")
+            elif not self._add_record(line, self._line + 1):
+                return
+            self._next, self._line = file.tell(), self._line + 1
         self._add_problem(f"only the first {MAX_EPISODES} episodes are shown")
 
-    def _advance(self, file: BinaryIO) -> None:
-        self._next, self._line = file.tell(), self._line + 1
-
-    def _add_record(self, line: bytes, ended: bool) -> bool:
-        number = self._line + 1
+    def _add_record(self, line: bytes, number: int) -> bool:
+        """Add the record; return False for half a record, whose rest may be being written."""
         if not line.strip():
             return True
         try:
             episode = Trajectory.from_json(line.decode())
         except (RecordError, UnicodeDecodeError) as error:
-            if ended:
-                self._add_problem(f"line {number}: {error}")
-            return ended
-        self._places[number] = self._next
-        self.rows.append(summarise(episode, number))
+            if not line.endswith(b"\n"):
+                return False
+            self._add_problem(f"line {number}: {error}")
+        else:
+            self._places[number] = self._next
+            self.rows.append(summarise(episode, number))
         return True
 
     def _add_problem(self, what: str) -> None:
