@@ -18,8 +18,8 @@ written and read. An error names the field and the index: ``rewards[3] must be a
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_type_hints
 
 from llm_gym.core.errors import RecordError
 from llm_gym.core.text import did_you_mean
@@ -280,19 +280,26 @@ Field = tuple[SingleField | ListField, bool]
 Fields = Mapping[str, Field]
 
 
-def column(kind: ListField) -> Any:
-    """Return a dataclass field with a new empty list as default."""
-    return field(default_factory=list, metadata={"kind": (kind, False)})
+_KINDS: dict[Any, SingleField | ListField] = {
+    str: TEXT, int: WHOLE, str | int: NAME, dict[str, Any]: MAPPING,
+    list[str]: TEXTS, list[str | None]: TEXTS_OR_NULLS, list[int]: WHOLES, list[float]: NUMBERS,
+    list[bool]: FLAGS, list[dict[str, Any]]: MAPPINGS,
+}  # fmt: skip
+"""The field type of an annotation."""
+_KINDS |= {hint | None: kind for hint, kind in _KINDS.items()}
 
 
-def optional(kind: SingleField | ListField) -> Any:
-    """Return a dataclass field that may be None."""
-    return field(default=None, metadata={"kind": (kind, True)})
+def fields_of(record: type, **special: SingleField | ListField) -> Fields:
+    """Return the written fields of a dataclass by name: the arguments of its constructor.
 
-
-def fields_of(record: type) -> Fields:
-    """Return the written fields of a dataclass, by name."""
-    return {one.name: one.metadata["kind"] for one in fields(record) if "kind" in one.metadata}
+    ``special`` has the field types that the annotations do not tell.
+    """
+    hints = get_type_hints(record)
+    names = [one.name for one in fields(record) if one.init]
+    return {
+        name: (special.get(name) or _KINDS[hints[name]], type(None) in get_args(hints[name]))
+        for name in names
+    }
 
 
 def write_fields(record: object, fields: Fields, prefix: str = "") -> dict[str, Any]:

@@ -30,27 +30,27 @@ class Tokens:
     lists.
     """
 
-    ids: list[int] = encoding.column(encoding.WHOLES)
+    ids: list[int] = field(default_factory=list)
     """Token ids."""
-    log_probs: list[float] | None = encoding.optional(encoding.NUMBERS)
+    log_probs: list[float] | None = None
     """Log-probability when sampled; NaN for a prompt token."""
-    values: list[float] | None = encoding.optional(encoding.NUMBERS)
+    values: list[float] | None = None
     """Value estimate before the update; NaN for a prompt token, also in the arrays below."""
-    advantages: list[float] | None = encoding.optional(encoding.NUMBERS)
+    advantages: list[float] | None = None
     """Advantage."""
-    true_advantages: list[float] | None = encoding.optional(encoding.NUMBERS)
+    true_advantages: list[float] | None = None
     """Advantage measured by extra episodes from the turn (``llm-gym eval --credit``); else NaN."""
-    ratios: list[float] | None = encoding.optional(encoding.NUMBERS)
+    ratios: list[float] | None = None
     """Probability in the trainer before the update, divided by the sampler's probability."""
-    entropies: list[float] | None = encoding.optional(encoding.NUMBERS)
+    entropies: list[float] | None = None
     """Entropy of the policy in nats, in the trainer before the update."""
-    trained_on: list[bool] | None = encoding.optional(encoding.FLAGS)
+    trained_on: list[bool] | None = None
     """Whether the token was part of the loss."""
-    weights_versions: list[int] | None = encoding.optional(encoding.WHOLES)
+    weights_versions: list[int] | None = None
     """Version of the weights that sampled the turn."""
-    turns: list[int] | None = encoding.optional(encoding.WHOLES)
+    turns: list[int] | None = None
     """Turn of the token; the final observation has the number after the last turn."""
-    texts: list[str] | None = encoding.optional(encoding.TEXTS)
+    texts: list[str] | None = None
     """The token's text. A character that spans several tokens belongs to the last one."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,47 +108,47 @@ class Trajectory:
     True
     """
 
-    states: list[str] = encoding.column(encoding.TEXTS)
+    states: list[str] = field(default_factory=list)
     """Observation before each action, and the final one if it was kept."""
-    actions: list[str] = encoding.column(encoding.TEXTS)
+    actions: list[str] = field(default_factory=list)
     """The model's complete replies."""
-    rewards: list[float] = encoding.column(encoding.NUMBERS)
+    rewards: list[float] = field(default_factory=list)
     """Reward of each turn."""
-    dones: list[bool] = encoding.column(encoding.FLAGS)
+    dones: list[bool] = field(default_factory=list)
     """Whether the turn ended the episode."""
-    infos: list[dict[str, Any]] = encoding.column(encoding.MAPPINGS)
+    infos: list[dict[str, Any]] = field(default_factory=list)
     """``info`` of each step."""
-    moves: list[str | None] = encoding.column(encoding.TEXTS_OR_NULLS)
+    moves: list[str | None] = field(default_factory=list)
     """The move that the environment found in each action; None if none."""
-    terminated: list[bool] = encoding.column(encoding.FLAGS)
+    terminated: list[bool] = field(default_factory=list)
     """Whether the rules of the game ended the episode."""
-    truncated: list[bool] = encoding.column(encoding.FLAGS)
+    truncated: list[bool] = field(default_factory=list)
     """Whether a limit outside the game ended the episode."""
-    messages: list[dict[str, Any]] = encoding.column(encoding.MESSAGES)
+    messages: list[dict[str, Any]] = field(default_factory=list)
     """The conversation as ``role`` and ``content``, with the system prompt first."""
-    tokens: Tokens | None = encoding.optional(TOKENS)
+    tokens: Tokens | None = None
     """Token arrays."""
-    episode_id: str | int | None = encoding.optional(encoding.NAME)
+    episode_id: str | int | None = None
     """Identifies the episode within its run."""
-    group: str | int | None = encoding.optional(encoding.NAME)
+    group: str | int | None = None
     """Episodes of one group are compared with each other."""
-    seed: int | None = encoding.optional(encoding.WHOLE)
+    seed: int | None = None
     """Seed given to ``reset``."""
-    options: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
+    options: dict[str, Any] | None = None
     """Options given to ``reset``, including ``split``."""
-    env_id: str | None = encoding.optional(encoding.TEXT)
+    env_id: str | None = None
     """Id of the environment; ``module:Class`` if it has no spec."""
-    env_spec: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
+    env_spec: dict[str, Any] | None = None
     """The ``EnvSpec`` of the environment, with arguments and wrappers."""
-    instance_id: str | None = encoding.optional(encoding.TEXT)
+    instance_id: str | None = None
     """Identifies the instance; given by the environment."""
-    policy: str | None = encoding.optional(encoding.TEXT)
+    policy: str | None = None
     """Name of the model or player."""
-    weights_version: int | None = encoding.optional(encoding.WHOLE)
+    weights_version: int | None = None
     """Version of the weights that the episode began with."""
-    reset_info: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
+    reset_info: dict[str, Any] | None = None
     """``info`` that ``reset`` returned."""
-    extra: dict[str, Any] | None = encoding.optional(encoding.MAPPING)
+    extra: dict[str, Any] | None = None
     """Anything else."""
     _stop_reason: StopReason | None = field(default=None, init=False, repr=False)
     _success: bool | None = field(default=None, init=False, repr=False)
@@ -253,7 +253,7 @@ class Trajectory:
         return episode
 
 
-FIELDS = encoding.fields_of(Trajectory)
+FIELDS = encoding.fields_of(Trajectory, messages=encoding.MESSAGES, tokens=TOKENS)
 DERIVED = ("stop_reason", "success", "return")
 """Computed from the other fields, and written for readers of the raw file."""
 
