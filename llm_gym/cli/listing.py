@@ -42,48 +42,62 @@ def run(options: argparse.Namespace) -> int:
     import_modules(options)
     known = [row.id for row in ENVS] + (_others() if options.all else [])
     about = {env_id: _about(env_id) for env_id in known}
-    wanted = options.pattern.lower()
-    ids = [env_id for env_id in known if wanted in f"{env_id}\n{about[env_id]}".lower()]
+    pattern = options.pattern.lower()
+    ids = [env_id for env_id in known if pattern in f"{env_id}\n{about[env_id]}".lower()]
     # The levels of a game have one description, and are listed under its first id.
     places = {about[env_id] or env_id: at for at, env_id in reversed([*enumerate(known)])}
     ids.sort(key=lambda env_id: places[about[env_id] or env_id])
-    bridges = [row for row in BRIDGES if wanted in row.id.lower()]
-    if bridges and not ids and not options.json:
-        _print_bridges(bridges)
-        return 0
-    if not ids:
+    bridges = [row for row in BRIDGES if pattern in row.id.lower()]
+    rows = {env_id: _row(env_id, with_package=options.all) for env_id in ids}
+    if not rows and (options.json or not bridges):
         hint = word_hint(options.pattern)
         hint += "" if options.all else f"; try llm-gym list --all {options.pattern}"
         raise ConfigError(f"no environment matches {options.pattern!r}{hint}")
     if options.json:
-        say(json.dumps(_rows(ids, options), indent=2))
+        say(json.dumps(rows, indent=2))
         return 0
-    width = max(len("environment"), *map(len, ids)) + 2
-    owners = {env_id: owner(gym.spec(env_id)) for env_id in ids} if options.all else {}
-    wide = max(map(len, owners.values()), default=0) + 2 * bool(owners)
+    if rows:
+        _print_table(rows)
+    if rows and bridges:
+        say("")
+    if bridges:
+        _print_bridges(bridges)
+    return 0
+
+
+def _row(env_id: str, with_package: bool) -> dict[str, Any]:
+    """Return what is known about an environment; what it lacks is left out."""
+    scores = published().get(env_id, {})
+    row = {
+        **{player: score._asdict() for player, score in scores.items()},
+        "about": _about(env_id),
+        "from": owner(gym.spec(env_id)) if with_package else "",
+        "needs": NEEDS.get(env_id, ""),
+    }
+    return {name: value for name, value in row.items() if value}
+
+
+def _print_table(rows: dict[str, dict[str, Any]]) -> None:
+    width = max(len("environment"), *map(len, rows)) + 2
+    from_width = max(len(row.get("from", "")) for row in rows.values())
+    from_width += 2 * bool(from_width)
     columns = "".join(f"{name:>9}" for name in ("limit", *PLAYERS))
-    say(f"{'environment':<{width}}{'from' * options.all:<{wide}}{columns}")
+    say(f"{'environment':<{width}}{'from'[:from_width]:<{from_width}}{columns}")
     heading = ""
-    for env_id in ids:
-        if about[env_id] != heading:
-            heading = about[env_id]
+    for env_id, row in rows.items():
+        if row.get("about", "") != heading:
+            heading = row.get("about", "")
             say(heading)
-        scores = published().get(env_id, {})
-        won = (f"{scores[name].success:.1%}" if name in scores else "-" for name in PLAYERS)
-        cells = "".join(f"{share:>9}" for share in won)
-        whose = f"{owners.get(env_id, ''):<{wide}}"
-        needs = f"  needs {NEEDS[env_id]}" if env_id in NEEDS else ""
-        say(f"{env_id:<{width}}{whose}{_limit(env_id):>9}{cells}{needs}")
+        success = (f"{row[name]['success']:.1%}" if name in row else "-" for name in PLAYERS)
+        cells = "".join(f"{cell:>9}" for cell in (_limit(env_id), *success))
+        needs = f"  needs {row['needs']}" if "needs" in row else ""
+        say(f"{env_id:<{width}}{row.get('from', ''):<{from_width}}{cells}{needs}")
     episodes = max(score.episodes for row in published().values() for score in row.values())
     say(
         f"\nlimit: turns allowed. Success over up to {episodes} episodes. The oracle sees "
         "everything, the solver\nreads only observations, the reflex follows one simple rule.  "
-        f"Play one:  llm-gym play {ids[0]}"
+        f"Play one:  llm-gym play {next(iter(rows))}"
     )
-    if bridges:
-        say("")
-        _print_bridges(bridges)
-    return 0
 
 
 def _print_bridges(rows: list[BridgeRow]) -> None:
@@ -97,20 +111,6 @@ def _print_bridges(rows: list[BridgeRow]) -> None:
 def _others() -> list[str]:
     others = [env_id for env_id in gym.registry if env_id not in _SUITE]
     return sorted(others, key=lambda env_id: (owner(gym.spec(env_id)), env_id))
-
-
-def _rows(ids: list[str], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = {}
-    for env_id in ids:
-        scores = published().get(env_id, {})
-        rows[env_id] = {player: score._asdict() for player, score in scores.items()}
-        if about := _about(env_id):
-            rows[env_id]["about"] = about
-        if options.all:
-            rows[env_id]["from"] = owner(gym.spec(env_id))
-        if env_id in NEEDS:
-            rows[env_id]["needs"] = NEEDS[env_id]
-    return rows
 
 
 def _about(env_id: str) -> str:

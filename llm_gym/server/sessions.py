@@ -14,7 +14,7 @@ import queue
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -192,14 +192,22 @@ class Sessions:
     def play(self, session: EnvSession, operation: str, argument: Any) -> Answer:
         """Run one operation; an exception becomes an error answer."""
         try:
-            return self._plays[operation](self, session, argument)
+            match operation:
+                case protocol.RESET:
+                    return self._reset(session, *argument)
+                case protocol.STEP:
+                    return self._step(session, argument)
+                case protocol.CALL:
+                    return self._call(session, argument)
+            return []  # close
         except (LLMGymError, gym.error.Error, NotImplementedError) as problem:
             return protocol.error(protocol.REFUSED, str(problem) or type(problem).__name__)
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - others' code raises anything
             return protocol.error(protocol.FAILED, error_words(problem))
 
-    def _reset(self, session: EnvSession, argument: Any) -> Answer:
-        seed, options = argument
+    def _reset(
+        self, session: EnvSession, seed: int | None, options: dict[str, Any] | None
+    ) -> Answer:
         check_options(options)
         if session.env is None:
             session.env = self._make()
@@ -227,13 +235,6 @@ class Sessions:
             raise gym.error.Error(f"this server does not let players ask for {name}")
         value = _running_env(session).get_wrapper_attr(name)()
         return [encode(float(value)) if name == protocol.VALUE else protocol.texts(value)]
-
-    _plays: Mapping[str, Callable[[Sessions, EnvSession, Any], Answer]] = {
-        protocol.RESET: _reset,
-        protocol.STEP: _step,
-        protocol.CALL: _call,
-        protocol.CLOSE: lambda *_: [],
-    }
 
 
 def _running_env(session: EnvSession) -> gym.Env[str, str]:

@@ -29,6 +29,8 @@ class PythonTool(Tool):
     '1024'
     """
 
+    timeout = None  # the sandbox limits the time, by ending the process
+
     def __init__(
         self,
         *,
@@ -47,9 +49,6 @@ class PythonTool(Tool):
         )
         self._past: list[str] = []
         self._session: SandboxSession | None = None
-
-    # The sandbox limits the time by ending the process.
-    timeout = None
 
     def execute(self, /, **params: Any) -> str:
         code = params["code"]
