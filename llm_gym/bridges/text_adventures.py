@@ -59,6 +59,8 @@ class FileGames(BridgeEnv):
             raise ConfigError(f"games must name {self.made_by}, got nothing")
         self.games = find_games(games, self.suffixes)
         self.game = ""
+        self._running: Any = None
+        """The suite's environment of the game that was begun last."""
         common.setdefault("action_format", "plain")
         super().__init__(**common)
 
@@ -80,6 +82,15 @@ class FileGames(BridgeEnv):
 
     def command(self, command: str) -> BridgeStep:
         raise NotImplementedError
+
+    def close(self) -> None:
+        super().close()
+        self._unload()
+
+    def _unload(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.close()
 
 
 _ENV_INFOS = (
@@ -121,51 +132,41 @@ class TextWorldEnv(FileGames):
     def __init__(self, *, games: str | list[str] = "", **common: Unpack[BridgeArgs]) -> None:
         self._suite = need_package("textworld")
         super().__init__(games, **common)
-        self._running: Any = None
         self._loaded = ""
-        self._now: Any = {}
+        self._infos: Any = {}
         self._score = 0.0
 
     def open(self, seed: int) -> str:
         """Begin the game; the one that was played last is not loaded again."""
-        if self._loaded != self.game:
+        if self._running is None or self._loaded != self.game:
             self._unload()
             infos = self._suite.EnvInfos(**dict.fromkeys(_ENV_INFOS, True))
             self._running, self._loaded = self._suite.start(self.game, infos), self.game
-        self._now, self._score = self._running.reset(), 0.0
-        objective, shown = str(self._now.get("objective") or ""), _tidy(self._now["feedback"])
+        self._infos, self._score = self._running.reset(), 0.0
+        objective, shown = str(self._infos.get("objective") or ""), _tidy(self._infos["feedback"])
         return shown if not objective or objective[:40] in shown else f"{objective}\n\n{shown}"
 
     def command(self, command: str) -> BridgeStep:
-        self._now, _, done = self._running.step(command)
-        most = float(self._now.get("max_score") or 1) or 1.0
-        score = float(self._now.get("score") or 0)
+        self._infos, _, done = self._running.step(command)
+        most = float(self._infos.get("max_score") or 1) or 1.0
+        score = float(self._infos.get("score") or 0)
         reward, self._score = (score - self._score) / most, score
-        stop = verdict(done or self._now.get("lost"), self._now.get("won"))
+        stop = verdict(done or self._infos.get("lost"), self._infos.get("won"))
         foreign = {"score": score, "max_score": most, "game": self.game}
-        return BridgeStep(_tidy(self._now["feedback"]), reward, stop, True, foreign)
+        return BridgeStep(_tidy(self._infos["feedback"]), reward, stop, True, foreign)
 
     def legal_moves(self) -> Sequence[str] | None:
-        return self._now.get("admissible_commands") or None
+        return self._infos.get("admissible_commands") or None
 
     def oracle_move(self) -> str:
-        commands = self._now.get("policy_commands")
+        commands = self._infos.get("policy_commands")
         if not commands:
             raise NotImplementedError(f"{self.game} knows no solution from here")
         return str(commands[0])
 
-    def close(self) -> None:
-        super().close()
-        self._unload()
-
-    def _unload(self) -> None:
-        running, self._running, self._loaded = self._running, None, ""
-        if running is not None:
-            running.close()
-
 
 def _tidy(feedback: object) -> str:
-    """Return what the game foreign, without its banner and its status line."""
+    """Return what the game says, without its banner and its status line."""
     lines = [line.rstrip() for line in str(feedback or "").split("\n")]
     kept = [line for line in lines if "$$" not in line and not line.startswith(">")]
     return "\n".join(kept).strip()
@@ -206,24 +207,23 @@ class JerichoEnv(FileGames):
     def __init__(self, *, games: str | list[str] = "", **common: Unpack[BridgeArgs]) -> None:
         self._suite = need_package("jericho")
         super().__init__(games, **common)
-        self._frotz: Any = None
         self._walkthrough: list[str] | None = None
 
     def open(self, seed: int) -> str:
         self._unload()
-        self._frotz = self._suite.FrotzEnv(self.game, seed=seed % 2**15)
-        known = self._frotz.is_fully_supported
-        self._walkthrough = list(self._frotz.get_walkthrough()) if known else None
-        shown, _ = self._frotz.reset()
+        self._running = self._suite.FrotzEnv(self.game, seed=seed % 2**15)
+        known = self._running.is_fully_supported
+        self._walkthrough = list(self._running.get_walkthrough()) if known else None
+        shown, _ = self._running.reset()
         return str(shown).strip()
 
     def command(self, command: str) -> BridgeStep:
         if self._walkthrough is not None:
             on_its_way = self._walkthrough and self._walkthrough[0] == command
             self._walkthrough = self._walkthrough[1:] if on_its_way else None
-        shown, gained, done, info = self._frotz.step(command)
-        most = self._frotz.get_max_score() or 1
-        stop = verdict(done or self._frotz.game_over(), self._frotz.victory())
+        shown, gained, done, info = self._running.step(command)
+        most = self._running.get_max_score() or 1
+        stop = verdict(done or self._running.game_over(), self._running.victory())
         foreign = {"score": info.get("score"), "moves": info.get("moves"), "game": self.game}
         return BridgeStep(str(shown).strip(), float(gained) / most, stop, True, foreign)
 
@@ -232,12 +232,3 @@ class JerichoEnv(FileGames):
         if not self._walkthrough:
             raise NotImplementedError(f"{self.game} has no walkthrough from here")
         return str(self._walkthrough[0])
-
-    def close(self) -> None:
-        super().close()
-        self._unload()
-
-    def _unload(self) -> None:
-        if self._frotz is not None:
-            self._frotz.close()
-            self._frotz = None

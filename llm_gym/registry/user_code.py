@@ -78,10 +78,7 @@ def explain_failures(name: str) -> Iterator[None]:
     """Turn any exception of the environment ``name`` in this context into one sentence."""
     try:
         yield
-    except (
-        LLMGymError,
-        BrokenPipeError,
-    ):  # the second: the reader of our output has closed the pipe
+    except (LLMGymError, BrokenPipeError):  # the reader of our output may close the pipe
         raise
     except (Exception, SystemExit) as error:  # other people's code
         hint = "" if _place(error) else f"; llm-gym check {name} says what an environment must do"

@@ -318,8 +318,8 @@ def _read_about(about: Any) -> About:
     )
 
 
-def _space(about: Mapping[str, Any]) -> AnyText:
-    longest = about["max_length"]
+def _space(space: Mapping[str, Any]) -> AnyText:
+    longest = space["max_length"]
     if type(longest) is not int or not 0 < longest <= _MAX_LENGTH:
         raise TypeError(f"expected a whole number above 0, got {longest!r:.100}")
-    return AnyText(longest, examples=[*map(protocol.text, about["examples"][:100])])
+    return AnyText(longest, examples=[*map(protocol.text, space["examples"][:100])])
