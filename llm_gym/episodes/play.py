@@ -172,7 +172,7 @@ def close_record(episode: Trajectory) -> Trajectory:
     return episode
 
 
-def address(episode: Trajectory, system_prompt: str | None) -> None:
+def replace_system_prompt(episode: Trajectory, system_prompt: str | None) -> None:
     """Replace the system message of a record by ``system_prompt``; None keeps it."""
     if system_prompt is None:
         return

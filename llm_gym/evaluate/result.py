@@ -29,7 +29,7 @@ class Evaluation:
         return sum(episode.success for episode in self.episodes) / len(self.episodes)
 
     @property
-    def unsaid(self) -> int:
+    def without_outcome(self) -> int:
         """Terminated episodes without ``success`` in ``info``."""
         over = [e for e in self.episodes if e.stop_reason == StopReason.FINISHED and e.infos]
         return sum(flag(episode.infos[-1], "success") is None for episode in over)
@@ -69,7 +69,7 @@ class Evaluation:
         empty = [not drop_thinking(text).strip() for e in self.episodes for text in e.actions]
         return sum(empty) / max(len(empty), 1)
 
-    def mishaps(self, token_limit: str = "--max-tokens") -> list[str]:
+    def problems(self, token_limit: str = "--max-tokens") -> list[str]:
         """Return why episodes did not end normally, one sentence for each reason.
 
         ``token_limit`` is the flag of the command that played.
@@ -91,12 +91,12 @@ class Evaluation:
 
     def notes(self) -> list[str]:
         """Return warnings about the figures, one sentence each."""
-        notes = self.mishaps()
-        if self.unsaid:
+        notes = self.problems()
+        if self.without_outcome:
             notes.append(
-                f"{self.unsaid} episodes ended without saying whether they were won: look at the "
-                "return, or say it yourself by --set success=module:function, which is given "
-                "total, terminated, reward and info"
+                f"{self.without_outcome} episodes ended without saying whether they were won: look "
+                "at the return, or say it yourself by --set success=module:function, which is "
+                "given total, terminated, reward and info"
             )
         return notes
 

@@ -31,7 +31,7 @@ class ToolResult:
         return dict(vars(self))  # not ``asdict``, which copies arguments of any depth by recursion
 
 
-class Ran(NamedTuple):
+class CallResults(NamedTuple):
     """The results of a reply's calls."""
 
     results: list[ToolResult]
@@ -52,7 +52,7 @@ def is_call(parsed: Parsed, registry: ToolRegistry) -> bool:
     return bool(parsed.calls or parsed.problem)
 
 
-def run_calls(registry: ToolRegistry, parsed: Parsed, allowed: int | None = None) -> Ran:
+def run_calls(registry: ToolRegistry, parsed: Parsed, allowed: int | None = None) -> CallResults:
     """Run the calls of a reply in order, up to and including a final one.
 
     Args:
@@ -63,8 +63,8 @@ def run_calls(registry: ToolRegistry, parsed: Parsed, allowed: int | None = None
     """
     if parsed.problem:
         if allowed is not None and allowed <= 0:
-            return Ran([ToolResult("", {}, False, NO_CALLS_LEFT)], 0, None)
-        return Ran([ToolResult("", {}, False, parsed.problem)], 1, None)
+            return CallResults([ToolResult("", {}, False, NO_CALLS_LEFT)], 0, None)
+        return CallResults([ToolResult("", {}, False, parsed.problem)], 1, None)
     results: list[ToolResult] = []
     spent = 0
     for call in parsed.calls:
@@ -77,8 +77,8 @@ def run_calls(registry: ToolRegistry, parsed: Parsed, allowed: int | None = None
         spent += not final
         results.append(_run(registry, call))
         if final and results[-1].success:
-            return Ran(results, spent, results[-1].result)
-    return Ran(results, spent, None)
+            return CallResults(results, spent, results[-1].result)
+    return CallResults(results, spent, None)
 
 
 def feedback(parser: ActionParser, results: Sequence[ToolResult]) -> str:

@@ -9,7 +9,7 @@ from llm_gym.core.infos import Info, Options, find_system_prompt, reward_terms
 from llm_gym.core.settings import check_range
 from llm_gym.reading.calls import MAX_CALLS
 from llm_gym.reading.parsers import ActionParser, get_parser
-from llm_gym.tools.calling import Ran, feedback, is_call, run_calls
+from llm_gym.tools.calling import CallResults, feedback, is_call, run_calls
 from llm_gym.tools.registry import ToolRegistry, ToolSource, as_registry
 from llm_gym.wrappers.base import TextWrapper, longer_text
 
@@ -129,7 +129,7 @@ class ToolUse(TextWrapper):
         super().close()
 
     def _play(
-        self, action: str, ran: Ran | None
+        self, action: str, ran: CallResults | None
     ) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._info, self._playing = info, not (terminated or truncated)
@@ -138,10 +138,10 @@ class ToolUse(TextWrapper):
             reward = float(reward) + sum(terms.values())
         return observation, reward, terminated, truncated, self._with_calls(info, ran)
 
-    def _costs(self, ran: Ran | None) -> dict[str, float]:
+    def _costs(self, ran: CallResults | None) -> dict[str, float]:
         return {"tool_calls": -self.call_cost * ran.spent} if ran and self.call_cost else {}
 
-    def _with_calls(self, info: dict[str, Any], ran: Ran | None) -> dict[str, Any]:
+    def _with_calls(self, info: dict[str, Any], ran: CallResults | None) -> dict[str, Any]:
         calls = [] if ran is None else [one.to_dict() for one in ran.results]
         return {**info, "tool_calls": calls, "tool_calls_left": self._left}
 

@@ -274,7 +274,7 @@ def test_a_success_that_is_no_yes_and_no_no_is_none(said):
     assert episode.reward_terms == [{}] or said == {"at": 1}
     result = Evaluation("theirs", [episode], 1, 1.0)
     assert result.invalid == 0.0
-    assert result.unsaid == 1, "a person is told that nobody can say how it went"
+    assert result.without_outcome == 1, "a person is told that nobody can say how it went"
 
 
 @pytest.mark.parametrize("yes", [True, 1, 1.0, np.True_, np.float32(1)])

@@ -129,7 +129,7 @@ class RunReport:
             at = trainer.schedule.solver_at()
             when = f"after iteration {at}" if at else "before the first iteration"
             self.say(f"note: imitated {when}: {imitated(trainer.config, trainer.warm_start)}")
-        for note in after.mishaps("--inference.max-tokens"):
+        for note in after.problems("--inference.max-tokens"):
             self.say(f"note: {note}")
         if self._judged:
             self._say_verdict(before, after)

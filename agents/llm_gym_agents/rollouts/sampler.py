@@ -16,7 +16,7 @@ from torchrl.collectors import Collector
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import TERMINAL
 from llm_gym.episodes import Trajectory
-from llm_gym.episodes.play import address, system_prompt_of
+from llm_gym.episodes.play import replace_system_prompt, system_prompt_of
 from llm_gym_agents.engines.base import Engine, EngineError
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
@@ -62,7 +62,7 @@ class EpisodeCollector:
         failed_before = len(self.pool.failures)
         turns, episodes = self._play(tasks)
         for episode in episodes:
-            address(episode, self.policy.system_prompt)
+            replace_system_prompt(episode, self.policy.system_prompt)
         own = [turns[episode_id(episode)] for episode in episodes]
         played = [at for at, each in enumerate(own) if each]
         return Rollout(

@@ -195,7 +195,7 @@ def final_diagnosis(
     gain = after.success - before.success
     if gain >= GAINED or after.success >= GOOD or _earns_more(before, after):
         return None
-    if before.unsaid + after.unsaid:
+    if before.without_outcome + after.without_outcome:
         return (
             f"{after.env_id} does not say whether an episode is won, and the mean return went from "
             f"{before.mean_return:.3g} to {after.mean_return:.3g}: train longer "

@@ -84,7 +84,7 @@ class ChatPlayer:
             episode = Trajectory(seed=seed, options=options)
             episode.stop_reason = StopReason.ERROR
         else:
-            recording.address(episode, self.system_prompt)
+            recording.replace_system_prompt(episode, self.system_prompt)
             replies = self._converse(env, episode, number)
         episode.episode_id = episode.group = number
         episode.policy = self.client.model
