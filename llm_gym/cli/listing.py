@@ -45,7 +45,9 @@ def run(options: argparse.Namespace) -> int:
     pattern = options.pattern.lower()
     ids = [env_id for env_id in known if pattern in f"{env_id}\n{about[env_id]}".lower()]
     # The levels of a game have one description, and are listed under its first id.
-    places = {about[env_id] or env_id: at for at, env_id in reversed([*enumerate(known)])}
+    places: dict[str, int] = {}
+    for place, env_id in enumerate(known):
+        places.setdefault(about[env_id] or env_id, place)
     ids.sort(key=lambda env_id: places[about[env_id] or env_id])
     bridges = [row for row in BRIDGES if pattern in row.id.lower()]
     rows = {env_id: _row(env_id, with_package=options.all) for env_id in ids}
