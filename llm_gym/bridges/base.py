@@ -20,13 +20,7 @@ import numpy as np
 from llm_gym.bridges.rng_guard import GlobalRngGuard
 from llm_gym.core import splits
 from llm_gym.core.env import MAX_ACTION_CHARS
-from llm_gym.core.errors import (
-    ConfigError,
-    LLMGymError,
-    WorkerError,
-    error_words,
-    install_command,
-)
+from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError, error_words, install_command
 from llm_gym.core.infos import Info, Options
 from llm_gym.core.outcome import TERMINAL, StopReason, refuse_step
 from llm_gym.core.settings import check_range, get_format

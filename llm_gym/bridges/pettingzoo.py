@@ -85,9 +85,9 @@ class OneSeat(gym.Env[Any, Any]):
             info["action_mask"] = np.asarray(observation["action_mask"], dtype=np.int8)
             observation = observation["observation"]
         # Lists can be compared and recorded.
-        info |= {
-            key: value.tolist() for key, value in info.items() if isinstance(value, np.ndarray)
-        }
+        for key, value in info.items():
+            if isinstance(value, np.ndarray):
+                info[key] = value.tolist()
         # With no agent left the game is over for the seat as well.
         over = not game.agents or game.terminations.get(seat, True)
         cut = not over and game.truncations.get(seat, False)

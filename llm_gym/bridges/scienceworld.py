@@ -87,14 +87,14 @@ class ScienceWorldEnv(BridgeEnv):
             return BridgeStep("That is no command.", valid=False)
         if self._gold is not None:
             self._gold = self._gold[1:] if self._gold[:1] == [command] else []
-        text, gained, done, info = self._world.step(command)
+        observation, gained, done, info = self._world.step(command)
         self._played.append(command)
         self._valid = list(info["valid"])
         score = float(info.get("score", 0.0))
-        valid = "No known action matches" not in text
+        valid = "No known action matches" not in observation
         stop = verdict(done, done and score >= _FULL)
         foreign = {"score": score, "task": self.task, "variation": self._variation}
-        return BridgeStep(str(text), float(gained) / _FULL, stop, valid, foreign)
+        return BridgeStep(str(observation), float(gained) / _FULL, stop, valid, foreign)
 
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         """Begin an episode; the splits are ScienceWorld's own."""

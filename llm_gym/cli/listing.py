@@ -11,14 +11,7 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError, install_command
 from llm_gym.evaluate.scores import PLAYERS, games, published
 from llm_gym.registry.lookup import owner
-from llm_gym.registry.suite import (
-    BRIDGES,
-    ENVS,
-    NEEDS,
-    BridgeRow,
-    installed,
-    word_hint,
-)
+from llm_gym.registry.suite import BRIDGES, ENVS, NEEDS, BridgeRow, installed, word_hint
 
 _SUITE = frozenset(row.id for row in ENVS)
 
