@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from llm_gym.bridges import base
-from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError
+from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError, error_words
 from llm_gym.core.outcome import StopReason
 from llm_gym.registry.user_code import import_object
 
@@ -86,7 +86,7 @@ def ask(opponent: Opponent, text: str) -> str:
     except LLMGymError:
         raise
     except Exception as error:
-        raise WorkerError(f"the opponent raised {type(error).__name__}: {error}") from error
+        raise WorkerError(f"the opponent raised {error_words(error)}") from error
     if not isinstance(reply, str):
         raise WorkerError(f"the opponent must reply with a str, got {type(reply).__name__}")
     return reply

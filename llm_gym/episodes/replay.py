@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from llm_gym.core.errors import RecordError
+from llm_gym.core.errors import RecordError, error_words
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.datasets.files import SUFFIXES
 from llm_gym.episodes.play import add_turn, begin, describe_env, open_record
@@ -168,8 +168,9 @@ def rebuild(episode: Trajectory, *, trust: bool = False) -> gym.Env[str, str]:
     try:
         return gym.make(spec)
     except Exception as error:  # any kind: the settings are untrusted
-        what = f"{type(error).__name__}: {error!s:.300}"
-        raise RecordError(f"its environment cannot be rebuilt: {what}") from error
+        raise RecordError(
+            f"its environment cannot be rebuilt: {error_words(error):.300}"
+        ) from error
 
 
 def replay(env: gym.Env[str, str], episode: Trajectory) -> str:
@@ -194,8 +195,7 @@ def replay(env: gym.Env[str, str], episode: Trajectory) -> str:
     try:
         return _play(env, episode)
     except Exception as error:  # any kind: options and actions are untrusted
-        what = f"{type(error).__name__}: {error!s:.300}"
-        raise RecordError(f"the environment raised {what}") from error
+        raise RecordError(f"the environment raised {error_words(error):.300}") from error
 
 
 def _play(env: gym.Env[str, str], episode: Trajectory) -> str:

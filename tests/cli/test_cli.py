@@ -130,7 +130,7 @@ def test_an_error_of_the_author_is_told_once_with_its_line(capsys, beside):
         (["eval", ECHO, "--model", "m", "--body", "top_k=3"], "--body needs --endpoint"),
         (["--verison"], "did you mean --version?"),
         (["view", "x", "y", "--lmit", "3"], "--limit?); see llm-gym view --help"),
-        (["check", "sandbox", "--isolation", "landlok"], "did you mean 'landlock'?"),
+        (["check", "sandbox", "--isolation", "landlok"], "did you mean landlock?"),
         (["plai"], "did you mean play?"),
         (["play", "llm_gym/TextGame-v0", "--set", "rooms=many"], "rooms"),
         (["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"], "shaping"),
