@@ -53,23 +53,23 @@ class EnvServer:
     ) -> None:
         for package in ("starlette", "uvicorn"):
             require_package(package, "llm-gym serve", "serve")
-        http: Any = importlib.import_module("llm_gym.server.app")
+        from llm_gym.server.app import Guard, describe, make_app
+
         self.limits = limits or ServerLimits()
         self.sessions = Sessions(make, self.limits, players)
         env = make()
         try:
             light = threads == 0 if threads is not None else is_light(env)
             runner = SessionRunner(self.sessions, in_loop=light, threads=threads or THREADS)
-            about = http.describe(env, env_id, self.sessions)
+            about = describe(env, env_id, self.sessions)
             description = (type(env.unwrapped).__doc__ or "").strip().partition("\n")[0]
         finally:
             with suppress(Exception, SystemExit):  # it was built only to be described
                 env.close()
-        http.Guard(host, port, token)  # before anything listens
+        Guard(host, port, token)  # before anything listens
         self._socket = _listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]
-        guard = http.Guard(host, self.port, token)
-        self.app = http.make_app(runner, guard, about, description)
+        self.app = make_app(runner, Guard(host, self.port, token), about, description)
         self._tls = tls
         self._thread: threading.Thread | None = None
         try:
