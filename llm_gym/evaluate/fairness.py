@@ -179,7 +179,8 @@ def splits_share_nothing(env: gym.Env[str, str], draws: int = _SEEDS) -> None:
 
 def _answer(env: gym.Env[str, str], seed: int) -> tuple[str, ...]:
     """Return the oracle's actions, or only the last one if it wins by itself."""
-    game, actions = player_of(env), list[str]()
+    game = player_of(env)
+    actions: list[str] = []
 
     def act() -> str:
         actions.append(game.oracle_action())

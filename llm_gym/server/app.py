@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketClose, WebSocketDisconnect
 
@@ -71,20 +71,17 @@ def make_app(
         assert isinstance(error, HTTPException)
         return _refusal(sessions, error.status_code, error.detail)
 
+    routes: list[BaseRoute] = [
+        Route(protocol.ROWS, rows, methods=["POST"]),
+        Route("/health", health),
+        WebSocketRoute("/ws", websocket),
+    ]
+    for path, answer in constants.items():
+        routes.append(Route(path, _json(_write(answer)), methods=["GET"]))
+    for path in ("/reset", "/step", "/state", "/mcp"):
+        routes.append(Route(path, no_session, methods=["GET", "POST"]))
     app = Starlette(
-        routes=[
-            Route(protocol.ROWS, rows, methods=["POST"]),
-            Route("/health", health),
-            *(
-                Route(path, _json(_write(answer)), methods=["GET"])
-                for path, answer in constants.items()
-            ),
-            *(
-                Route(path, no_session, methods=["GET", "POST"])
-                for path in ("/reset", "/step", "/state", "/mcp")
-            ),
-            WebSocketRoute("/ws", websocket),
-        ],
+        routes=routes,
         middleware=[Middleware(_Guarded, guard=guard, sessions=sessions)],
         exception_handlers={HTTPException: refuse},
         lifespan=_lifespan(sessions),

@@ -9,7 +9,6 @@ returns ENOSYS and the C library falls back to ``clone``.
 import struct
 from collections.abc import Iterable
 from functools import cache
-from itertools import pairwise
 
 from llm_gym.tools.sandbox.inside import syscalls
 
@@ -113,10 +112,13 @@ def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     >>> _runs([7, 1, 2, 3])
     [(1, 3), (7, 7)]
     """
-    ordered = sorted(numbers)
-    starts = [ordered[0], *(high for low, high in pairwise(ordered) if high > low + 1)]
-    ends = [*(low for low, high in pairwise(ordered) if high > low + 1), ordered[-1]]
-    return list(zip(starts, ends, strict=True))
+    runs: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
 
 
 @cache
