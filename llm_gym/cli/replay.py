@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from llm_gym.cli.parser import whole
@@ -40,11 +41,9 @@ def run(options: argparse.Namespace) -> int:
     failed: list[str] = []
     bad: list[RecordError] = []
     episodes = read_episodes(options.file, torn="skip", on_bad=bad.append)
-    for number, episode in enumerate(episodes, 1):
-        if options.limit is not None and number > options.limit:
-            break
-        named = shown(f"{episode.env_id!s:.100}")
-        name = f"episode {number} ({named}, seed {episode.seed!r:.40})"
+    for number, episode in enumerate(islice(episodes, options.limit), 1):
+        env_id = shown(f"{episode.env_id!s:.100}")
+        name = f"episode {number} ({env_id}, seed {episode.seed!r:.40})"
         try:
             env = rebuild(episode, trust=options.trust)
             try:
@@ -54,10 +53,11 @@ def run(options: argparse.Namespace) -> int:
         except LLMGymError as error:
             failed.append(f"{name} cannot be played again: {error}")
             continue
-        same += not difference
-        different += bool(difference)
         if difference:
+            different += 1
             say(f"{name} differs: {difference}")
+        else:
+            same += 1
     _say_some(failed, "episodes")
     _say_some([f"{line}; skipped" for line in bad], "lines")
     lost = len(failed) + len(bad)
