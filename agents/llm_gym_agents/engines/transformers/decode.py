@@ -153,7 +153,7 @@ class Decoder:
         if 4 * count < 3 * (max(self._rows) + 1):
             holes = [slot for slot in range(count) if slot not in self._rows]
             movers = [slot for slot in self._rows if slot >= count]
-            self.cache.swap(holes, movers)
+            self.cache.copy(holes + movers, movers + holes, self.cache.length)
             for hole, mover in zip(holes, movers, strict=True):
                 self._rows[hole] = self._rows.pop(mover)
                 self.pool.trade(hole, mover)

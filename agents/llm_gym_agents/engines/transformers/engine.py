@@ -81,24 +81,22 @@ class TransformersEngine(Engine):
             )
             for row, length in enumerate(lengths)
         ]
+        gaps: list[float | None] = []
         with full_float32(), as_config_error(f"{name} cannot be decoded by this engine"):
             replies = self.generate(requests)
             with model.reading():
-                gaps = [self._gap(*each) for each in zip(requests, replies, strict=True)]
+                for request, reply in zip(requests, replies, strict=True):
+                    size = len(reply.ids)
+                    ids_T = torch.tensor([*request.prompt, *reply.ids], device=model.device)
+                    logits_NV = self.model(ids_T[None]).logits[0, -size - 1 : -1].float()
+                    found_N = torch.tensor(reply.log_probs, device=model.device)
+                    gaps.append(unexplained_gap(found_N, logits_NV, ids_T[-size:], model.dtype))
         self.forget()
         for gap in filter(None, gaps):
             raise ConfigError(
                 f"{name} must decode as in its forward pass, got log-probs with a cache that "
                 f"differ by up to {gap:.2g}; use another engine for it"
             )
-
-    def _gap(self, request: Request, reply: Completion) -> float | None:
-        """Return how far log-probs are from those of the model's own forward, if too far."""
-        size, device = len(reply.ids), self._causal.device
-        ids_T = torch.tensor([*request.prompt, *reply.ids], device=device)
-        logits_NV = self.model(ids_T[None]).logits[0, -size - 1 : -1].float()
-        found_N = torch.tensor(reply.log_probs, device=device)
-        return unexplained_gap(found_N, logits_NV, ids_T[-size:], self._causal.dtype)
 
     # --- sampling ------------------------------------------------------------------------
 

@@ -71,12 +71,13 @@ class SlotCache(Cache):
 
     def copy(self, sources: list[int], targets: list[int], length: int) -> None:
         """Copy the first ``length`` positions of slots, all read before any is written."""
-        for states_SLHD, read, write in self._each(sources, targets):
+        for layer in self._own:
+            layer.make_room()
+        states = [states_SLHD for layer in self._own for states_SLHD in layer.states]
+        if states:
+            read, write = (torch.tensor(one, device=states[0].device) for one in (sources, targets))
+        for states_SLHD in states:
             states_SLHD[write, :length] = states_SLHD[read, :length]
-
-    def swap(self, first: list[int], second: list[int]) -> None:
-        for states_SLHD, read, write in self._each(first + second, second + first):
-            states_SLHD[write] = states_SLHD[read]
 
     def wipe(self) -> None:
         """Set everything to 0: what is masked is still multiplied, and must be a number."""
@@ -88,19 +89,6 @@ class SlotCache(Cache):
         self.slots = self.length = 0
         for layer in self._own:
             layer.states = []
-
-    def _each(
-        self, sources: list[int], targets: list[int]
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield keys and values of every layer, with two lists of slots on their device."""
-        read = write = torch.empty(0)
-        for layer in self._own:
-            layer.make_room()
-            for states_SLHD in layer.states:
-                if not len(read):
-                    read = torch.tensor(sources, device=states_SLHD.device)
-                    write = torch.tensor(targets, device=states_SLHD.device)
-                yield states_SLHD, read, write
 
 
 class _SlotLayer(CacheLayerMixin):
