@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_range
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request, Sampling
 from llm_gym_agents.engines.replies import Row, check_ids, end_ids_of
 from llm_gym_agents.engines.transformers.causal import CausalModel, score
@@ -55,8 +56,7 @@ class TransformersEngine(Engine):
         max_rows: int = 256,
         prefix_cache: bool = True,
     ) -> None:
-        if max_rows < 1:
-            raise ConfigError(f"max_rows must be at least 1, got {max_rows}")
+        check_range("max_rows", max_rows, 1)
         self.model, self.tokenizer = model, tokenizer
         self._causal = CausalModel(model, context_length)
         self.context_length = self._causal.context_length
