@@ -209,12 +209,12 @@ class TransformersEngine(Engine):
     def sleep(self) -> None:
         """Free the cache while a trainer works; it is built again with the next reply."""
         if not self.running:
-            self._decoder.free()
+            self._decoder.forget()
 
     def close(self) -> None:
         """Drop what is running and free the cache. The model is the caller's."""
         self.cancel()
-        self._decoder.free()
+        self._decoder.forget()
         self._closed = True
 
     def forget(self) -> None:

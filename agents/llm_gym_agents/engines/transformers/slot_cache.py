@@ -79,12 +79,6 @@ class SlotCache(Cache):
         for states_SLHD in states:
             states_SLHD[write, :length] = states_SLHD[read, :length]
 
-    def wipe(self) -> None:
-        """Set everything to 0: what is masked is still multiplied, and must be a number."""
-        for layer in self._own:
-            for states_SLHD in layer.states:
-                states_SLHD.zero_()
-
     def free(self) -> None:
         self.slots = self.length = 0
         for layer in self._own:
@@ -122,7 +116,8 @@ class _SlotLayer(CacheLayerMixin):
     def make_room(self, new: Sequence[Tensor] = ()) -> None:
         """Make as much room as the cache has reserved; at first for keys and values like ``new``.
 
-        The last dimensions of ``new`` are H and D.
+        The last dimensions of ``new`` are H and D. Room is filled with 0: what is masked is still
+        multiplied, and must be a number.
         """
         size = (self.cache.slots, self.cache.length)
         if not self.states:
