@@ -164,6 +164,8 @@ class Registry(Generic[SpecT]):
 
 ADVANTAGES: Registry[AdvantageSpec] = Registry("an advantage estimator", AdvantageSpec)
 """Advantage estimators by name."""
+get_advantage = ADVANTAGES.get
+"""Returns the estimator registered under a name."""
 
 
 def register_advantage(
@@ -182,11 +184,6 @@ def register_advantage(
     return ADVANTAGES.register(
         name, needs_critic=needs_critic, needs_groups=needs_groups, needs_states=needs_states
     )
-
-
-def get_advantage(name: str) -> AdvantageSpec:
-    """The estimator registered as ``name``."""
-    return ADVANTAGES.get(name)
 
 
 def _choices(function: Callable[..., Any], name: str) -> tuple[str, ...]:

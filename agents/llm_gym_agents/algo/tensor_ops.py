@@ -95,12 +95,10 @@ def mean(values: Tensor) -> Tensor:
     return (widen(values).sum() / max(values.numel(), 1)).to(result_dtype(values))
 
 
-def standardize(values: Tensor, *, epsilon: float = 1e-8) -> Tensor:
-    """``values`` scaled to mean 0 and variance 1.
-
-    ``epsilon`` is added to the variance, so that equal entries give 0 and no division by 0.
-    """
+def standardize(values: Tensor) -> Tensor:
+    """``values`` scaled to mean 0 and variance 1."""
     wide, count = widen(values), values.numel()
     centred = wide - wide.sum() / max(count, 1)
     variance = centred.square().sum() / max(count - 1, 1)
-    return (centred * (variance + epsilon).rsqrt()).to(result_dtype(values))
+    # Equal entries give 0, not a division by 0.
+    return (centred * (variance + 1e-8).rsqrt()).to(result_dtype(values))

@@ -75,7 +75,8 @@ class RunReport:
     def evaluate_after(self) -> Evaluation:
         """Print why the run ended, and return the evaluation of the final model."""
         trainer, done = self._trainer, len(self._trainer.metrics_history)
-        if done < trainer.schedule.iterations and trainer.early_stop.ended is not None:
+        is_early = done < trainer.config.training.iterations
+        if is_early and trainer.early_stop.ended is not None:
             self.say(f"enough after iteration {done}: {trainer.early_stop.ended}")
         if trainer.ended_with_best:
             whose = f"iteration {trainer.iteration}" if trainer.iteration else "the warm start"

@@ -134,7 +134,8 @@ def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
             before = report.evaluate_before()
         latest = trainer.checkpoints.latest() if trainer.config.checkpoint.resume else None
         done = 0 if latest is None else number(latest)
-        with TrainingProgress(report.console, trainer.schedule.iterations, done) as progress:
+        total = trainer.config.training.iterations
+        with TrainingProgress(report.console, total, done) as progress:
             trainer.callbacks.append(lambda trainer, row: progress.show(row))
             trainer.fit()
         if trainer.stopped:

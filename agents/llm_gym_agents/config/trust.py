@@ -22,10 +22,6 @@ def _at_most(most: float) -> Callable[[Any], bool]:
     return lambda value: value is None or value <= most
 
 
-def _is_word(value: str) -> bool:
-    return value.isidentifier()
-
-
 def _has_no_risk(value: Any) -> bool:
     from llm_gym.episodes.replay import risky_setting  # it knows how data sets are read
 
@@ -45,8 +41,8 @@ _JUDGES: Mapping[str, Callable[[Any], bool]] = {
     "warm_start.player": lambda value: value in PLAYERS,  # and no file
     "training.seed": _any,
     "training.batch_size": _at_most(100_000),
-    "training.adv_estimator": _is_word,
-    "training.policy_loss": _is_word,
+    "training.adv_estimator": str.isidentifier,  # and no module:function
+    "training.policy_loss": str.isidentifier,
     "training.estimator_settings": _any,  # judged by the function that takes them
     "training.loss_settings": _any,
     "checkpoint.output_dir": _any,  # the folder that the user names is taken instead

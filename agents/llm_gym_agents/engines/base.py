@@ -120,6 +120,8 @@ class Engine(ABC):
     shares_model: bool = False
     """Whether the engine samples with the trained model itself, so that no weights are sent."""
     _closed = False
+    _held: Sequence[tuple[str, Tensor]] = ()
+    """Weights of the buckets so far."""
 
     def need_open(self) -> None:
         """Raise ``EngineError`` after ``close``."""
@@ -161,11 +163,11 @@ class Engine(ABC):
         because the sender reuses the memory.
         """
         new = [(name, weight.clone()) for name, weight in weights_in(bucket)]
-        self._held = [*getattr(self, "_held", ()), *new]
+        self._held = [*self._held, *new]
 
     def finish_loading(self, version: int) -> None:
         """Use the weights of all buckets as ``version``; refuse if some are missing."""
-        held, self._held = getattr(self, "_held", []), []
+        held, self._held = self._held, ()
         self.update_weights(held, version)
 
     def need_idle(self) -> None:

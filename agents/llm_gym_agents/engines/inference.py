@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_range
 from llm_gym_agents.engines.base import Completion, Engine, Request, Sampling, request_seed
 from llm_gym_agents.engines.load import load_engine
 
@@ -79,9 +80,8 @@ class BaseInferenceEngine:
         """
         if isinstance(prompts, str):
             raise ConfigError("prompts must be a list of texts, got one text; put it into a list")
-        for name, count in (("n", n), ("batch_size", batch_size)):
-            if count is not None and count < 1:
-                raise ConfigError(f"{name} must be at least 1, got {count}")
+        check_range("n", n, 1)
+        check_range("batch_size", batch_size, 1)
         strings = (stop,) if isinstance(stop, str) else tuple(stop)
         sampling = Sampling(max_tokens, temperature, top_p, stop_strings=strings)
         run = secrets.randbits(63) if seed is None else seed
@@ -189,8 +189,7 @@ class BatchInferenceManager:
     def __init__(
         self, engine: BaseInferenceEngine, batch_size: int = 32, *, progress: bool = True
     ) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, got {batch_size}")
+        check_range("batch_size", batch_size, 1)
         self.engine, self.batch_size, self.progress = engine, batch_size, progress
 
     def generate_batch(

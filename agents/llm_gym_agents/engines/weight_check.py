@@ -70,19 +70,7 @@ class WeightCheck:
         """
         if theirs is None:
             return 0
-        try:
-            compared = self._compare(ours, theirs)
-        except _Differs as found:
-            raise StaleWeightsError(
-                f"the engine does not hold the weights of version {version}: {found} "
-                "differs from what was pushed; nothing was trained on them"
-            ) from None
-        self._first, self.proven = False, compared == len(ours)
-        return compared
-
-    def _compare(self, ours: Sums, theirs: Sums) -> int:
-        """Compare weight by weight; those without a name in common, by their total."""
-        left, unnamed = dict(ours), 0
+        left, unnamed, differs = dict(ours), 0, list[str]()
         for name, found in theirs.items():
             parts = self._parts(ours, name)
             if not parts:
@@ -90,23 +78,32 @@ class WeightCheck:
                 continue
             for part in parts:
                 left.pop(part, None)
-            self._compare_one(name, [ours[part] for part in parts], found)
-        if not (left and unnamed):
-            return len(ours) - len(left)
-        if (unnamed - sum(each.content for each in left.values())) % (1 << 64):
-            raise _Differs(f"one of {', '.join(sorted(left)[:3])}")
-        return len(ours)
+            if not self._agrees(name, [ours[part] for part in parts], found):
+                differs.append(name)
+        # Weights without a name in common are compared by their total.
+        if left and unnamed:
+            if (unnamed - sum(each.content for each in left.values())) % (1 << 64):
+                differs.append(f"one of {', '.join(sorted(left)[:3])}")
+            left.clear()
+        if differs:
+            raise StaleWeightsError(
+                f"the engine does not hold the weights of version {version}: {differs[0]} "
+                "differs from what was pushed; nothing was trained on them"
+            )
+        self._first, self.proven = False, not left
+        return len(ours) - len(left)
 
-    def _compare_one(self, name: str, parts: list[WeightSum], found: WeightSum) -> None:
+    def _agrees(self, name: str, parts: list[WeightSum], found: WeightSum) -> bool:
         wanted = functools.reduce(WeightSum.followed_by, parts)
         if found.content != wanted.content:
-            raise _Differs(name)
+            return False
         if found.order != wanted.order:
             # At the first push that is how the engine keeps it, and the probe checks that it
             # computes with it rightly. Later it means that two weights were swapped.
             if not self._first and name not in self._reordered:
-                raise _Differs(name)
+                return False
             self._reordered.add(name)
+        return True
 
     def _parts(self, ours: Sums, name: str) -> list[str]:
         """Return which pushed weights make up the weight ``name`` of the engine, in order."""
@@ -118,10 +115,6 @@ class WeightCheck:
             ".".join([*path[:-2], part, path[-1]]) for part in self._packed_weights.get(module, ())
         ]
         return names if all(each in ours for each in names) else []
-
-
-class _Differs(Exception):
-    """Names a weight that differs."""
 
 
 PROMPTS, PROMPT_TOKENS, REPLY_TOKENS = 4, 8, 8

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_range
 from llm_gym_agents.export.episodes import EpisodeChat, TokenEpisode, as_dataset, prompt_rows
 from llm_gym_agents.text.chat import ChatFormat
 
@@ -25,8 +26,7 @@ class TRLGame:
     """
 
     def __init__(self, env_id: str, *, max_turns: int = 16, **kwargs: Any) -> None:
-        if max_turns < 1:
-            raise ConfigError(f"max_turns must be at least 1, got {max_turns}")
+        check_range("max_turns", max_turns, 1)
         self.env_id, self.max_turns, self._kwargs = env_id, max_turns, kwargs
         self._format: ChatFormat | None = None
 

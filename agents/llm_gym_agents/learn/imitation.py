@@ -29,6 +29,7 @@ from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import ActionParser
 from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
+from llm_gym_agents.learn.optimizer import trained
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import SequencePacker
 from llm_gym_agents.rollouts.tasks import Turn, split_options
@@ -96,7 +97,7 @@ def imitate(
         mean_ids = read / len(talks) / mean_turns
         batch_size = min(batch_size, max(1, round(batch_tokens / mean_ids)))
     drawn = max(1, round(batch_size / mean_turns))
-    weights = [weight for weight in model.lm.parameters() if weight.requires_grad]
+    weights = trained(model.lm)
     optimizer = torch.optim.AdamW(weights, lr=learning_rate, weight_decay=weight_decay)
     order = np.random.default_rng(seed)
     losses = []

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from llm_gym.core.errors import ConfigError
+from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource
 from llm_gym_agents.algo import TokenStream, get_advantage
@@ -35,13 +37,15 @@ from llm_gym_agents.rollouts.rewards import apply_reward_fn, reward_metrics
 from llm_gym_agents.rollouts.rollout_data import RolloutData, assemble
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import (
-    EnvFailureWatch,
     EpisodeTask,
     Rollout,
     resample_zero_variance_groups,
+    why_unplayed,
 )
 from llm_gym_agents.run.metrics import ELAPSED, SAMPLED_TOKENS, TOKENS_PER_SECOND
 
+PATIENCE = 3
+"""Iterations in a row that may lose most of their episodes."""
 FLAT = 1e-6
 """Largest advantage that counts as 0, because sums of shaping terms have rounding errors."""
 
@@ -158,7 +162,8 @@ class BatchCollector:
     ) -> None:
         self._training, self._sampler, self._ranks = training, sampler, ranks
         self._reward_fn, self._environment = reward_fn, environment
-        self._failures = EnvFailureWatch()
+        self._failing = 0
+        """Iterations in a row that lost most of their episodes to environment failures."""
         self._spec = get_advantage(training.adv_estimator)
 
     def collect_batch(
@@ -167,8 +172,8 @@ class BatchCollector:
         """Play ``tasks`` with the weights of ``version``."""
         with stop.interruptible():
             everything = self._sampler.play(tasks, version)
-        self._failures.check(iteration, everything)
         rollout = everything.without_failed()
+        self._check_failures(iteration, everything, rollout)
         failed = 1.0 - len(rollout.episodes) / len(everything.episodes)
         found = {"episode/failed": failed} | self._settle(rollout.episodes)
         sampled = everything.tokens
@@ -204,6 +209,20 @@ class BatchCollector:
                 found["branch/tokens"] = float(sampled - before)
             states = state_tensors(rollout, branches, settings.get("gamma", 1.0))
         return CollectedBatch(rollout, found | {SAMPLED_TOKENS: float(sampled)}, states)
+
+    def _check_failures(self, iteration: int, everything: Rollout, usable: Rollout) -> None:
+        """Raise ``ConfigError`` if nothing could be played, or too little for too long."""
+        if not usable.episodes:
+            why = why_unplayed(everything)
+            raise ConfigError(f"no episode of iteration {iteration} could be played: {why}")
+        episodes = everything.all_episodes
+        failed = sum(episode.stop_reason == StopReason.ERROR for episode in episodes)
+        self._failing = self._failing + 1 if 2 * failed > len(episodes) else 0
+        if self._failing >= PATIENCE:
+            raise ConfigError(
+                f"the environment failed in {failed} of {len(episodes)} episodes of iteration "
+                f"{iteration}, and in most of the {PATIENCE - 1} before: {why_unplayed(everything)}"
+            )
 
     def _settle(self, episodes: Sequence[Trajectory]) -> dict[str, float]:
         """Set the final rewards; each process scores a part of the episodes. Return metrics."""

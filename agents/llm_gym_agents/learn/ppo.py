@@ -19,6 +19,7 @@ from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
 from torch import Tensor, nn
 
+from llm_gym.core.errors import LLMGymError
 from llm_gym_agents import algo
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
 from llm_gym_agents.algo.losses.objective import SEEN
@@ -34,7 +35,6 @@ from llm_gym_agents.learn.scoring import (
 )
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS, SingleProcess
 from llm_gym_agents.learn.stabilizers import (
-    NonFiniteError,
     Stabilizers,
     critic_gradient,
     estimate_by_env,
@@ -55,6 +55,10 @@ CHECKED = 32
 """Maximum episodes on which the KL of an update is measured after its last step."""
 TRIES = 5
 """Times that an update is scaled back before it is undone."""
+
+
+class NonFiniteError(LLMGymError, ArithmeticError):
+    """A loss or gradient is NaN or infinite; the weights were not changed."""
 
 
 class PPO:

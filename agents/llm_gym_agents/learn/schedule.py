@@ -67,10 +67,6 @@ class Schedule:
     success: Callable[[], Mapping[str, float]] = dict
     """Success rate of each environment of a mix, if known."""
 
-    @property
-    def iterations(self) -> int:
-        return self.training.iterations
-
     def tasks(self, iteration: int) -> list[EpisodeTask]:
         settings, mix = self.training, self.environment.mix
         if self.environment.mix_by == "signal":
@@ -86,7 +82,7 @@ class Schedule:
 
     def tasks_ahead(self, iteration: int) -> list[EpisodeTask]:
         """Return the episodes of a later iteration; none after the last."""
-        return self.tasks(iteration) if iteration < self.iterations else []
+        return self.tasks(iteration) if iteration < self.training.iterations else []
 
     def held_out_tasks(self, which: EpisodeSelection = None) -> list[EpisodeTask]:
         """Return the episodes of an evaluation: the same ones every time."""
@@ -109,12 +105,12 @@ class Schedule:
 
     def update_settings(self, iteration: int) -> dict[str, Any]:
         """Return the arguments of the update of ``iteration``."""
-        settings = self.training
+        settings, total = self.training, self.training.iterations
         kind, warmup = settings.lr_schedule, settings.warmup_iters
         # To a critic that knows nothing, the early moves of a good player look bad.
-        solver_at, first = self.solver_at(), min(CRITIC_FIRST, self.iterations // 4)
+        solver_at, first = self.solver_at(), min(CRITIC_FIRST, total // 4)
         after_solver = solver_at is not None and solver_at <= iteration < solver_at + first
-        rate = learning_rate_factor(kind, iteration, self.iterations, warmup)
+        rate = learning_rate_factor(kind, iteration, total, warmup)
         # A run that is made longer goes on at the rate that it had come down to.
         return {
             "rate": rate if iteration <= warmup else min(rate, self.last_rate()),
@@ -123,17 +119,18 @@ class Schedule:
 
     def is_second_chance(self, done: int) -> bool:
         """Whether this is the first evaluation after a quarter of the run."""
-        quarter = math.ceil(self.iterations / 4)
+        total = self.training.iterations
+        quarter = math.ceil(total / 4)
         before = any(self.evaluates_after(each) for each in range(quarter, done))
-        return quarter <= done < self.iterations and self.evaluates_after(done) and not before
+        return quarter <= done < total and self.evaluates_after(done) and not before
 
     def evaluates_after(self, done: int) -> bool:
         every = self.environment.eval_interval
-        return bool(every) and (done % every == 0 or done == self.iterations)
+        return bool(every) and (done % every == 0 or done == self.training.iterations)
 
     def saves_after(self, done: int) -> bool:
         every = self.checkpoint.save_interval * self.training.num_iters_per_epoch
-        return (bool(every) and done % every == 0) or done == self.iterations
+        return (bool(every) and done % every == 0) or done == self.training.iterations
 
 
 # --- early stopping -------------------------------------------------------------------

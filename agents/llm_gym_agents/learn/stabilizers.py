@@ -1,4 +1,4 @@
-"""Stabilizers of an update: signal, trust region, value scale, episode mask, NaN check.
+"""Stabilizers of an update: signal, trust region, value scale, episode mask.
 
 Value scale and episode mask are off unless the config turns them on; off, they change no number.
 
@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from llm_gym.core.errors import LLMGymError
 from llm_gym_agents import algo
 from llm_gym_agents.algo.tensor_ops import segment_sum
 from llm_gym_agents.config import TrainingConfig
@@ -316,10 +315,3 @@ class ValueScale:
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         self.mean, self.square = float(state["mean"]), float(state["square"])
         self.batches = int(state["batches"])
-
-
-# --- NaN check ---------------------------------------------------------------------------------
-
-
-class NonFiniteError(LLMGymError, ArithmeticError):
-    """A loss or gradient is NaN or infinite; the weights were not changed."""

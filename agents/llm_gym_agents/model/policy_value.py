@@ -24,7 +24,7 @@ from llm_gym_agents.model.last_layer import is_worth_it, last_layer_at
 from llm_gym_agents.model.lean_layers import lean_layers
 from llm_gym_agents.model.packed_attention import Packing, packed
 from llm_gym_agents.model.shared_prefix import share_prefixes
-from llm_gym_agents.model.weights import computing_in, narrow_stream, uncached, without_dropout
+from llm_gym_agents.model.weights import computing_in, narrow_stream, without_dropout
 
 CriticKind = Literal["shared", "detached", "separate", "none"]
 
@@ -172,7 +172,7 @@ class PolicyValueModel(nn.Module):
 def hidden_states(trunk: Any, ids_S: Tensor, packing: Packing) -> Tensor:
     """Return the trunk's last hidden state at every id."""
     lean = lean_layers(trunk)
-    with uncached(ids_S.device), packed(trunk.config, packing), narrow_stream(trunk), lean:
+    with packed(trunk.config, packing), narrow_stream(trunk), lean:
         out = trunk(
             input_ids=ids_S.unsqueeze(0),
             position_ids=packing.position_S.unsqueeze(0),

@@ -152,18 +152,6 @@ def computing_in(dtype: torch.dtype, device: torch.device) -> AbstractContextMan
     return torch.autocast(device.type, dtype)
 
 
-def uncached(device: torch.device) -> AbstractContextManager[Any]:
-    """Switch autocast's weight cache off within this block.
-
-    A trunk uses each weight once. Cached casts of all of them would take half of the model's memory
-    again.
-    """
-    if not torch.is_autocast_enabled(device.type):
-        return nullcontext()
-    dtype = torch.get_autocast_dtype(device.type)
-    return torch.autocast(device.type, dtype, cache_enabled=False)
-
-
 def keep_trained_in_float32(model: nn.Module) -> None:
     """Convert trainable weights to float32, in place."""
     for parameter in model.parameters():
@@ -176,7 +164,8 @@ def narrow_stream(trunk: Any) -> Iterator[None]:
     """Under autocast, keep the residual stream in autocast's dtype, as engines do.
 
     Autocast leaves embeddings in float32, and with them every residual: twice the memory, and
-    further from what the sampler computed.
+    further from what the sampler computed. Its weight cache is off, too: a trunk uses each weight
+    once, and cached casts of all of them would take half of the model's memory again.
     """
     embedding = trunk.get_input_embeddings()
     device = embedding.weight.device.type
@@ -190,7 +179,8 @@ def narrow_stream(trunk: Any) -> Iterator[None]:
 
     handle = embedding.register_forward_hook(narrow)
     try:
-        yield
+        with torch.autocast(device, dtype, cache_enabled=False):
+            yield
     finally:
         handle.remove()
 

@@ -19,6 +19,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.legacy import BaseEnvironment
 from llm_gym.core.outcome import StopReason
+from llm_gym.core.settings import check_range
 from llm_gym.episodes import Trajectory
 from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.tools import MultiTurnManager
@@ -67,7 +68,8 @@ class MultiTurnInferenceEngine:
     ) -> None:
         if enable_tools and tool_manager is None:
             raise ConfigError("enable_tools=True needs a tool_manager, got None")
-        self.engine, self.max_turns = engine, _check_turns(max_turns)
+        check_range("max_turns", max_turns, 1)
+        self.engine, self.max_turns = engine, max_turns
         self.system_prompt, self.tool_manager = system_prompt, tool_manager
         self._tools = tool_manager if enable_tools else None
         self.chat = ChatFormat.from_tokenizer(engine.tokenizer)
@@ -83,7 +85,7 @@ class MultiTurnInferenceEngine:
 
     def start_conversation(self, prompt: str) -> None:
         self._conversation = TokenConversation(self.chat)
-        self._conversation.start(self.system_prompt, prompt)
+        self._conversation.read(self.system_prompt, prompt)
         self._messages = [_message("system", self.system_prompt)] if self.system_prompt else []
         self._messages.append(_message("user", prompt))
         self._count += 1
@@ -153,11 +155,12 @@ class MultiTurnInferenceEngine:
             top_p: Probability of nucleus sampling.
             seed: Seed of the environment; None draws one.
         """
+        check_range("max_turns", max_turns, 1)
         played = _made_env(environment, self.system_prompt, initial_prompt, self._tools)
         record = _play(
             self.engine,
             [played],
-            max_turns=self.max_turns if max_turns is None else _check_turns(max_turns),
+            max_turns=max_turns or self.max_turns,
             sampling=Sampling(max_tokens, temperature, top_p),
             seed=secrets.randbits(31) if seed is None else seed,
             run_seed=self.seed,
@@ -203,8 +206,9 @@ class MultiTurnChatHarness:
         top_p: float = 0.9,
         seed: int | None = None,
     ) -> None:
+        check_range("max_turns", max_turns, 1)
         self.engine, self.environment = engine, environment
-        self.max_turns, self.system_prompt = _check_turns(max_turns), system_prompt
+        self.max_turns, self.system_prompt = max_turns, system_prompt
         self.sampling, self.seed = Sampling(max_tokens, temperature, top_p), seed
 
     def run_episode(self, initial_prompt: str) -> dict[str, Any]:
@@ -330,12 +334,6 @@ def _made_env(
     if tools is not None:
         tools.reset(env)
     return _PlayedEnv(env, system_prompt, prompt, tools, owned=owned)
-
-
-def _check_turns(turns: int) -> int:
-    if turns < 1:
-        raise ConfigError(f"max_turns must be at least 1, got {turns}")
-    return turns
 
 
 def _message(role: str, content: str) -> dict[str, str]:

@@ -21,6 +21,7 @@ from tensordict import TensorClass, TensorDict
 from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_range
 from llm_gym_agents.algo.tensor_ops import segment_ids, segment_starts, segment_sum, spread
 from llm_gym_agents.model.shared_prefix import Prefixes
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
@@ -90,8 +91,7 @@ class Packer:
         If sharing prefixes saves time, a shared prefix counts once, and sequences with a common
         prefix go together.
         """
-        if budget < 1:
-            raise ConfigError(f"a token budget must be at least 1, got {budget}")
+        check_range("a token budget", budget, 1)
         first_E, count_E = self._first_sequence_E, self.data.sequences_E
         everything = [_Piece(at, int(first_E[at]), int(count_E[at])) for at in episodes]
         shares = bool(everything) and self._prefixes.pay(

@@ -215,13 +215,16 @@ class LLMPolicy(TensorDictModuleBase):
             if episode in self._asked:
                 continue
             system, observation = self.texts[systems[row]], self.texts[observations[row]]
-            prompt_ids = self._read(episode, system, observation)
-            request = self._request(episode, self.texts[patterns[row]] or None)
-            if request is None:
+            prompt_ids, talk = self._read(episode, system, observation), self._open[episode]
+            room = self.engine.context_length - len(talk.ids)
+            if room < 1:
                 full.append(episode)
                 continue
             self._asked[episode] = prompt_ids
-            requests.append(request)
+            most, pattern = min(room, self.sampling.max_tokens), self.texts[patterns[row]] or None
+            how = _sampling(self.sampling, most, self.chat.stop_ids, pattern)
+            seed = request_seed(self.run_seed, episode, talk.turns)
+            requests.append(Request(talk.ids, how, seed, key=episode))
         self.engine.submit(requests)
         return full
 
@@ -268,17 +271,6 @@ class LLMPolicy(TensorDictModuleBase):
                 talk.read(system, seen)
                 talk.add_reply(turn.reply_ids)
         return talk.read(system, observation)
-
-    def _request(self, episode: int, pattern: str | None) -> Request | None:
-        """Return the request for a reply, or None if the context has no room for one."""
-        talk = self._open[episode]
-        room = self.engine.context_length - len(talk.ids)
-        if room < 1:
-            return None
-        seed = request_seed(self.run_seed, episode, talk.turns)
-        most = min(room, self.sampling.max_tokens)
-        how = _sampling(self.sampling, most, self.chat.stop_ids, pattern)
-        return Request(talk.ids, how, seed, key=episode)
 
     def _note(self, episode: int, prompt_ids: list[int], done: Completion) -> Turn:
         talk = self._open[episode]

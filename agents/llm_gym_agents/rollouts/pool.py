@@ -189,7 +189,8 @@ class TextEnvPool(EnvBase):
                 lost[row] = what
             else:
                 self._enter(row, tasks[row], beginning)
-                if what := self._repeat(row, tasks[row].prefix):
+                prefix = tasks[row].prefix
+                if prefix and (what := self._repeat(row, prefix)):
                     lost[row] = what
         for row, what in lost.items():  # the record of an episode that never began
             task = tasks[row]
@@ -198,7 +199,8 @@ class TextEnvPool(EnvBase):
             described = {"env_id": env_id} if env_id else self._described_N[row]
             episode = Trajectory(seed=task.seed, options=without_env(task.options), **described)
             episode.episode_id, episode.group = task.id, task.group
-            self._finish(episode, StopReason.ERROR)
+            self._playing[row] = episode
+            self._end(row, StopReason.ERROR)
         self._vacate(list(lost))
         return list(lost)
 
@@ -212,12 +214,10 @@ class TextEnvPool(EnvBase):
         system = beginning.system_prompt
         self._system_N[row] = self.texts.add(system) if system else 0
 
-    def _repeat(self, row: int, prefix: Prefix | None) -> str:
+    def _repeat(self, row: int, prefix: Prefix) -> str:
         """Play the turns of ``prefix``; return what went wrong, or ""."""
         episode = self._playing[row]
         assert episode is not None
-        if prefix is None:
-            return ""
         for at, action in enumerate(prefix.actions):
             try:
                 play.add_turn(episode, action, self._rows.step_rows({row: action})[row])
@@ -324,14 +324,11 @@ class TextEnvPool(EnvBase):
     def _end(self, row: int, reason: StopReason) -> None:
         episode = self._playing[row]
         assert episode is not None
-        self._finish(episode, reason)
-        self._playing[row] = None
-
-    def _finish(self, episode: Trajectory, reason: StopReason) -> None:
         if reason not in (StopReason.WON, StopReason.LOST):
             play.cut_record(episode, reason)
         assert isinstance(episode.episode_id, int)
         self._finished[episode.episode_id] = play.close_record(episode)
+        self._playing[row] = None
 
     # --- for people ----------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from llm_gym.core.errors import ConfigError, LLMGymError
 from llm_gym.core.infos import flag
+from llm_gym.core.settings import check_range
 from llm_gym.episodes import Trajectory
 from llm_gym.episodes.play import MAX_REWARD
 from llm_gym.episodes.record import ENV_REWARDS
@@ -280,8 +281,7 @@ class RewardManager:
         *,
         max_steps: int | None = None,
     ) -> None:
-        if max_steps is not None and max_steps < 1:
-            raise ConfigError(f"max_steps must be at least 1, got {max_steps}")
+        check_range("max_steps", max_steps, 1)
         self.environment, self.max_steps = environment, max_steps
         self.success_bonus, self.invalid_penalty = success_bonus, invalid_penalty
         self.efficiency_bonus = efficiency_bonus

@@ -22,7 +22,6 @@ from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.tasks import (
     IDLE,
-    BootstrapPrompt,
     EpisodeTask,
     Rollout,
     Turn,
@@ -61,27 +60,21 @@ class EpisodeCollector:
         """Play ``tasks`` to their ends and return them with their turns."""
         failed_before = len(self.pool.failures)
         turns, episodes = self._play(tasks)
+        rollout = Rollout([], [], [], [], self.pool.failures[failed_before:], self.pool.env_id)
         for episode in episodes:
             replace_system_prompt(episode, self.policy.system_prompt)
-        own = [turns[episode_id(episode)] for episode in episodes]
-        played = [at for at, each in enumerate(own) if each]
-        return Rollout(
-            episodes=[episodes[at] for at in played],
-            turns=[own[at] for at in played],
-            bootstrap_prompts=[self._bootstrap_prompt(own[at], episodes[at]) for at in played],
-            unplayed=[episode for episode, each in zip(episodes, own, strict=True) if not each],
-            failures=self.pool.failures[failed_before:],
-            env_id=self.pool.env_id,
-        )
-
-    def _bootstrap_prompt(
-        self, turns: Sequence[Turn], episode: Trajectory
-    ) -> BootstrapPrompt | None:
-        if episode.stop_reason in TERMINAL:
-            return None
-        system = system_prompt_of(episode)
-        seen = [*episode.states[: len(turns)], episode.final_state or ""]
-        return self.policy.bootstrap_prompt(turns, seen, system)
+            own = turns[episode_id(episode)]
+            if not own:
+                rollout.unplayed.append(episode)
+                continue
+            closing = None
+            if episode.stop_reason not in TERMINAL:
+                seen = [*episode.states[: len(own)], episode.final_state or ""]
+                closing = self.policy.bootstrap_prompt(own, seen, system_prompt_of(episode))
+            rollout.episodes.append(episode)
+            rollout.turns.append(own)
+            rollout.bootstrap_prompts.append(closing)
+        return rollout
 
     def _play(self, tasks: Sequence[EpisodeTask]) -> tuple[dict[int, list[Turn]], list[Trajectory]]:
         ids = [task.id for task in tasks]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.core.splits import stable_hash
 from llm_gym.episodes import Trajectory
@@ -21,9 +20,6 @@ from llm_gym_agents.run import metrics
 
 IDLE = -1
 """The episode of a row that has nothing to play."""
-
-PATIENCE = 3
-"""Iterations in a row that may lose most of their episodes."""
 
 
 class Turn(NamedTuple):
@@ -75,11 +71,8 @@ class Rollout(NamedTuple):
 
     def without_failed(self) -> Rollout:
         """Return the rollout without episodes whose environment failed."""
-        return self.where(lambda episode: episode.stop_reason != StopReason.ERROR)
-
-    def where(self, holds: Callable[[Trajectory], bool]) -> Rollout:
-        """Return the rollout with the episodes for which ``holds`` is true."""
-        return self.at([at for at, episode in enumerate(self.episodes) if holds(episode)])
+        reasons = enumerate(episode.stop_reason for episode in self.episodes)
+        return self.at([at for at, reason in reasons if reason != StopReason.ERROR])
 
     def at(self, kept: Sequence[int]) -> Rollout:
         """Return the rollout with these episodes, in this order."""
@@ -136,26 +129,6 @@ def why_unplayed(rollout: Rollout) -> str:
         f"no prompt fits the model's context, with observations of up to {read:,} characters; "
         "let the environment say less, or take a model with a longer context"
     )
-
-
-class EnvFailureWatch:
-    """Stops a run after ``PATIENCE`` iterations that lost most episodes to environment failures."""
-
-    bad = 0
-
-    def check(self, iteration: int, rollout: Rollout) -> None:
-        """Raise ``ConfigError`` if nothing could be played, or too little for too long."""
-        episodes = rollout.all_episodes
-        failed = sum(episode.stop_reason == StopReason.ERROR for episode in episodes)
-        why = why_unplayed(rollout)
-        if not rollout.without_failed().episodes:
-            raise ConfigError(f"no episode of iteration {iteration} could be played: {why}")
-        self.bad = self.bad + 1 if 2 * failed > len(episodes) else 0
-        if self.bad >= PATIENCE:
-            raise ConfigError(
-                f"the environment failed in {failed} of {len(episodes)} episodes of iteration "
-                f"{iteration}, and in most of the {PATIENCE - 1} before: {why}"
-            )
 
 
 EpisodeSelection = int | range | None

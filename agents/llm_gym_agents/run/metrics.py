@@ -80,13 +80,13 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = Path(folder)
-        found = read_metrics(self.folder)
+        self.rows: list[Row] = []
+        """Every row so far, oldest first."""
         if resume_after is None:
             check_unused(self.folder)
-        self.rows: list[Row] = [
-            row for row in found if resume_after is not None and row[ITERATION] <= resume_after
-        ]
-        """Every row so far, oldest first."""
+        else:
+            found = read_metrics(self.folder)
+            self.rows = [row for row in found if row[ITERATION] <= resume_after]
         write_atomically(self.folder / JSONL, "".join(map(_json_line, self.rows)))
         if tensorboard and importlib.util.find_spec("tensorboard") is not None:
             self._sinks += (TensorBoardSink(self.folder / TENSORBOARD, resume_after),)

@@ -315,13 +315,12 @@ class TokenConversation:
         return self.context == "verbatim" or (self.context == "history" and not self.chat.rewrites)
 
     def read(self, system_prompt: str, text: str) -> list[int]:
-        """Begin with ``text`` if the context has no turn before it, else append it."""
-        if self.context == "observation" or not self.turns:
-            return self.start(system_prompt, text)
-        return self.add_observation(text)
+        """Begin with ``text`` if the context has no turn before it, else append it.
 
-    def start(self, system_prompt: str, text: str) -> list[int]:
-        """Begin with a system prompt, which may be empty, and the first message; return the ids."""
+        The system prompt may be empty. Return the ids that the model reads: added ones, or all.
+        """
+        if self.turns and self.context != "observation":
+            return self.add_observation(text)
         self.ids, self._said = self.chat.opening(system_prompt, text), []
         self._system, self._heard = system_prompt, text
         return self.ids

@@ -102,12 +102,9 @@ class Codec:
         texts, start = [], 0
         for at, token in enumerate(ids):
             if token in self._thought_marks:
-                texts += [self._decode(ids[start:at]), self._thought_marks[token]]
+                texts += [_decode(self._backend, ids[start:at]), self._thought_marks[token]]
                 start = at + 1
-        return "".join([*texts, self._decode(ids[start:])])
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return _decode(self._backend, ids, skip_special_tokens=True)
+        return "".join([*texts, _decode(self._backend, ids[start:])])
 
 
 class Writer:
@@ -197,7 +194,7 @@ class TokenTexts:
         return _decode(self._backend, ids, skip_special_tokens=False)
 
 
-def _decode(backend: Backend, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+def _decode(backend: Backend, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
     exact: dict[str, Any] = (
         {} if isinstance(backend, Tokenizer) else {"clean_up_tokenization_spaces": False}
     )

@@ -18,8 +18,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from llm_gym.core.env import TextEnv
-from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
+from llm_gym.core.settings import check_range
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.text import codec
 
@@ -149,8 +149,7 @@ def collect_vocabulary(
         rules: Include the rules, for a model that is given them as a system prompt.
         seed: Of the first episode.
     """
-    if episodes < 1:
-        raise ConfigError(f"episodes must be at least 1, got {episodes}")
+    check_range("episodes", episodes, 1)
     texts: dict[str, None] = {}
     for env_id in env_ids:
         env = gym.make(env_id)

@@ -168,7 +168,8 @@ class PPOTrainer:
         with self.files.open(self.iteration) as log, self.ranks.stop() as self._stop:
             self.metrics_history = [self._named(row) for row in log.rows]
             self.diagnostics.catch_up(log.rows)
-            while self.iteration < self.schedule.iterations and not self.early_stop.is_enough:
+            training = self.config.training
+            while self.iteration < training.iterations and not self.early_stop.is_enough:
                 rng_before = rng_state()
                 try:
                     with self.ranks.watching():

@@ -93,7 +93,7 @@ def test_every_prompt_is_the_one_that_the_template_writes(name, system):
     case, (tokenizer, chat) = CASES[name], made(name)
     for thought in {case.thought, case.lead}:
         talk = TokenConversation(chat)
-        talk.start(system, "A hall <|im_end|> é.")
+        talk.read(system, "A hall <|im_end|> é.")
         said = [{"role": "system", "content": system}] if system else []
         said.append({"role": "user", "content": "A hall <|im_end|> é."})
         for answer, heard in (("go north", "A den."), ("open chest", "Gold."), ("look", "You win")):
@@ -149,7 +149,7 @@ def test_a_demonstration_says_its_move_and_thinks_nothing(name):
 def test_verbatim_replies_grow_by_appending_whatever_the_template_does():
     _, chat = made("qwen-3")
     talk = TokenConversation(chat, "verbatim")
-    first, reply = talk.start("", "A hall."), sampled("qwen-3", THOUGHT + "go north")
+    first, reply = talk.read("", "A hall."), sampled("qwen-3", THOUGHT + "go north")
     talk.add_reply(reply)
     added = talk.add_observation("A den.")
     assert talk.ids == first + reply + added == first + reply + chat.following(reply, "A den.")
@@ -195,7 +195,7 @@ def test_templates_of_installed_packages_are_split_or_refused(file):
     except ConfigError:
         return
     talk = TokenConversation(chat)
-    talk.start("Explore.", "A hall.")
+    talk.read("Explore.", "A hall.")
     talk.add_reply(chat.reply("go north"))
     talk.add_observation("A den.")
     text = tokenizer.decode(talk.ids)

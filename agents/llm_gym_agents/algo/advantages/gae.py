@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_range
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import (
@@ -45,8 +46,8 @@ def gae(
         whiten: Scale the advantages to mean 0 and variance 1 over the stream. The returns use the
             unscaled advantages.
     """
-    check_fraction("gamma", gamma)
-    check_fraction("lam", lam)
+    check_range("gamma", gamma, 0, 1)
+    check_range("lam", lam, 0, 1)
     assert stream.value_T is not None, "as needs_critic says"
     value_T, terminated_E = widen(stream.value_T), stream.terminated_E
     if terminated_E is None:
@@ -136,9 +137,3 @@ def step_factor(stream: TokenStream, factor: float, discount: Discount) -> Tenso
         )
     every = widen(stream.reward_T.new_ones(())) * factor
     return every if discount == "token" else torch.where(stream.turn_ends_T, every, 1.0)
-
-
-def check_fraction(name: str, value: float) -> None:
-    """Raise unless ``value`` is in [0, 1]."""
-    if not 0.0 <= value <= 1.0:
-        raise ConfigError(f"{name} must be in [0, 1], got {value}")

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo.advantages.gae import check_fraction, step_factor
+from llm_gym.core.settings import check_range
+from llm_gym_agents.algo.advantages.gae import step_factor
 from llm_gym_agents.algo.advantages.reinforce import rewards_to_go
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
@@ -143,7 +144,7 @@ def compared(stream: TokenStream, credit: Credit, gamma: float) -> Compared:
     """
     if credit not in get_args(Credit):
         raise ConfigError(f"credit must be one of {', '.join(get_args(Credit))}, got {credit!r}")
-    check_fraction("gamma", gamma)
+    check_range("gamma", gamma, 0, 1)
     assert stream.group_E is not None
     _, group_E = torch.unique(stream.group_E, return_inverse=True)
     size_E = torch.bincount(group_E[stream.lengths_E > 0], minlength=len(group_E))[group_E]

@@ -7,7 +7,8 @@ Shapes: T sampled tokens of all episodes, E episodes.
 
 from torch import Tensor
 
-from llm_gym_agents.algo.advantages.gae import Discount, check_fraction, decayed_sums, step_factor
+from llm_gym.core.settings import check_range
+from llm_gym_agents.algo.advantages.gae import Discount, decayed_sums, step_factor
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
 from llm_gym_agents.algo.tensor_ops import result_dtype, standardize, widen
@@ -18,7 +19,7 @@ def reinforce_plus_plus(
     stream: TokenStream, *, gamma: float = 1.0, discount: Discount = "token", whiten: bool = True
 ) -> Advantages:
     """The discounted reward-to-go of each token, whitened over the batch."""
-    check_fraction("gamma", gamma)
+    check_range("gamma", gamma, 0, 1)
     returns_T = rewards_to_go(stream, step_factor(stream, gamma, discount))
     advantages_T = standardize(returns_T) if whiten else returns_T
     dtype = result_dtype(stream.reward_T)

@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from llm_gym.core.errors import ConfigError
-from llm_gym_agents.algo.advantages.gae import check_fraction, turn_advantages
+from llm_gym.core.settings import check_range
+from llm_gym_agents.algo.advantages.gae import turn_advantages
 from llm_gym_agents.algo.advantages.groups import grpo, turn_items, turns_to_go
 from llm_gym_agents.algo.registry import Advantages, register_advantage
 from llm_gym_agents.algo.stream import TokenStream
@@ -39,7 +39,7 @@ def gigpo(
         gamma: Discount from one turn to the next in a turn's reward to go.
     """
     assert stream.state_K is not None, "as needs_states says"
-    check_fraction("gamma", gamma)
+    check_range("gamma", gamma, 0, 1)
     of_states = turn_items(stream, gamma, stream.state_K)
     whole, steps = (
         grpo(each, norm_by_std=norm_by_std, epsilon=epsilon) for each in (stream, of_states)
@@ -73,9 +73,8 @@ def state_td(
         gamma: Discount from one turn to the next.
         whiten: Scale the advantages to mean 0 and variance 1 over the tokens of the stream.
     """
-    check_fraction("table_lambda", table_lambda)
-    if shrinkage < 0:
-        raise ConfigError(f"shrinkage must be at least 0, got {shrinkage}")
+    check_range("table_lambda", table_lambda, 0, 1)
+    check_range("shrinkage", shrinkage, 0)
     _check_branches(stream, branches, least=0)
     value_K = _table(stream, shrinkage, gamma)
     return _on_turns(stream, value_K, gamma=gamma, lam=table_lambda, whiten=whiten)
@@ -104,8 +103,7 @@ def vine(
 
 
 def _check_branches(stream: TokenStream, branches: int, least: int) -> None:
-    if branches < least:
-        raise ConfigError(f"branches must be at least {least}, got {branches}")
+    check_range("branches", branches, least)
     if branches and stream.branch_turn_B is None:
         raise StreamError("branches need branch_turn_B, the visits of states in them, got None")
 

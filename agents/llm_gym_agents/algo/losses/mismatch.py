@@ -13,8 +13,8 @@ from torch import Tensor
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.algo.losses.kl import k3_of_log_ratio
-from llm_gym_agents.algo.losses.policy_loss import LOG_RATIO_LIMIT
-from llm_gym_agents.algo.tensor_ops import StreamError, at_least_float32, mean
+from llm_gym_agents.algo.losses.policy_loss import token_log_ratio
+from llm_gym_agents.algo.tensor_ops import StreamError, mean
 
 IMPORTANCE_CAP = 2.0
 
@@ -57,7 +57,7 @@ def mismatch_metrics(
     truncated at ``cap``; None means no weights.
     """
     check_numbers(sampler_log_prob_T)
-    log_ratio_T = _log_ratio(at_least_float32(old_log_prob_T), sampler_log_prob_T)
+    log_ratio_T = _log_ratio(old_log_prob_T, sampler_log_prob_T)
     ratio_T = log_ratio_T.exp()
     weights_T = torch.ones_like(ratio_T) if cap is None else ratio_T.clamp(max=cap)
     gap_T = log_ratio_T.abs()
@@ -93,5 +93,4 @@ def _log_ratio(old_log_prob_T: Tensor, sampler_log_prob_T: Tensor) -> Tensor:
             "the sampler's log-probs must match the trainer's, "
             f"got {tuple(sampler_log_prob_T.shape)} for {tuple(old_log_prob_T.shape)}"
         )
-    log_ratio_T = at_least_float32(old_log_prob_T) - at_least_float32(sampler_log_prob_T)
-    return log_ratio_T.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    return token_log_ratio(old_log_prob_T, sampler_log_prob_T)

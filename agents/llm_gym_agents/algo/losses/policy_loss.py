@@ -101,6 +101,8 @@ class PolicyLossSpec(Spec):
 
 POLICY_LOSSES: Registry[PolicyLossSpec] = Registry("a policy loss", PolicyLossSpec)
 """Policy losses by name."""
+get_policy_loss = POLICY_LOSSES.get
+"""Returns the policy loss registered under a name."""
 
 
 def register_policy_loss(
@@ -109,11 +111,6 @@ def register_policy_loss(
     """Register ``function(inputs, *, setting=default, ...) -> TokenLoss`` under ``name``."""
     about = {"needs_whole_episodes": needs_whole_episodes, "aggregation": aggregation}
     return POLICY_LOSSES.register(name, **about)
-
-
-def get_policy_loss(name: str) -> PolicyLossSpec:
-    """The policy loss registered as ``name``."""
-    return POLICY_LOSSES.get(name)
 
 
 @register_policy_loss("ppo")

@@ -20,6 +20,7 @@ from transformers import Cache
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.model.head import Head, logit_scaling, scale_logits, token_log_probs
+from llm_gym_agents.model.weights import plain_lm
 
 Mask = Tensor | dict[str, Tensor]
 """Additive, ``[B, 1, T, L]``; one for each kind of layer where a model has two."""
@@ -44,9 +45,7 @@ class CausalModel:
     """
 
     def __init__(self, model: nn.Module, context_length: int | None = None) -> None:
-        inner: Any = model
-        if hasattr(inner, "get_base_model"):
-            inner = inner.get_base_model()
+        inner = plain_lm(model)
         name = type(inner).__name__
         trunk = getattr(inner, "base_model", None)
         find_head = getattr(inner, "get_output_embeddings", lambda: None)

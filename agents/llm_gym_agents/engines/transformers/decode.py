@@ -59,7 +59,6 @@ class Decoder:
         self.pool = SlotPool(max_rows, prefix_cache)
         self._rows: dict[int, Row] = {}
         self._shape: _Shape | None = None
-        self._kind = (model.device, model.dtype)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -121,17 +120,7 @@ class Decoder:
         return dropped
 
     def forget(self) -> None:
-        """Forget what slots hold: the weights have changed, or moved."""
-        self.pool.forget()
-        kind = (self.model.device, self.model.dtype)
-        if kind == self._kind:
-            self.cache.wipe()
-        else:
-            self.cache.free()
-            self._kind = kind
-
-    def free(self) -> None:
-        """Give the cache's memory back. No row may be running."""
+        """Forget what slots hold, and give their memory back. No row may be running."""
         self.pool.forget()
         self.cache.free()
 
@@ -153,7 +142,7 @@ class Decoder:
         if 4 * count < 3 * (max(self._rows) + 1):
             holes = [slot for slot in range(count) if slot not in self._rows]
             movers = [slot for slot in self._rows if slot >= count]
-            self.cache.swap(holes, movers)
+            self.cache.copy(holes + movers, movers + holes, self.cache.length)
             for hole, mover in zip(holes, movers, strict=True):
                 self._rows[hole] = self._rows.pop(mover)
                 self.pool.trade(hole, mover)

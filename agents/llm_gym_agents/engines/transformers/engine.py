@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from llm_gym.core.errors import ConfigError
+from llm_gym.core.settings import check_range
 from llm_gym_agents.engines.base import Completion, Engine, EngineError, Request, Sampling
 from llm_gym_agents.engines.replies import Row, check_ids, end_ids_of
 from llm_gym_agents.engines.transformers.causal import CausalModel, score
@@ -55,8 +56,7 @@ class TransformersEngine(Engine):
         max_rows: int = 256,
         prefix_cache: bool = True,
     ) -> None:
-        if max_rows < 1:
-            raise ConfigError(f"max_rows must be at least 1, got {max_rows}")
+        check_range("max_rows", max_rows, 1)
         self.model, self.tokenizer = model, tokenizer
         self._causal = CausalModel(model, context_length)
         self.context_length = self._causal.context_length
@@ -81,24 +81,22 @@ class TransformersEngine(Engine):
             )
             for row, length in enumerate(lengths)
         ]
+        gaps: list[float | None] = []
         with full_float32(), as_config_error(f"{name} cannot be decoded by this engine"):
             replies = self.generate(requests)
             with model.reading():
-                gaps = [self._gap(*each) for each in zip(requests, replies, strict=True)]
+                for request, reply in zip(requests, replies, strict=True):
+                    size = len(reply.ids)
+                    ids_T = torch.tensor([*request.prompt, *reply.ids], device=model.device)
+                    logits_NV = self.model(ids_T[None]).logits[0, -size - 1 : -1].float()
+                    found_N = torch.tensor(reply.log_probs, device=model.device)
+                    gaps.append(unexplained_gap(found_N, logits_NV, ids_T[-size:], model.dtype))
         self.forget()
         for gap in filter(None, gaps):
             raise ConfigError(
                 f"{name} must decode as in its forward pass, got log-probs with a cache that "
                 f"differ by up to {gap:.2g}; use another engine for it"
             )
-
-    def _gap(self, request: Request, reply: Completion) -> float | None:
-        """Return how far log-probs are from those of the model's own forward, if too far."""
-        size, device = len(reply.ids), self._causal.device
-        ids_T = torch.tensor([*request.prompt, *reply.ids], device=device)
-        logits_NV = self.model(ids_T[None]).logits[0, -size - 1 : -1].float()
-        found_N = torch.tensor(reply.log_probs, device=device)
-        return unexplained_gap(found_N, logits_NV, ids_T[-size:], self._causal.dtype)
 
     # --- sampling ------------------------------------------------------------------------
 
@@ -211,12 +209,12 @@ class TransformersEngine(Engine):
     def sleep(self) -> None:
         """Free the cache while a trainer works; it is built again with the next reply."""
         if not self.running:
-            self._decoder.free()
+            self._decoder.forget()
 
     def close(self) -> None:
         """Drop what is running and free the cache. The model is the caller's."""
         self.cancel()
-        self._decoder.free()
+        self._decoder.forget()
         self._closed = True
 
     def forget(self) -> None:

@@ -71,36 +71,18 @@ class SlotCache(Cache):
 
     def copy(self, sources: list[int], targets: list[int], length: int) -> None:
         """Copy the first ``length`` positions of slots, all read before any is written."""
-        for states_SLHD, read, write in self._each(sources, targets):
-            states_SLHD[write, :length] = states_SLHD[read, :length]
-
-    def swap(self, first: list[int], second: list[int]) -> None:
-        for states_SLHD, read, write in self._each(first + second, second + first):
-            states_SLHD[write] = states_SLHD[read]
-
-    def wipe(self) -> None:
-        """Set everything to 0: what is masked is still multiplied, and must be a number."""
         for layer in self._own:
-            for states_SLHD in layer.states:
-                states_SLHD.zero_()
+            layer.make_room()
+        states = [states_SLHD for layer in self._own for states_SLHD in layer.states]
+        if states:
+            read, write = (torch.tensor(one, device=states[0].device) for one in (sources, targets))
+        for states_SLHD in states:
+            states_SLHD[write, :length] = states_SLHD[read, :length]
 
     def free(self) -> None:
         self.slots = self.length = 0
         for layer in self._own:
             layer.states = []
-
-    def _each(
-        self, sources: list[int], targets: list[int]
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield keys and values of every layer, with two lists of slots on their device."""
-        read = write = torch.empty(0)
-        for layer in self._own:
-            layer.make_room()
-            for states_SLHD in layer.states:
-                if not len(read):
-                    read = torch.tensor(sources, device=states_SLHD.device)
-                    write = torch.tensor(targets, device=states_SLHD.device)
-                yield states_SLHD, read, write
 
 
 class _SlotLayer(CacheLayerMixin):
@@ -134,7 +116,8 @@ class _SlotLayer(CacheLayerMixin):
     def make_room(self, new: Sequence[Tensor] = ()) -> None:
         """Make as much room as the cache has reserved; at first for keys and values like ``new``.
 
-        The last dimensions of ``new`` are H and D.
+        The last dimensions of ``new`` are H and D. Room is filled with 0: what is masked is still
+        multiplied, and must be a number.
         """
         size = (self.cache.slots, self.cache.length)
         if not self.states:

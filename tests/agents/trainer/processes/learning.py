@@ -7,8 +7,8 @@ import torch
 
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn.learner import Learner
+from llm_gym_agents.learn.ppo import NonFiniteError
 from llm_gym_agents.learn.single_process import SINGLE_PROCESS
-from llm_gym_agents.learn.stabilizers import NonFiniteError
 from llm_gym_agents.model.shared_prefix import share_prefixes
 from llm_gym_agents.model.weights import full_tensor, served_weights
 from llm_gym_agents.trainer.build import prepare_lm
