@@ -82,10 +82,8 @@ def _refuse(env: gym.Env[str, str], game: TextEnv) -> None:
 
 def _own_state(game: TextEnv) -> dict[str, bytes]:
     """Return the game's own state, without that of ``TextEnv``, in a comparable form."""
-    own = {
-        name: value for name, value in game._base_state().items() if not name.startswith("_base_")
-    }
-    return {name: pickle.dumps(value) for name, value in own.items()}
+    state = game._base_state().items()
+    return {name: pickle.dumps(one) for name, one in state if name not in TextEnv.__slots__}
 
 
 def _changed(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:

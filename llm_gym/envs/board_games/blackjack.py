@@ -79,6 +79,7 @@ def should_hit(hard: int, ace: bool, shown: int, hits_soft_17: bool) -> bool:
 
 RANKS = ("A", "2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K")
 VALUES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10)
+_VALUES = bytes(VALUES).ljust(256)
 _MOVES = ("hit", "stand")
 _WORDS = {"hit": True, "stand": False, "stick": False}
 _HANDS = re.compile(r"You have ([\w, ]+): .*?\. The dealer shows (\w+)\.")
@@ -112,13 +113,23 @@ def find_calls(text: str) -> Iterator[Named]:
         yield one.start(), one.end(), "hit" if one[1] else "stand"
 
 
-def count(ranks: Sequence[int]) -> tuple[int, bool]:
+def count(ranks: bytes) -> tuple[int, bool]:
     """Return the sum of a hand with aces as 1, and whether it has an ace.
 
-    >>> count([0, 12])  # an ace and a king
+    >>> count(bytes([0, 12]))  # an ace and a king
     (11, True)
     """
-    return sum([VALUES[rank] for rank in ranks]), 0 in ranks
+    return sum(ranks.translate(_VALUES)), 0 in ranks
+
+
+@lru_cache(maxsize=4096)  # the same hands come again and again
+def name(ranks: bytes) -> str:
+    """Return a hand as text, with its total.
+
+    >>> name(bytes([0, 12]))
+    'A, K: 21'
+    """
+    return f"{', '.join([RANKS[rank] for rank in ranks])}: {total(*count(ranks))}"
 
 
 class BlackjackEnv(TextEnv):
@@ -165,13 +176,13 @@ class BlackjackEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         cards = 4 + self.max_turns + _DEALERS_MOST
         if self.decks is None:
-            self._cards: list[int] = (rng.random(cards) * 13).astype(np.int8).tolist()
+            self._cards = (rng.random(cards) * 13).astype(np.uint8).tobytes()
         else:
             shoe = rng.permutation(52 * self.decks)[:cards]
-            self._cards = (shoe % 13).tolist()
+            self._cards = (shoe % 13).astype(np.uint8).tobytes()
         self._hits = 0
 
-    def _hand(self, hits: int) -> list[int]:
+    def _hand(self, hits: int) -> bytes:
         # The player's first two cards, the dealer's two, then the cards as they are drawn.
         return self._cards[:2] + self._cards[4 : 4 + hits]
 
@@ -197,9 +208,10 @@ class BlackjackEnv(TextEnv):
         hand = self._hand(self._hits)
         hard, ace = count(hand)
         soft = " with an ace as 11" if ace and hard <= 11 else ""
+        shown = RANKS[self._cards[2]]
         return (
-            f"You have {', '.join([RANKS[rank] for rank in hand])}: {total(hard, ace)}{soft}. "
-            f"The dealer shows {RANKS[self._cards[2]]}. Turns left: {self.turns_left}."
+            f"You have {name(hand)}{soft}. The dealer shows {shown}. "
+            f"Turns left: {self.turns_left}."
         )
 
     def apply(self, move: str) -> Outcome:
@@ -218,19 +230,18 @@ class BlackjackEnv(TextEnv):
     def _showdown(self) -> Outcome:
         mine = total(*count(self._hand(self._hits)))
         dealer = self._dealer_hand(self._hits)
-        theirs = total(*count(dealer))
-        text = f"The dealer has {', '.join([RANKS[rank] for rank in dealer])}: {theirs}."
+        theirs, text = total(*count(dealer)), f"The dealer has {name(dealer)}."
         if theirs > 21 or mine > theirs:
             return win(f"{text} You have {mine} and win.")
         if mine < theirs:
             return lose(f"{text} You have {mine} and lose.")
         return end(f"{text} You have {mine} too: a draw.", StopReason.DRAWN, 0.5)
 
-    def _dealer_hand(self, hits: int) -> list[int]:
+    def _dealer_hand(self, hits: int) -> bytes:
         """Return the dealer's final cards if the player takes ``hits`` cards."""
         hand, at = self._cards[2:4], 4 + hits
         while not dealer_stops(*count(hand), self.hits_soft_17):
-            hand.append(self._cards[at])
+            hand += self._cards[at : at + 1]
             at += 1
         return hand
 
@@ -239,16 +250,16 @@ class BlackjackEnv(TextEnv):
         return "hit" if total(*count(self._hand(self._hits))) < 17 else "stand"
 
     def instance(self) -> object:
-        return self._cards
+        return list(self._cards)
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         hidden = [3, *range(4 + self._hits, len(self._cards))]
         order = rng.permutation(hidden).tolist()
-        swapped = self._cards.copy()
+        swapped = bytearray(self._cards)
         for place, other in zip(hidden, order, strict=True):
             swapped[place] = self._cards[other]
         changed = swapped != self._cards
-        self._cards = swapped
+        self._cards = bytes(swapped)
         return changed
 
     legal_moves = example_moves
@@ -276,6 +287,6 @@ class BlackjackEnv(TextEnv):
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Play the optimal strategy for an infinite deck; one hand leaves no cards to count."""
         mine, theirs = _HANDS.findall(observations[-1])[0]
-        hard, ace = count([RANKS.index(card) for card in mine.split(", ")])
+        hard, ace = count(bytes(map(RANKS.index, mine.split(", "))))
         shown = VALUES[RANKS.index(theirs)]
         return "hit" if should_hit(hard, ace, shown, _SOFT in observations[0]) else "stand"
