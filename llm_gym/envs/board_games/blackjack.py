@@ -210,8 +210,7 @@ class BlackjackEnv(TextEnv):
         soft = " with an ace as 11" if ace and hard <= 11 else ""
         shown = RANKS[self._cards[2]]
         return (
-            f"You have {name(hand)}{soft}. The dealer shows {shown}. "
-            f"Turns left: {self.turns_left}."
+            f"You have {name(hand)}{soft}. The dealer shows {shown}. Turns left: {self.turns_left}."
         )
 
     def apply(self, move: str) -> Outcome:
