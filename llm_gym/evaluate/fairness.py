@@ -83,7 +83,7 @@ def _refuse(env: gym.Env[str, str], game: TextEnv) -> None:
 def _own_state(game: TextEnv) -> dict[str, bytes]:
     """Return the game's own state, without that of ``TextEnv``, in a comparable form."""
     state = game._base_state()
-    return {name: pickle.dumps(state[name]) for name in state if not name.startswith("_base_")}
+    return {name: pickle.dumps(state[name]) for name in state if name not in TextEnv.__slots__}
 
 
 def _changed_names(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:

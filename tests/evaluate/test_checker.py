@@ -59,9 +59,9 @@ class BothFlags(GuessTheNumberEnv):
 
 class HalfRestored(GuessTheNumberEnv):
     def restore(self, snapshot):
-        turn = self._base_turn
+        left = self.turns_left
         super().restore(snapshot)
-        self._base_turn = turn
+        self.turns_left = left
 
 
 class RefusesAndActs(GuessTheNumberEnv):

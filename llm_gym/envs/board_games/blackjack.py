@@ -23,21 +23,21 @@ def total(hard: int, ace: bool) -> int:
     return hard + 10 if ace and hard <= 11 else hard
 
 
-def dealer_stops(hard: int, ace: bool, hits_soft_17: bool) -> bool:
-    """Return whether the dealer stops drawing.
+def dealer_stops(count: int, soft: bool, hits_soft_17: bool) -> bool:
+    """Return whether the dealer stops drawing; a soft total counts an ace as 11.
 
-    >>> dealer_stops(7, True, hits_soft_17=False), dealer_stops(7, True, hits_soft_17=True)
+    >>> dealer_stops(17, True, hits_soft_17=False), dealer_stops(17, True, hits_soft_17=True)
     (True, False)
     """
-    count = total(hard, ace)
-    return count > 17 or (count == 17 and not (hits_soft_17 and hard == 7))
+    return count > 17 or (count == 17 and not (hits_soft_17 and soft))
 
 
 @lru_cache(maxsize=256)
 def dealer_ends(hard: int, ace: bool, hits_soft_17: bool) -> Mapping[int, float]:
     """Return the probability of each final total of the dealer (``BUST`` if over 21)."""
-    if dealer_stops(hard, ace, hits_soft_17):
-        return {min(total(hard, ace), BUST): 1.0}
+    count = total(hard, ace)
+    if dealer_stops(count, count > hard, hits_soft_17):
+        return {min(count, BUST): 1.0}
     ends: dict[int, float] = {}
     for card, chance in CHANCES.items():
         for final, then in dealer_ends(hard + card, ace or card == 1, hits_soft_17).items():
@@ -112,13 +112,25 @@ def find_calls(text: str) -> Iterator[Named]:
         yield one.start(), one.end(), "hit" if one[1] else "stand"
 
 
-def count(ranks: Sequence[int]) -> tuple[int, bool]:
+def count(ranks: bytes) -> tuple[int, bool]:
     """Return the sum of a hand with aces as 1, and whether it has an ace.
 
-    >>> count([0, 12])  # an ace and a king
+    >>> count(bytes([0, 12]))  # an ace and a king
     (11, True)
     """
     return sum([VALUES[rank] for rank in ranks]), 0 in ranks
+
+
+@lru_cache(maxsize=1 << 14)  # the same hands come again and again
+def read_hand(ranks: bytes) -> tuple[int, bool, str]:
+    """Return the total of a hand, whether it counts an ace as 11, and the hand as text.
+
+    >>> read_hand(bytes([0, 12]))
+    (21, True, 'A, K: 21')
+    """
+    hard, ace = count(ranks)
+    best = total(hard, ace)
+    return best, best > hard, f"{', '.join([RANKS[rank] for rank in ranks])}: {best}"
 
 
 class BlackjackEnv(TextEnv):
@@ -165,13 +177,13 @@ class BlackjackEnv(TextEnv):
     def new_game(self, rng: np.random.Generator) -> None:
         cards = 4 + self.max_turns + _DEALERS_MOST
         if self.decks is None:
-            self._cards: list[int] = (rng.random(cards) * 13).astype(np.int8).tolist()
+            self._cards = (rng.random(cards) * 13).astype(np.uint8).tobytes()
         else:
             shoe = rng.permutation(52 * self.decks)[:cards]
-            self._cards = (shoe % 13).tolist()
+            self._cards = (shoe % 13).astype(np.uint8).tobytes()
         self._hits = 0
 
-    def _hand(self, hits: int) -> list[int]:
+    def _hand(self, hits: int) -> bytes:
         # The player's first two cards, the dealer's two, then the cards as they are drawn.
         return self._cards[:2] + self._cards[4 : 4 + hits]
 
@@ -194,13 +206,9 @@ class BlackjackEnv(TextEnv):
         return _MOVES
 
     def describe(self) -> str:
-        hand = self._hand(self._hits)
-        hard, ace = count(hand)
-        soft = " with an ace as 11" if ace and hard <= 11 else ""
-        return (
-            f"You have {', '.join([RANKS[rank] for rank in hand])}: {total(hard, ace)}{soft}. "
-            f"The dealer shows {RANKS[self._cards[2]]}. Turns left: {self.turns_left}."
-        )
+        _, soft, hand = read_hand(self._hand(self._hits))
+        ace, shown = " with an ace as 11" if soft else "", RANKS[self._cards[2]]
+        return f"You have {hand}{ace}. The dealer shows {shown}. Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         hit = parse_call(move)
@@ -210,45 +218,46 @@ class BlackjackEnv(TextEnv):
             return self._showdown()
         text = f"You draw {RANKS[self._cards[4 + self._hits]]}."
         self._hits += 1
-        hard, _ = count(self._hand(self._hits))
-        if hard > 21:
-            return lose(f"{text} That makes {hard}, which is over 21: you lose.")
+        mine = read_hand(self._hand(self._hits))[0]
+        if mine > 21:
+            return lose(f"{text} That makes {mine}, which is over 21: you lose.")
         return go_on(text)
 
     def _showdown(self) -> Outcome:
-        mine = total(*count(self._hand(self._hits)))
-        dealer = self._dealer_hand(self._hits)
-        theirs = total(*count(dealer))
-        text = f"The dealer has {', '.join([RANKS[rank] for rank in dealer])}: {theirs}."
+        mine = read_hand(self._hand(self._hits))[0]
+        theirs, dealer = self._dealer(self._hits)
+        text = f"The dealer has {dealer}."
         if theirs > 21 or mine > theirs:
             return win(f"{text} You have {mine} and win.")
         if mine < theirs:
             return lose(f"{text} You have {mine} and lose.")
         return end(f"{text} You have {mine} too: a draw.", StopReason.DRAWN, 0.5)
 
-    def _dealer_hand(self, hits: int) -> list[int]:
-        """Return the dealer's final cards if the player takes ``hits`` cards."""
-        hand, at = self._cards[2:4], 4 + hits
-        while not dealer_stops(*count(hand), self.hits_soft_17):
-            hand.append(self._cards[at])
+    def _dealer(self, hits: int) -> tuple[int, str]:
+        """Return the dealer's final total and hand if the player takes ``hits`` cards."""
+        ranks, at = self._cards[2:4], 4 + hits
+        theirs, soft, hand = read_hand(ranks)
+        while not dealer_stops(theirs, soft, self.hits_soft_17):
+            ranks += self._cards[at : at + 1]
+            theirs, soft, hand = read_hand(ranks)
             at += 1
-        return hand
+        return theirs, hand
 
     def reflex_move(self, rng: np.random.Generator) -> str:
         """Hit below 17, as the dealer does."""
-        return "hit" if total(*count(self._hand(self._hits))) < 17 else "stand"
+        return "hit" if read_hand(self._hand(self._hits))[0] < 17 else "stand"
 
     def instance(self) -> object:
-        return self._cards
+        return list(self._cards)
 
     def swap_secret(self, rng: np.random.Generator) -> bool:
         hidden = [3, *range(4 + self._hits, len(self._cards))]
         order = rng.permutation(hidden).tolist()
-        swapped = self._cards.copy()
+        swapped = bytearray(self._cards)
         for place, other in zip(hidden, order, strict=True):
             swapped[place] = self._cards[other]
         changed = swapped != self._cards
-        self._cards = swapped
+        self._cards = bytes(swapped)
         return changed
 
     legal_moves = example_moves
@@ -258,10 +267,9 @@ class BlackjackEnv(TextEnv):
         best = (-1.0, 0)
         for more in range(self.turns_left):
             hits = self._hits + more
-            hard, ace = count(self._hand(hits))
-            if hard > 21:
+            mine, theirs = read_hand(self._hand(hits))[0], self._dealer(hits)[0]
+            if mine > 21:
                 break
-            mine, theirs = total(hard, ace), total(*count(self._dealer_hand(hits)))
             reward = 1.0 if theirs > 21 or mine > theirs else 0.5 if mine == theirs else 0.0
             best = max(best, (reward, -more))
         return best[0], -best[1]
@@ -276,6 +284,6 @@ class BlackjackEnv(TextEnv):
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Play the optimal strategy for an infinite deck; one hand leaves no cards to count."""
         mine, theirs = _HANDS.findall(observations[-1])[0]
-        hard, ace = count([RANKS.index(card) for card in mine.split(", ")])
+        hard, ace = count(bytes(map(RANKS.index, mine.split(", "))))
         shown = VALUES[RANKS.index(theirs)]
         return "hit" if should_hit(hard, ace, shown, _SOFT in observations[0]) else "stand"

@@ -10,7 +10,7 @@ from llm_gym.envs.board_games.two_player import TwoPlayerEnv, read_position
 
 ROWS, COLUMNS = 6, 7
 HEIGHT = ROWS + 1
-_FALLING, _RISING = HEIGHT - 1, HEIGHT + 1  # from a square to the next on a diagonal
+_ACROSS = (HEIGHT - 1, HEIGHT, HEIGHT + 1)  # from a square to the next of a line
 BOTTOM = sum(1 << HEIGHT * column for column in range(COLUMNS))
 BOARD = BOTTOM * ((1 << ROWS) - 1)
 COLUMN = tuple(((1 << ROWS) - 1) << HEIGHT * column for column in range(COLUMNS))
@@ -27,15 +27,11 @@ def has_four(bits: int) -> bool:
     >>> has_four(0b1111), has_four(0b0111), has_four(0b1111000)  # three below the top, one above
     (True, False, True)
     """
-    # The search calls this most of all; written without a loop, it takes half the time.
-    up, right = bits & bits >> 1, bits & bits >> HEIGHT
-    falling, rising = bits & bits >> _FALLING, bits & bits >> _RISING
-    return bool(
-        up & up >> 2
-        or right & right >> 2 * HEIGHT
-        or falling & falling >> 2 * _FALLING
-        or rising & rising >> 2 * _RISING
-    )
+    for step in (1, *_ACROSS):
+        pairs = bits & bits >> step
+        if pairs and pairs & pairs >> 2 * step:
+            return True
+    return False
 
 
 def completing(bits: int, taken: int) -> int:
@@ -45,7 +41,7 @@ def completing(bits: int, taken: int) -> int:
     True
     """
     found = (bits << 1) & (bits << 2) & (bits << 3)
-    for step in (HEIGHT - 1, HEIGHT, HEIGHT + 1):
+    for step in _ACROSS:
         up, down = bits << step, bits >> step
         pair = up & (bits << 2 * step)
         found |= pair & ((bits << 3 * step) | down)
@@ -144,9 +140,11 @@ def _open_columns(top: int) -> tuple[int, ...]:
 
 OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
 _TOP = BOTTOM << ROWS - 1
-SQUARES = tuple(
-    1 << HEIGHT * column + row for row in reversed(range(ROWS)) for column in range(COLUMNS)
-)
+SQUARES = {  # a square and the space or newline after it are two characters
+    1 << HEIGHT * column + row: 2 * (COLUMNS * (ROWS - 1 - row) + column)
+    for row in reversed(range(ROWS))
+    for column in range(COLUMNS)
+}
 # The oracle's win rate in 2000 games against opponents of these strengths, when it moved first and
 # when the opponent did. A rate of 1 is written as just below 1. A test measures these again.
 _STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -188,10 +186,11 @@ class ConnectFourEnv(TwoPlayerEnv):
     """
 
     place, places, line = "column", COLUMNS, "four in a line"
-    squares, blank = SQUARES, ". . . . . . .\n" * ROWS + "1 2 3 4 5 6 7"
+    squares, full, blank = SQUARES, BOARD, ". . . . . . .\n" * ROWS + "1 2 3 4 5 6 7"
     full_answer = "Column {} is full."
 
     max_turns: int = setting(30)
+    is_won = staticmethod(has_four)
 
     def rules_text(self) -> str:
         return (
@@ -207,9 +206,6 @@ class ConnectFourEnv(TwoPlayerEnv):
 
     def free(self) -> Sequence[int]:
         return _open_columns((self._own | self._foe) & _TOP)
-
-    def is_won(self, bits: int) -> bool:
-        return has_four(bits)
 
     def good_moves(self) -> Sequence[int]:
         return look_ahead(self._foe, self._own, OPPONENT_DEPTH)[0]

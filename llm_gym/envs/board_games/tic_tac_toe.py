@@ -9,7 +9,7 @@ from llm_gym.envs.board_games.two_player import TwoPlayerEnv, read_position
 
 LINES = (0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100)
 FULL = 0b111111111
-SQUARES = tuple(1 << at for at in range(9))
+SQUARES = {1 << at: 2 * at for at in range(9)}
 WON = tuple(any(line & bits == line for line in LINES) for bits in range(FULL + 1))
 """Whether a set of squares holds a line."""
 
@@ -47,7 +47,7 @@ class TicTacToeEnv(TwoPlayerEnv):
     """
 
     place, places, line = "square", 9, "three in a row"
-    squares, blank = SQUARES, "1 2 3\n4 5 6\n7 8 9"
+    squares, full, blank = SQUARES, FULL, "1 2 3\n4 5 6\n7 8 9"
     full_answer = "Square {} is taken."
 
     max_turns: int = setting(9)
@@ -72,7 +72,8 @@ class TicTacToeEnv(TwoPlayerEnv):
     def free(self) -> Sequence[int]:
         return _squares(FULL & ~(self._own | self._foe))
 
-    def is_won(self, bits: int) -> bool:
+    @staticmethod
+    def is_won(bits: int) -> bool:
         return WON[bits]
 
     def good_moves(self) -> Sequence[int]:

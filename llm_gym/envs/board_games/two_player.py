@@ -7,7 +7,7 @@ subclass says where a move lands, what a line is and which moves are good.
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -41,7 +41,7 @@ def parse_number(move: str) -> int | None:
 
 
 def read_position(
-    observations: Sequence[str], squares: Sequence[int]
+    observations: Sequence[str], squares: Iterable[int]
 ) -> tuple[int, int, int, float]:
     """Return the player's squares, the opponent's, the turns left and the opponent's strength."""
     strength = _STRENGTH.findall(observations[0])[0]
@@ -68,8 +68,10 @@ class TwoPlayerEnv(TextEnv):
     """Name of a move's target: square or column."""
     places: ClassVar[int]
     """Number of squares or columns."""
-    squares: ClassVar[tuple[int, ...]]
-    """The bit of each square, row by row from the top."""
+    squares: ClassVar[Mapping[int, int]]
+    """Bit of each square, row by row from the top, and where its mark is in the text."""
+    full: ClassVar[int]
+    """The bits of all squares."""
     blank: ClassVar[str]
     """The text of the empty board."""
     line: ClassVar[str]
@@ -94,8 +96,9 @@ class TwoPlayerEnv(TextEnv):
     def free(self) -> Sequence[int]:
         """Return the places that have room."""
 
+    @staticmethod
     @abstractmethod
-    def is_won(self, bits: int) -> bool:
+    def is_won(bits: int) -> bool:
         """Return whether ``bits`` hold a line."""
 
     @abstractmethod
@@ -132,12 +135,12 @@ class TwoPlayerEnv(TextEnv):
         self._draw(bit, self._mark)
         if self.is_won(self._own):
             return win(self._final(f"You play {number} and have {self.line}: you win."))
-        if not self.free():
+        if self._own | self._foe == self.full:
             return self._draw_game(f"You play {number}.")
         said = f"You play {number}. I play {self._answer(self.np_random)}"
         if self.is_won(self._foe):
             return lose(self._final(f"{said} and have {self.line}: you lose."))
-        if not self.free():
+        if self._own | self._foe == self.full:
             return self._draw_game(f"{said}.")
         return go_on(f"{said}.")
 
@@ -151,8 +154,7 @@ class TwoPlayerEnv(TextEnv):
         return place + 1
 
     def _draw(self, bit: int, mark: str) -> None:
-        # A square and the space or newline after it are two characters.
-        self._board[2 * self.squares.index(bit)] = ord(mark)
+        self._board[self.squares[bit]] = ord(mark)
 
     def _draw_game(self, said: str) -> Outcome:
         text = self._final(f"{said} The board is full: a draw.")

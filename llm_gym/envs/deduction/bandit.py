@@ -23,6 +23,7 @@ _PRESSED = re.compile(r"You press (\w+): it pays ([01])\.")
 _BUTTONS = re.compile(r"There are (\d+) buttons")
 _LEFT = re.compile(r"Turns left: (\d+)\.")
 _LAST = "Turns left: 1. Now name the best button."
+_PAYS = [[go_on(f"You press {name}: it pays {paid}.") for paid in (0, 1)] for name in COLOURS]
 
 
 @lru_cache(maxsize=4096)  # the same moves come again and again
@@ -115,8 +116,7 @@ class BanditEnv(TextEnv):
         return COLOURS[: self.arms]
 
     def describe(self) -> str:
-        left = self.turns_left
-        text = _LAST if left == 1 else f"Turns left: {left}."
+        text = _LAST if self.turns_left == 1 else f"Turns left: {self.turns_left}."
         return f"Paid so far: {', '.join(self._counts)}. {text}" if self.summary else text
 
     def apply(self, move: str) -> Outcome:
@@ -129,10 +129,11 @@ class BanditEnv(TextEnv):
             return lose(f"No, {COLOURS[arm]} is not the best button. {self.reveal()}")
         pays = self._luck.pop() < self._chances[arm]
         self._tries[arm] += 1
-        self._paid[arm] += pays
+        if pays:
+            self._paid[arm] += 1
         if self.summary:
             self._counts[arm] = f"{COLOURS[arm]} {self._paid[arm]} of {self._tries[arm]}"
-        return go_on(f"You press {COLOURS[arm]}: it pays {1 if pays else 0}.")
+        return _PAYS[arm][pays]
 
     def reveal(self) -> str:
         return f"The best button was {COLOURS[self._best]}."

@@ -37,16 +37,17 @@ _DUG = re.compile(
 
 
 @lru_cache(maxsize=32)
-def chart(rows: int, cols: int) -> str:
-    r"""Return the text of a field with a ``%s`` for each cell.
+def chart(rows: int, cols: int) -> tuple[bytes, list[int]]:
+    r"""Return the text of a hidden field, and the index of each cell in it.
 
-    >>> chart(2, 3) % tuple(".1.F..")
-    '   0 1 2\n0| . 1 .\n1| F . .'
+    >>> chart(2, 3)
+    (b'   0 1 2\n0| . . .\n1| . . .', [12, 14, 16, 21, 23, 25])
     """
     width = len(str(max(rows, cols) - 1))
     lines = [" " * width + " " + "".join(f" {col:>{width}}" for col in range(cols))]
-    lines += [f"{row:>{width}}|" + f" %{width}s" * cols for row in range(rows)]
-    return "\n".join(lines)
+    lines += [f"{row:>{width}}|" + f" {'.':>{width}}" * cols for row in range(rows)]
+    text = "\n".join(lines).encode()
+    return text, [at for at, sign in enumerate(text) if sign == HIDDEN]
 
 
 def find_digs(text: str) -> Iterator[Named]:
@@ -143,7 +144,8 @@ class MinesweeperEnv(TextEnv):
         }
 
     def new_game(self, rng: np.random.Generator) -> None:
-        self._marks = bytearray(b"." * (self.rows * self.cols))
+        text, self._places = chart(self.rows, self.cols)
+        self._text = bytearray(text)
         # The first cell must be safe, so the mines are placed after it is known: on the first
         # cells in this order that are not next to it.
         self._order: list[int] = rng.permutation(self.rows * self.cols).tolist()
@@ -154,7 +156,8 @@ class MinesweeperEnv(TextEnv):
         """Return where the mines are when ``first`` is the first cell to be revealed."""
         around = neighbours(self.rows, self.cols)
         near = {first, *around[first]}
-        free = [cell for cell in self._order if cell not in near]
+        drawn = None if self.no_guess else self.mines + len(near)
+        free = [cell for cell in self._order[:drawn] if cell not in near]
         mines = free[: self.mines]
         if self.no_guess:
             rng = np.random.default_rng(self._order)  # so the instance fixes the mines
@@ -183,8 +186,7 @@ class MinesweeperEnv(TextEnv):
         return ["reveal 1 2", "flag 0 3", "reveal 0 0"]
 
     def describe(self) -> str:
-        field = chart(self.rows, self.cols) % tuple(self._marks.decode())
-        return f"{field}\nTurns left: {self.turns_left}."
+        return f"{self._text.decode()}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         dig = parse_dig(move)
@@ -196,11 +198,11 @@ class MinesweeperEnv(TextEnv):
                 f"Rows go from 0 to {self.rows - 1} and columns from 0 to {self.cols - 1}."
             )
         cell = row * self.cols + col
-        mark = self._marks[cell]
+        mark = self._text[self._places[cell]]
         if mark != HIDDEN and mark != FLAG:
             return reject(f"The cell in row {row}, column {col} is revealed already.")
         if flag:
-            self._marks[cell] = HIDDEN if mark == FLAG else FLAG
+            self._text[self._places[cell]] = HIDDEN if mark == FLAG else FLAG
             did = "remove the flag from" if mark == FLAG else "flag"
             return go_on(f"You {did} row {row}, column {col}.")
         if mark == FLAG:
@@ -210,12 +212,12 @@ class MinesweeperEnv(TextEnv):
     def _reveal(self, cell: int) -> Outcome:
         if not self._numbers:
             self._numbers = number_cells(self.rows, self.cols, self._mines_after(cell))
-        numbers, marks = self._numbers, self._marks
+        numbers, text, places = self._numbers, self._text, self._places
         if numbers[cell] == MINE:
             return lose(f"You reveal a mine at {self._name(cell)}. {self.reveal()}")
         for at in self._opened(numbers, cell):
-            if marks[at] in (HIDDEN, FLAG):
-                marks[at] = ZERO + numbers[at]
+            if text[places[at]] in (HIDDEN, FLAG):
+                text[places[at]] = ZERO + numbers[at]
                 self._safe_left -= 1
         if not self._safe_left:
             return win("You have cleared the field.")
@@ -278,7 +280,7 @@ class MinesweeperEnv(TextEnv):
         return bool(swaps)
 
     def _hidden(self, marks: tuple[int, ...] = (HIDDEN, FLAG)) -> list[int]:
-        return [cell for cell, mark in enumerate(self._marks) if mark in marks]
+        return [cell for cell, at in enumerate(self._places) if self._text[at] in marks]
 
     def legal_moves(self) -> Sequence[str]:
         reveals = [f"reveal {self._name(cell)}" for cell in self._hidden((HIDDEN,))]
@@ -295,7 +297,7 @@ class MinesweeperEnv(TextEnv):
         if self._numbers:
             safe = (cell for cell in self._hidden() if self._numbers[cell] != MINE)
             cell = min(safe, key=self._numbers.__getitem__)
-        verb = "flag" if self._marks[cell] == FLAG else "reveal"
+        verb = "flag" if self._text[self._places[cell]] == FLAG else "reveal"
         return f"{verb} {self._name(cell)}"
 
     @staticmethod

@@ -23,12 +23,8 @@ class Slides(NamedTuple):
     """By gap: the directions that a tile can move in."""
     away: tuple[tuple[int, ...], ...]
     """By tile and cell: the distance from the cell to the tile's place."""
-    gap: str
-    """How the gap is written."""
-    layout: bytes
-    """The text of a board without its tiles."""
-    digits: tuple[bytes, ...]
-    """By place in a cell of the text: the character of each tile."""
+    names: tuple[str, ...]
+    """How the gap and each tile are written."""
     solved: bytes
 
 
@@ -47,7 +43,6 @@ def slides(size: int) -> Slides:
         tuple(at - 1 if at % size else -1 for at in cells),
     )
     width = 1 if size < 4 else 2
-    texts = ["_" * width, *(f"{tile:{width}}" for tile in cells[1:])]
     homes = [divmod(tile - 1, size) for tile in cells]
     return Slides(
         sources,
@@ -56,9 +51,7 @@ def slides(size: int) -> Slides:
             tuple(abs(at // size - row) + abs(at % size - col) if tile else 0 for at in cells)
             for tile, (row, col) in enumerate(homes)
         ),
-        texts[0],
-        b"\n".join([b" ".join([b" " * width] * size)] * size),
-        tuple(bytes(map(ord, place)).ljust(256) for place in zip(*texts, strict=True)),
+        ("_" * width, *(f"{tile:{width}}" for tile in cells[1:])),
         bytes([*range(1, size * size), 0]),
     )
 
@@ -156,11 +149,8 @@ def write_board(board: bytes | bytearray, size: int) -> str:
     >>> write_board(bytes([3, 0, 2, 1]), 2)
     '3 _\n2 1'
     """
-    table = slides(size)
-    text, step = bytearray(table.layout), len(table.digits) + 1
-    for at, characters in enumerate(table.digits):
-        text[at::step] = board.translate(characters)
-    return text.decode()
+    names = [slides(size).names[tile] for tile in board]
+    return "\n".join([" ".join(names[at : at + size]) for at in range(0, size * size, size)])
 
 
 @lru_cache(maxsize=1024)  # a solver reads the same episode again at every turn
@@ -236,7 +226,13 @@ class FifteenPuzzleEnv(TextEnv):
         while self._start == solved:
             self._way_back: list[int] = []  # the moves that undo the scramble, the next one last
             self._start = self._arrange(rng) if self.scramble is None else self._mix(rng)
-        self._board = bytearray(self._start)
+        self._show(self._start)
+
+    def _show(self, board: bytes) -> None:
+        self._board, self._text = (
+            bytearray(board),
+            bytearray(write_board(board, self.size), "ascii"),
+        )
 
     def _arrange(self, rng: np.random.Generator) -> bytes:
         tiles = rng.permutation(self.size**2).tolist()
@@ -260,7 +256,7 @@ class FifteenPuzzleEnv(TextEnv):
     def rules_text(self) -> str:
         return (
             f"This is a sliding puzzle with the tiles 1 to {self.size**2 - 1} and a gap, written "
-            f"{slides(self.size).gap}. Your move is up, down, left or right: it slides "
+            f"{slides(self.size).names[0]}. Your move is up, down, left or right: it slides "
             "a tile into the gap. Up moves the tile below the gap up, down the one above it, left "
             "the one to its right and right the one to its left. Bring the tiles into ascending "
             "order, row by row, with the gap in the bottom right corner."
@@ -270,7 +266,7 @@ class FifteenPuzzleEnv(TextEnv):
         return DIRECTIONS
 
     def describe(self) -> str:
-        return f"{write_board(self._board, self.size)}\nTurns left: {self.turns_left}."
+        return f"{self._text.decode()}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
         way = parse_slide(move)
@@ -281,6 +277,10 @@ class FifteenPuzzleEnv(TextEnv):
         if source < 0:
             return reject(f"No tile is {_BEYOND[way]} the gap, so none can move {DIRECTIONS[way]}.")
         self._board[gap], self._board[source] = self._board[source], 0
+        width = len(table.names[0])
+        to, at = gap * (width + 1), source * (width + 1)
+        text = self._text
+        text[to : to + width], text[at : at + width] = text[at : at + width], text[to : to + width]
         if self._way_back and self._way_back[-1] == way:
             self._way_back.pop()
         else:

@@ -94,6 +94,8 @@ def table(of_exponents: Callable[[list[int]], int]) -> Table:
 _LEFT = table(lambda row: pack(slide(row)))
 _RIGHT = table(lambda row: pack(slide(row[::-1])[::-1]))
 _AS_COLUMN = table(lambda row: pack(row, bits=16))
+_UP = table(lambda row: pack(slide(row), bits=16))
+_DOWN = table(lambda row: pack(slide(row[::-1])[::-1], bits=16))
 _LARGEST = table(max)
 # With unknown tiles, order on the board matters; a player who knows them needs less of it.
 _CAUTIOUS = table(lambda row: line_value(row, order=10))
@@ -111,9 +113,9 @@ def each_row(table: Table, board: int) -> int:
     return one | two << 16 | three << 32 | four << 48
 
 
-def transpose(board: int) -> int:
-    """Return the board whose rows are the columns of ``board``."""
-    one, two, three, four = map(_AS_COLUMN, rows_of(board))
+def transpose(board: int, as_column: Table = _AS_COLUMN) -> int:
+    """Return the board whose columns are the rows of ``board``, as they are in the table."""
+    one, two, three, four = map(as_column, rows_of(board))
     return one | two << 4 | three << 8 | four << 12
 
 
@@ -121,7 +123,7 @@ def shift(board: int, way: int) -> int:
     """Return ``board`` after a move, before the new tile; unchanged if nothing moves."""
     if way >= 2:
         return each_row(_RIGHT if way == 3 else _LEFT, board)
-    return transpose(each_row(_RIGHT if way == 1 else _LEFT, transpose(board)))
+    return transpose(transpose(board), _DOWN if way == 1 else _UP)
 
 
 def shifts(board: int) -> list[Step]:
@@ -132,6 +134,15 @@ def shifts(board: int) -> list[Step]:
 def largest(board: int) -> int:
     """Return the exponent of the largest tile."""
     return max(map(_LARGEST, rows_of(board)))
+
+
+def has_tile(board: int, exponent: int) -> bool:
+    """Return whether any tile has this exponent.
+
+    >>> has_tile(0x0310, 3), has_tile(0x0310, 2)
+    (True, False)
+    """
+    return free_cells(board ^ exponent * _CELLS) != 0
 
 
 def free_cells(board: int) -> int:
@@ -209,9 +220,8 @@ def plan(board: int, seed: int, used: int, count: int, target: int) -> dict[int,
         if len(came) < len(draws):
             draw = draws[len(came)]
             for here in layer:
-                close = largest(here) == target - 1
                 for way, after in shifts(here):
-                    if close and largest(after) == target:
+                    if has_tile(after, target):
                         return _retrace(came, here, way)
                     ahead[add_tile(after, draw)] = (here, way)
         if ahead:
@@ -322,7 +332,7 @@ class Game2048Env(TextEnv):
         self._used = 2  # draws that have become tiles
         self._board = self._start = add_tile(add_tile(0, self._draws[0]), self._draws[1])
         self._anchor = (2, self._start)  # where the oracle made its plan
-        self._goal = self.target.bit_length() - 1
+        self._goal, self._width = self.target.bit_length() - 1, len(str(self.target))
 
     def rules_text(self) -> str:
         return (
@@ -337,8 +347,7 @@ class Game2048Env(TextEnv):
         return DIRECTIONS
 
     def describe(self) -> str:
-        width = len(str(self.target))
-        board = "\n".join([write_row(row, width) for row in rows_of(self._board)])
+        board = "\n".join([write_row(row, self._width) for row in rows_of(self._board)])
         return f"{board}\nTurns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
@@ -348,7 +357,7 @@ class Game2048Env(TextEnv):
         board = shift(self._board, way)
         if board == self._board:
             return reject(f"Moving {DIRECTIONS[way]} changes nothing.")
-        if largest(board) == self._goal:
+        if has_tile(board, self._goal):
             self._board = board
             return win(f"You have made a tile of {self.target}.")
         self._board = add_tile(board, self._draws[self._used])

@@ -25,7 +25,7 @@ def on(player, dealer, next_cards="", **kwargs):
     env = BlackjackEnv(**kwargs)
     env.reset(seed=0)
     names = f"{player} {dealer} {next_cards}".split()
-    env._cards[: len(names)] = [RANKS.index(name) for name in names]
+    env._cards = bytes(map(RANKS.index, names)) + env._cards[len(names) :]
     return env
 
 
@@ -114,7 +114,7 @@ def test_the_oracle_prefers_a_draw_and_there_are_always_enough_cards():
     env = on("K 6", "9 9", "2 K")
     assert final_info(env, "oracle")["stop_reason"] == "drawn"
     env = on("A A", "A A", max_turns=20)
-    env._cards = [0] * len(env._cards)
+    env._cards = bytes(len(env._cards))
     for _ in range(19):
         assert not env.step("hit")[2]
     assert env.step("stand")[4]["stop_reason"] == "won", "21 aces beat a dealer's 17"

@@ -23,7 +23,7 @@ def on(tiles, **kwargs):
     env = FifteenPuzzleEnv(size=size, **{"scramble": 2, **kwargs})
     env.reset(seed=0)
     env._start = bytes(tiles)
-    env._board = bytearray(tiles)
+    env._show(bytes(tiles))
     return env
 
 
