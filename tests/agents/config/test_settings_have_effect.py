@@ -15,8 +15,10 @@ from tests.agents.config import test_run_settings as run
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import GAME, WARM, Outcome, differs, play, settings
 from tests.agents.rollouts import test_mix as mix
+from tests.agents.trainer import test_what_is_learned_from as stops
 from tests.agents.trainer.on_ray import test_cluster, test_faults
 from tests.agents.trainer.processes import test_ahead
+from tests.agents.trainer.processes import test_weight_transport as transport
 
 
 class Effect(NamedTuple):
@@ -159,7 +161,7 @@ ELSEWHERE = {
     model.test_variables_of_the_chat_template_reach_it: ["inference.template_options"],
     run.test_processes_that_nobody_started_are_an_error: ["parallel.mode"],
     run.test_who_writes_nonsense_is_taught_for_more_rounds: ["warm_start.rounds"],
-    run.test_a_run_lives_in_its_folder_and_goes_on_there: [
+    stops.test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights: [
         "checkpoint.output_dir",
         "checkpoint.resume",
     ],
@@ -170,7 +172,10 @@ ELSEWHERE = {
         "environment.workers",
         "environment.timeout",
     ],
-    run.test_actors_play_instead_of_one_sampler: ["ray.use_ray", "ray.num_actors"],
+    transport.test_actors_on_the_learners_gpu_read_it_there_and_others_through_the_store: [
+        "ray.use_ray",
+        "ray.num_actors",
+    ],
     test_ahead.test_playing_runs_ahead_by_as_much_as_it_may: ["ray.staleness"],
     test_cluster.test_an_address_leads_to_the_cluster_that_is_there: ["ray.address"],
     test_cluster.test_what_the_cluster_could_never_give_is_refused: ["ray.num_gpus_per_actor"],

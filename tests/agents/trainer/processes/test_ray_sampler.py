@@ -114,17 +114,6 @@ def test_a_model_with_adapters_is_served_merged(tmp_path):
     trainer.cleanup()
 
 
-def test_the_learners_generators_are_left_alone(tmp_path):
-    before = torch.random.get_rng_state()
-    plain = echo_trainer(tmp_path / "a")
-    after = torch.random.get_rng_state()
-    torch.random.set_rng_state(before)
-    group = echo_trainer(tmp_path / "b", in_process=True, num_actors=2)
-    assert torch.random.get_rng_state().equal(after)
-    plain.cleanup()
-    group.cleanup()
-
-
 @pytest.fixture
 def four_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
