@@ -14,7 +14,9 @@ from tests.agents.config import test_rules as rules
 from tests.agents.config import test_run_settings as run
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import GAME, WARM, Outcome, differs, play, settings
+from tests.agents.model import test_precision as precision
 from tests.agents.rollouts import test_mix as mix
+from tests.agents.trainer import test_warm_start as warm
 from tests.agents.trainer import test_what_is_learned_from as stops
 from tests.agents.trainer.on_ray import test_cluster, test_faults
 from tests.agents.trainer.processes import test_ahead
@@ -154,8 +156,10 @@ ELSEWHERE = {
     rules.test_a_device_that_is_not_there_is_one_sentence: ["model.device"],
     model.test_an_optimizer_that_is_not_installed_is_an_error: ["training.optimizer"],
     model.test_only_a_trusted_model_may_run_its_code: ["model.trust_remote_code"],
-    model.test_adapters_are_all_that_is_trained: ["model.lora_rank"],
-    model.test_checkpointing_saves_memory_and_changes_no_weight: ["model.gradient_checkpointing"],
+    warm.test_adapters_are_taught_and_their_base_is_not: ["model.lora_rank"],
+    precision.test_checkpointed_layers_are_computed_again_and_give_the_same_gradient: [
+        "model.gradient_checkpointing"
+    ],
     model.test_another_backend_is_another_engine: ["inference.backend"],
     model.test_settings_of_the_engine_reach_it: ["inference.engine"],
     model.test_variables_of_the_chat_template_reach_it: ["inference.template_options"],
