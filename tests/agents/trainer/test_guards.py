@@ -21,8 +21,10 @@ AT_LEVEL = [20, 88, 85, 86, 84, 87]
 EVALUATED = settings(training__num_iters_per_epoch=4, environment__eval_interval=1)
 
 
-def made(folder, **given):
-    return make_trainer(EVALUATED | settings(**given), folder)
+@pytest.fixture
+def made(cleaned):
+    """Return a function that makes a trainer; it is cleaned up in the end."""
+    return lambda folder, **given: cleaned(make_trainer(EVALUATED | settings(**given), folder))
 
 
 def weights(trainer):
@@ -45,11 +47,10 @@ def same(one, other):
     return all(one[name].equal(weight) for name, weight in other.items())
 
 
-def test_a_run_that_falls_back_ends_with_its_best_weights(tmp_path):
+def test_a_run_that_falls_back_ends_with_its_best_weights(made, tmp_path):
     trainer = made(tmp_path)
     seen = planted(trainer, FALL)
     rows = trainer.fit()
-    trainer.cleanup()
     assert [round(100 * row["eval/success"]) for row in rows] == FALL
     assert same(trainer.learner.lm.state_dict(), seen[1])
     assert not same(seen[3], seen[1])
@@ -83,11 +84,10 @@ def test_a_model_card_has_the_command_without_its_password(monkeypatch):
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(90, True), (31, False)])
-def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(tmp_path, start, is_kept):
+def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(made, tmp_path, start, is_kept):
     trainer = made(tmp_path, warm_start__player="random", warm_start__turns=8, warm_start__steps=1)
     seen = planted(trainer, [0, start, 40, 30, 25, 22])
     trainer.fit()
-    trainer.cleanup()
     assert same(trainer.learner.lm.state_dict(), seen[1 if is_kept else 2])
     assert not same(seen[1], seen[2])
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final").state_dict()
@@ -95,33 +95,31 @@ def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(tmp_path, star
     assert trainer.iteration == (0 if is_kept else 1)
     assert len(seen) == (5 if is_kept else 6), "the third fall since the best is the end"
     assert trainer.early_stop.ended == "held-out success fell 3 times from its best"
+    assert number(Checkpoints(tmp_path / "checkpoints").latest()) == len(seen) - 2
 
 
-def test_a_run_that_goes_on_goes_on_from_its_last_weights(tmp_path):
+def test_a_run_that_goes_on_goes_on_from_its_last_weights(made, tmp_path):
     twice = {"training__num_epochs": 2, "training__num_iters_per_epoch": 3}
     whole = made(tmp_path / "whole", **twice)
     expected = planted(whole, AT_LEVEL)
     whole.fit()
-    whole.cleanup()
     halves = made(tmp_path / "halves", **twice)
     found = planted(halves, AT_LEVEL)
     halves.fit(num_epochs=1)
     assert halves.iteration == 2, "the best one's"
     rows = halves.fit(num_epochs=2)
-    halves.cleanup()
     assert [row["iteration"] for row in rows] == list(range(1, 7))
     assert all(same(one, other) for one, other in zip(found, expected, strict=True))
     assert same(halves.learner.lm.state_dict(), expected[1])
 
 
-def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):
+def test_groups_without_spread_are_replaced_in_a_real_run(made, tmp_path):
     how = {"training__adv_estimator": "grpo", "training__group_size": 2,
            "environment__eval_interval": 0, "training__num_iters_per_epoch": 1}  # fmt: skip
     rows = {}
     for tries in (0, 4):
         trainer = made(tmp_path / str(tries), training__resample_zero_variance_groups=tries, **how)
         rows[tries] = trainer.fit()
-        trainer.cleanup()
     first, plain = rows[4][0], rows[0][0]
     assert plain["group/zero_variance"] > 0.2
     assert first["group/flat_at_first"] == plain["group/zero_variance"]
