@@ -8,7 +8,6 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.bridges.base import BridgeEnv, BridgeStep
 from llm_gym.core.errors import ActionTypeError, ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason

@@ -3,7 +3,6 @@
 import gymnasium as gym
 import pytest
 
-import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.core.outcome import StopReason
 
 pytest.importorskip("gem")

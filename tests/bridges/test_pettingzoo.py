@@ -4,7 +4,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.core.outcome import StopReason
 
 pytest.importorskip("pettingzoo.classic.tictactoe_v3", exc_type=ImportError)

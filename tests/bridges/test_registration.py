@@ -8,7 +8,6 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.cli import main
 from llm_gym.core.errors import install_command
 from llm_gym.registry.suite import BRIDGES, ENVS, installed

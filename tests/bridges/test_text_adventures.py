@@ -5,7 +5,6 @@ import warnings
 import gymnasium as gym
 import pytest
 
-import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.core.outcome import StopReason
 from llm_gym.evaluate.checker import HOSTILE
 

@@ -7,7 +7,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import llm_gym  # noqa: F401 - registers the ids
 from llm_gym.bridges.textarena import random_reply
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llm_gym  # noqa: F401
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.cli import main
 from llm_gym.core.errors import RecordError
 from llm_gym.episodes import Trajectory, files, play_episode, read_episodes, write_episodes

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import ActionTypeError, ContractError
 from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import RecordError
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes import SCHEMA, Opaque, Tokens, Trajectory

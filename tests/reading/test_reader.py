@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import llm_gym  # noqa: F401  (registers the environments)
 from benchmarks.envs import replies
 from benchmarks.envs.phrasings import ACCEPTED, REFUSED, is_tuned
 from llm_gym.reading.answer import readings

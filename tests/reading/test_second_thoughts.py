@@ -145,10 +145,6 @@ def test_only_the_calls_of_the_models_own_turn_are_made(parser, reply):
     assert [call.arguments for call in calls] == [{"a": 1}]
 
 
-def test_two_calls_of_one_turn_are_both_made():
-    assert len(get_parser("hermes").parse(f"{tag(A)}\n{tag(B)}").calls) == 2
-
-
 @pytest.mark.parametrize("reply", [f"```json\n{A}\n```", f"Sure:\n```\n{A}\n```\nDone."])
 def test_a_call_in_a_fence_is_one_where_any_style_is(reply):
     assert get_parser("auto").parse(reply).calls[0].arguments == {"a": 1}

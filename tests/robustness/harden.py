@@ -130,7 +130,7 @@ def try_kills(size: int) -> dict[str, Any]:
 
     moments = list(MOMENTS)[:: max(1, len(MOMENTS) * len(VARIANTS) // size)]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        found = [compare(Path(folder, name), name, moments, False) for name in VARIANTS]
+        found = [compare(name, moments, Path(folder, name)) for name in VARIANTS]
     ends = [each[moment] for each in found for moment in moments]
     equal = sum(end["resumed"] and not end["different"] for end in ends)
     killed = sum(end["killed"] for end in ends)

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import Parsed
 from llm_gym.tools import ToolRegistry

@@ -1,6 +1,7 @@
 """Resetting, stepping and failing, of all rows and of some."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -177,21 +178,39 @@ class Unsayable(Exception):
         raise ValueError("no words")
 
 
-@pytest.mark.parametrize(
-    ("error", "said"), [(SystemExit(7), "SystemExit: 7"), (Unsayable(), "Unsayable")]
-)
-def test_a_row_that_exits_or_raises_without_words_is_a_row_that_raises(error, said):
-    class Leaves(Odd):
-        def step(self, action):
-            if action == "leave":
-                raise error
-            return super().step(action)
+def throw(error):
+    raise error
 
-    envs = make_vec(Leaves, 2)
+
+TYPES = {
+    "the reward must be a number, got array": ("!", np.array([1.0, 2.0]), True, False, {}),
+    "the reward must be a number, got '1'": ("!", "1", True, False, {}),
+    "terminated must be True or False, got None": ("!", 1.0, None, False, {}),
+    "terminated must be True or False, got 'yes'": ("!", 1.0, "yes", False, {}),
+    "truncated must be True or False, got arr": ("!", 1.0, True, np.array([True, False]), {}),
+    "info must be a dictionary, got None": ("!", 1.0, True, False, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (partial(throw, SystemExit(7)), "SystemExit: 7$"),
+        (partial(throw, Unsayable()), "Unsayable$"),
+        *((lambda answer=answer: answer, f"TypeError: {said}") for said, answer in TYPES.items()),
+    ],
+)
+def test_an_exit_an_error_without_words_and_an_odd_answer_fail_their_row(step, said):
+    class Fails(Odd):
+        def step(self, action):
+            return step() if action == "fail" else super().step(action)
+
+    envs = make_vec(Fails, 2)
     envs.reset(seed=0)
-    with pytest.raises(RowsError, match=f"^row 0 raised {said}$"):
-        envs.step(["leave", "a"])
-    assert envs.step_rows({1: "still here"})[1][0] == "still here"
+    with pytest.raises(RowsError, match=f"^row 1 raised {said}") as caught:
+        envs.step(["a", "fail"])
+    assert caught.value.results[0][0] == "a"
+    assert envs.step_rows({0: "still here"})[0][0] == "still here"
 
 
 def test_a_failed_reset_or_call_leaves_the_other_rows_alone():
@@ -253,29 +272,6 @@ def test_close_closes_every_environment_once_even_if_one_raises():
         envs.reset()
     envs.close()
     assert Odd.closed == 3
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (("!", np.array([1.0, 2.0]), True, False, {}), r"the reward must be a number, got array"),
-        (("!", "1", True, False, {}), "the reward must be a number, got '1'"),
-        (("!", 1.0, None, False, {}), "terminated must be True or False, got None"),
-        (("!", 1.0, "yes", False, {}), "terminated must be True or False, got 'yes'"),
-        (("!", 1.0, True, np.array([True, False]), {}), "truncated must be True or False, got arr"),
-        (("!", 1.0, True, False, None), "info must be a dictionary, got None"),
-    ],
-)
-def test_what_a_step_may_not_return_fails_its_row_with_a_sentence(answer, said):
-    class Answers(Odd):
-        def step(self, action):
-            return answer if action == "odd" else super().step(action)
-
-    envs = make_vec(Answers, 2)
-    envs.reset(seed=0)
-    with pytest.raises(RowsError, match=rf"row 1 raised TypeError: {said}") as caught:
-        envs.step(["a", "odd"])
-    assert caught.value.results[0][0] == "a"
 
 
 @pytest.mark.parametrize("flag", [True, np.bool_(True), 1, np.array(True)])

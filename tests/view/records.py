@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import gymnasium as gym
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.episodes import Tokens, Trajectory, play_episode, write_episodes
 from llm_gym.view.server import ViewServer
 from llm_gym.view.sources import open_sources

@@ -77,21 +77,6 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(name, value):
     assert config == ConfigStore(), "a refused value changes nothing"
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "meant"),
-    [
-        ("training.loss_agg", "token-meen", "'token-mean'"),
-        ("training.adv_estimator", "grop", "'grpo'"),
-        ("training.policy_loss", "pppo", "'ppo'"),
-        ("model.dtype", "float23", "'float32'"),
-    ],
-)
-def test_a_misspelt_choice_is_answered_with_the_one_that_was_meant(name, value, meant):
-    section, setting = name.split(".")
-    with pytest.raises(ConfigError, match=rf"{name} must be .*did you mean {meant}"):
-        setattr(getattr(ConfigStore(), section), setting, value)
-
-
 def test_what_means_the_same_is_taken_as_the_type_of_the_setting():
     config = ConfigStore()
     config.training.gamma = 1
@@ -229,15 +214,18 @@ def test_the_page_of_settings_is_current_and_each_has_a_meaning_and_a_user():
 
 @pytest.mark.parametrize("name", ["run.json", "run.yaml", "run.yml"])
 def test_a_config_comes_back_from_a_file_as_it_was(tmp_path, name):
+    path = tmp_path / "new" / name
+    ConfigStore().save(path)
     config = everything_changed()
     config.environment.env_kwargs = {"text": "grün: {yes} # no", "no": None, "on": [True, 1e-300]}
     config.training.learning_rate = 1e-5
     config.training.gamma = 0.1 + 0.2
-    config.save(tmp_path / "new" / name)
-    again = ConfigStore.load(tmp_path / "new" / name)
+    config.save(path)
+    again = ConfigStore.load(path)
     assert again == config
     assert again.to_dict() == config.to_dict()
-    assert [path.name for path in (tmp_path / "new").iterdir()] == [name]
+    assert [each.name for each in path.parent.iterdir()] == [name]
+    assert path.stat().st_mode & 0o044, "readable by others, as the umask says"
 
 
 def test_what_a_file_leaves_out_has_its_default(tmp_path):
@@ -294,13 +282,3 @@ def test_a_file_that_is_not_there_or_of_another_kind_is_named(tmp_path):
     for act in (ConfigStore.load, ConfigStore().save):
         with pytest.raises(ConfigError, match=r"run\.toml"):
             act(tmp_path / "run.toml")
-
-
-def test_a_config_that_is_saved_again_is_never_half_there(tmp_path):
-    path = tmp_path / "run.json"
-    ConfigStore().save(path)
-    before = path.read_text()
-    everything_changed().save(path)
-    assert path.read_text() != before
-    assert [each.name for each in tmp_path.iterdir()] == ["run.json"]
-    assert path.stat().st_mode & 0o044, "readable by others, as the umask says"

@@ -33,6 +33,7 @@ RATES = ("training.learning_rate", "training.value_learning_rate", "warm_start.r
     [
         ("training.adv_estimator=grpo", "training.group_size"),
         ("training.group_size=5", "training.batch_size"),
+        ("training.resample_zero_variance_groups=1", "training.group_size"),
         ("training.mini_batch_size=33", "training.mini_batch_size"),
         ("training.warmup_iters=100", "training.warmup_iters"),
         ("training.critic_warmup_iters=6 training.num_epochs=2 training.num_iters_per_epoch=3",

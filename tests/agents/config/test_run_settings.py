@@ -10,11 +10,10 @@ from llm_gym.core.legacy import SimpleGameEnvironment
 from llm_gym.core.outcome import StopReason
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn import warm_start
-from llm_gym_agents.rollouts.sampler import EpisodeCollector, Sampler
+from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import join_processes
-from llm_gym_agents.trainer.ray.sampler import RaySampler
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
 from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
@@ -78,17 +77,6 @@ def test_after_a_solver_the_critic_learns_first(tmp_path):
     assert "train/critic_only" not in second
 
 
-def test_a_run_lives_in_its_folder_and_goes_on_there(tmp_path):
-    first = play({}, tmp_path / "run")
-    assert {"config.json", "metrics.jsonl"} <= first.files
-    longer = {"checkpoint.resume": True, "training.num_iters_per_epoch": 3}
-    second = play(longer, tmp_path / "run")
-    assert second.metrics[:2] == first.metrics
-    assert len(second.metrics) == 3
-    with pytest.raises(ConfigError):
-        play({}, tmp_path / "run")
-
-
 def test_a_project_without_wandb_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MissingExtraError, match=r"checkpoint\.tracker"):
@@ -107,16 +95,6 @@ def test_processes_that_nobody_started_are_an_error(mode, monkeypatch):
     with pytest.raises(ConfigError, match=f"parallel.mode='{mode}'"):
         join_processes(parallel(mode=mode))
     assert join_processes(parallel()).world == 1
-
-
-def test_actors_play_instead_of_one_sampler(tmp_path):
-    plain = echo_trainer(tmp_path / "plain")
-    group = echo_trainer(tmp_path / "group", in_process=True, num_actors=2)
-    assert isinstance(plain.sampler, Sampler)
-    assert isinstance(group.sampler, RaySampler)
-    assert len(group.sampler.pool.actors) == 2
-    plain.cleanup()
-    group.cleanup()
 
 
 def test_without_ray_the_error_says_what_to_install(tmp_path, monkeypatch):

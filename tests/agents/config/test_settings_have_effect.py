@@ -14,9 +14,13 @@ from tests.agents.config import test_rules as rules
 from tests.agents.config import test_run_settings as run
 from tests.agents.config.config_values import SETTINGS
 from tests.agents.config.effect_run import GAME, WARM, Outcome, differs, play, settings
+from tests.agents.model import test_precision as precision
 from tests.agents.rollouts import test_mix as mix
+from tests.agents.trainer import test_warm_start as warm
+from tests.agents.trainer import test_what_is_learned_from as stops
 from tests.agents.trainer.on_ray import test_cluster, test_faults
 from tests.agents.trainer.processes import test_ahead
+from tests.agents.trainer.processes import test_weight_transport as transport
 
 
 class Effect(NamedTuple):
@@ -152,14 +156,16 @@ ELSEWHERE = {
     rules.test_a_device_that_is_not_there_is_one_sentence: ["model.device"],
     model.test_an_optimizer_that_is_not_installed_is_an_error: ["training.optimizer"],
     model.test_only_a_trusted_model_may_run_its_code: ["model.trust_remote_code"],
-    model.test_adapters_are_all_that_is_trained: ["model.lora_rank"],
-    model.test_checkpointing_saves_memory_and_changes_no_weight: ["model.gradient_checkpointing"],
+    warm.test_adapters_are_taught_and_their_base_is_not: ["model.lora_rank"],
+    precision.test_checkpointed_layers_are_computed_again_and_give_the_same_gradient: [
+        "model.gradient_checkpointing"
+    ],
     model.test_another_backend_is_another_engine: ["inference.backend"],
     model.test_settings_of_the_engine_reach_it: ["inference.engine"],
     model.test_variables_of_the_chat_template_reach_it: ["inference.template_options"],
     run.test_processes_that_nobody_started_are_an_error: ["parallel.mode"],
     run.test_who_writes_nonsense_is_taught_for_more_rounds: ["warm_start.rounds"],
-    run.test_a_run_lives_in_its_folder_and_goes_on_there: [
+    stops.test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights: [
         "checkpoint.output_dir",
         "checkpoint.resume",
     ],
@@ -170,7 +176,10 @@ ELSEWHERE = {
         "environment.workers",
         "environment.timeout",
     ],
-    run.test_actors_play_instead_of_one_sampler: ["ray.use_ray", "ray.num_actors"],
+    transport.test_actors_on_the_learners_gpu_read_it_there_and_others_through_the_store: [
+        "ray.use_ray",
+        "ray.num_actors",
+    ],
     test_ahead.test_playing_runs_ahead_by_as_much_as_it_may: ["ray.staleness"],
     test_cluster.test_an_address_leads_to_the_cluster_that_is_there: ["ray.address"],
     test_cluster.test_what_the_cluster_could_never_give_is_refused: ["ray.num_gpus_per_actor"],

@@ -9,7 +9,6 @@ import torch
 
 from llm_gym_agents import PPOTrainer
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.engines.base import Request
 from llm_gym_agents.learn.learner import Learner, most_tokens
 from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.run.state import CheckpointError
@@ -189,18 +188,6 @@ def test_the_engine_is_woken_and_given_the_weights_before_it_plays_again(run, mo
     asked.clear()
     run.publisher.publish_if_outdated()
     assert asked == [], "what is published is not published again"
-
-
-def test_nothing_of_the_old_weights_is_left_in_its_cache(run, monkeypatch):
-    prompt = list(range(1, 40))
-    run.sampler.engine.generate([Request(prompt)])
-    interrupt_updates(run, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        run.fit()
-    run.publisher.publish_if_outdated()
-    [reply] = run.sampler.engine.generate([Request(prompt)])
-    scored = run.sampler.engine.score([[*prompt, *reply.ids]])[0][len(prompt) - 1 :]
-    assert reply.log_probs == pytest.approx(scored, abs=1e-4)
 
 
 def test_a_trainer_that_cannot_be_built_ends_its_engine(tmp_path, monkeypatch):

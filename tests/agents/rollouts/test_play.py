@@ -18,7 +18,7 @@ from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from tests.agents.scripted import ScriptedEngine
-from tests.agents.tiny import tiny_model, tiny_policy, tiny_tokenizer
+from tests.agents.tiny import tiny_model, tiny_policy
 from tests.matrix import some_of
 
 
@@ -94,14 +94,6 @@ def test_a_prompt_that_does_not_fit_is_unplayed_and_odd_tasks_are_refused():
         make(context="all")
     with pytest.raises(ConfigError, match="id"):
         make().collect([EpisodeTask(1, 0), EpisodeTask(1, 1)])
-
-
-def test_a_system_prompt_of_ones_own_replaces_the_environments():
-    collector = make()
-    collector.policy.system_prompt = "Be brief."
-    text = tiny_tokenizer().decode(assemble(collector.collect(tasks([0]))).ids_S)
-    assert "Be brief." in text
-    assert "You talk to" not in text
 
 
 def test_rollout_reports_success_with_its_interval_and_writes_records(tmp_path):

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import SimpleGameEnvironment, as_gym
 from llm_gym.episodes import Trajectory, play_episode

@@ -1,12 +1,11 @@
-"""A small run that saves checkpoints, and ways to end it badly.
+"""Saves of checkpoints that end badly.
 
-``python checkpoint_run.py FOLDER MODE=NUMBER ...`` forks runs and kills them, in a process of its
+``python checkpoint_run.py FOLDER MODE=NUMBER ...`` forks saves and kills them, in a process of its
 own: the imports are paid once, and a fork must not inherit pytest's threads.
 """
 
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -15,33 +14,18 @@ import traceback
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from llm_gym_agents.algo import KLController
 from llm_gym_agents.run.checkpoints import (
     Checkpoints,
     TrainerState,
     load_checkpoint,
-    restore_lm,
     save_checkpoint,
 )
-from llm_gym_agents.run.metrics import MetricsLog
-from llm_gym_agents.run.state import (
-    CheckpointError,
-    Part,
-    module_state,
-    optimizer_state,
-    rng_state,
-    set_module_state,
-    set_optimizer_state,
-    set_rng_state,
-)
+from llm_gym_agents.run.state import CheckpointError, Part
 
-ITERATIONS = 5
 CHANGES = {"os.remove", "os.rmdir", "os.rename", "os.link", "os.mkdir", "os.chmod"}
 SUCCESSES = (0.1, 0.4, 0.3, 0.6, 0.2)
 
@@ -62,87 +46,13 @@ def equal(first, second):
     )
 
 
-class Model(nn.Module):
-    def __init__(self, seed):
-        super().__init__()
-        self.lm = tiny_lm(seed)
-        self.value_head = nn.Linear(16, 1)
-
-
-class Run:
-    """Everything that a checkpoint must bring back: every generator is drawn from."""
-
-    def __init__(self, folder, seed=0):
-        self.folder = Path(folder)
-        self.model = Model(seed).train()
-        random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002 - the global generator is part of the test
-        self.optimizer = torch.optim.AdamW(
-            [
-                {"params": self.model.lm.parameters(), "lr": 1e-3},
-                {"params": self.model.value_head.parameters(), "lr": 1e-2},
-            ]
-        )
-        self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 0.1, total_iters=4)
-        self.kl = KLController(0.1, 0.01, adaptive=True, horizon=10)
-        self.checkpoints = Checkpoints(self.folder / "checkpoints", keep_last_n=2)
-        self.done = 0
-        latest = self.checkpoints.latest()
-        if latest is not None:
-            self.restore(load_checkpoint(latest))
-        self.log = MetricsLog(
-            self.folder, resume_after=self.done if latest else -1, tensorboard=False
-        )
-
-    def state(self):
-        return TrainerState(
-            iteration=self.done,
-            success=SUCCESSES[self.done - 1],
-            parts={
-                "critic": module_state(self.model, skip=("lm.",)),
-                "optimizer": optimizer_state(self.optimizer, self.model),
-                "schedule": Part(values=self.schedule.state_dict()),
-                "kl": Part(values=self.kl.kl_coef),
-                "rng": rng_state(),
-            },
-        )
-
-    def restore(self, state):
-        restore_lm(self.model.lm, state)
-        set_module_state(self.model, state.parts["critic"], skip=("lm.",))
-        set_optimizer_state(self.optimizer, self.model, state.parts["optimizer"])
-        self.schedule.load_state_dict(state.parts["schedule"].values)
-        self.kl.kl_coef = state.parts["kl"].values
-        set_rng_state(state.parts["rng"])
-        self.done = state.iteration
-
-    def iterate(self):
-        scale = random.random() + np.random.random()  # noqa: NPY002
-        ids = torch.randint(0, 20, (4, 6))
-        out = self.model.lm(ids, labels=ids, output_hidden_states=True)
-        value = self.model.value_head(out.hidden_states[-1]).square().mean()
-        loss = scale * out.loss + self.kl.kl_coef * value
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.schedule.step()
-        self.kl.update(value.item(), 5)
-        self.done += 1
-        self.log.log(self.done, {"loss/policy": loss.item(), "kl/coef": self.kl.kl_coef})
-
-    def fit(self, iterations=ITERATIONS):
-        while self.done < iterations:
-            self.iterate()
-            self.checkpoints.save(self.state(), lm=self.model.lm)
-        return self
-
-
-def outcome(folder):
-    """What a run came to: weights, optimizer, generators and metrics, to the last bit."""
-    state = load_checkpoint(Checkpoints(Path(folder) / "checkpoints").latest())
-    files = [state.folder / name for name in ("model/model.safetensors", "trainer.safetensors")]
-    files += [state.folder / "trainer.json", Path(folder) / "metrics.jsonl"]
-    return [path.read_bytes() for path in files]
+def save(folder, until):
+    """Save the checkpoints of a run that are missing until this iteration."""
+    kept = Checkpoints(folder, keep_last_n=2)
+    latest = kept.latest()
+    done = 0 if latest is None else load_checkpoint(latest).iteration
+    for at in range(done, until):
+        kept.save(TrainerState(iteration=at + 1, success=SUCCESSES[at]), lm=tiny_lm(at))
 
 
 def in_fork(function):
@@ -175,49 +85,27 @@ def die_at(folder, number):
     sys.addaudithook(hook)
 
 
-def counting(function, last=None):
-    """Run ``function``, die at its ``last``-th call of anything; return how many there were."""
-    called = 0
-
-    def profile(frame, event, argument):
-        nonlocal called
-        called += event in ("call", "c_call")
-        if called == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.setprofile(profile)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return called
-
-
 def kill_everywhere(step, folder):
-    """Kill runs at every ``step``-th touch of the disk in one save; each must end as the whole.
+    """Kill a run at every ``step``-th touch of the disk in one save, and let it go on.
 
     The save is one that also replaces the best and removes an old checkpoint.
     """
-    whole, base = folder / "whole", folder / "base"
-    in_fork(lambda: Run(whole).fit())
-    in_fork(lambda: Run(base).fit(3))
+    in_fork(lambda: save(folder / "base", 3))
     kills = 0
     for number in range(1, 10_000, step):
         run = folder / f"run-{number}"
-        shutil.copytree(base, run)
+        shutil.copytree(folder / "base", run)
 
         def one_save(run=run, number=number):
-            started = Run(run)
             die_at(run, number)
-            started.fit(4)
+            save(run, 4)
 
         ended = in_fork(one_save)
         kills += ended == -signal.SIGKILL
-        for place in (run / "checkpoints").glob("[!.]*"):
+        for place in run.glob("[!.]*"):
             load_checkpoint(place)
-        assert in_fork(lambda run=run: Run(run).fit()) == 0
-        assert outcome(run) == outcome(whole), number
-        names = sorted(path.name for path in (run / "checkpoints").iterdir())
+        assert in_fork(lambda run=run: save(run, 5)) == 0
+        names = sorted(path.name for path in run.iterdir())
         assert names == ["best-000004", "iteration-000004", "iteration-000005"], names
         shutil.rmtree(run)
         if ended == 0:
@@ -248,47 +136,30 @@ def kill_replacing(step, folder):
     return None
 
 
-def kill_any_time(kills, folder):
-    """Kill one run again and again, whatever it is doing; it must end as the whole."""
-    whole, run, noted = folder / "whole", folder / "run", folder / "calls"
-    in_fork(lambda: noted.write_text(str(counting(lambda: Run(whole).fit()))))
-    dice = random.Random(0)
-    killed = 0
-    for _ in range(kills):
-        last = dice.randrange(2 * int(noted.read_text()) // ITERATIONS)
-        ended = in_fork(lambda last=last: counting(lambda: Run(run).fit(), last))
-        killed += ended == -signal.SIGKILL
-        if (run / "checkpoints").exists():
-            for place in (run / "checkpoints").glob("[!.]*"):
-                load_checkpoint(place)
-    assert in_fork(lambda: Run(run).fit()) == 0
-    assert outcome(run) == outcome(whole)
-    return {"kills": killed}
-
-
 def fill_disk(count, folder):
     """Save where no file can grow beyond some bytes, ``count`` times; return what was said."""
-    in_fork(lambda: Run(folder / "run").fit(1))
-    before = sorted(path.name for path in (folder / "run/checkpoints").iterdir())
+    run = folder / "run"
+    in_fork(lambda: save(run, 1))
+    before = sorted(path.name for path in run.iterdir())
     limits = (10, 300, 1000, 4000, 12_000)[:count]
     for limit in limits:
 
-        def save(limit=limit):
-            run = Run(folder / "run")
-            run.iterate()
+        def save_again(limit=limit):
+            wide = Part(tensors={"w": torch.zeros(5000)})  # more bytes than any limit
+            state, lm = TrainerState(iteration=2, success=0.4, parts={"wide": wide}), tiny_lm()
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             free = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, free[1]))
             with pytest.raises(CheckpointError) as caught:
-                run.checkpoints.save(run.state(), lm=run.model.lm)
+                Checkpoints(run).save(state, lm=lm)
             resource.setrlimit(resource.RLIMIT_FSIZE, free)
             (folder / f"said-{limit}").write_text(str(caught.value))
 
-        ended = in_fork(save)
+        ended = in_fork(save_again)
         assert ended == 0, (limit, ended)
-        names = sorted(path.name for path in (folder / "run/checkpoints").iterdir())
+        names = sorted(path.name for path in run.iterdir())
         assert names == before, names
-    load_checkpoint(folder / "run/checkpoints/iteration-000001")
+    load_checkpoint(run / "iteration-000001")
     return [(folder / f"said-{limit}").read_text() for limit in limits]
 
 

@@ -18,7 +18,7 @@ from llm_gym_agents.run.checkpoints import (
     save_checkpoint,
 )
 from llm_gym_agents.run.state import CheckpointError, Part
-from tests.agents.run.checkpoint_run import Run, equal, outcome, tiny_lm
+from tests.agents.run.checkpoint_run import equal, tiny_lm
 
 IDS = torch.tensor([[1, 5, 9, 2]])
 
@@ -319,15 +319,3 @@ def test_names_that_only_look_like_checkpoints_are_passed_over(tmp_path):
     (tmp_path / "iteration-000009").mkdir()
     (tmp_path / "iteration-last").mkdir()
     assert kept.latest() == tmp_path / "iteration-000001"
-
-
-# --- the whole of it ---------------------------------------------------------------------
-
-
-def test_a_run_that_is_left_and_taken_up_again_ends_as_one_that_was_not(tmp_path):
-    Run(tmp_path / "whole").fit()
-    for iterations in (1, 2, 4, 5):
-        Run(tmp_path / "parts", seed=iterations - 1).fit(iterations)
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-    values = json.loads((tmp_path / "whole/checkpoints/iteration-000005/trainer.json").read_text())
-    assert values["iteration"] == 5

@@ -1,5 +1,7 @@
 """Trainers and groups of processes that are cleaned up in the end."""
 
+import contextlib
+
 import pytest
 
 from llm_gym_agents import PPOTrainer
@@ -7,17 +9,16 @@ from tests.agents.trainer.processes.group import Group
 
 
 @pytest.fixture
-def train():
+def cleaned():
+    """Return a function that hands a trainer back, and cleans it up in the end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda trainer: stack.callback(trainer.cleanup) and trainer
+
+
+@pytest.fixture
+def train(cleaned):
     """Return a function that makes a trainer; it is cleaned up in the end."""
-    made = []
-
-    def make(*args, **kwargs):
-        made.append(PPOTrainer(*args, **kwargs))
-        return made[-1]
-
-    yield make
-    for trainer in made:
-        trainer.cleanup()
+    return lambda *args, **kwargs: cleaned(PPOTrainer(*args, **kwargs))
 
 
 @pytest.fixture(scope="session")

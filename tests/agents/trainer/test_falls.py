@@ -1,4 +1,4 @@
-"""A fall is undone in full with adapters and over processes, and a resume after it is exact."""
+"""A fall is undone in full, with adapters and over processes, and a resume after it is exact."""
 
 import pytest
 from safetensors.torch import load_file
@@ -107,6 +107,11 @@ def test_adapters_go_back_to_the_best(adapted):
     rows, seen, files = adapted
     check(seen, files)
     assert [row["eval/falls"] for row in rows] == [0, 1, 2, 0, 0]
+
+
+def test_all_weights_go_back_to_the_best(tmp_path):
+    _, seen, files = run(0, tmp_path, {})
+    check(seen, files)
 
 
 @pytest.mark.slow

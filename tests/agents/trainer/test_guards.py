@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from llm_gym.core.errors import ConfigError
 from llm_gym_agents.commands.find_model import find_model
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoints import Checkpoints, number
 from llm_gym_agents.trainer.run_folder import model_card
-from tests.agents.config.effect_run import ECHO, configured, make_trainer, settings
+from tests.agents.config.effect_run import ECHO, make_trainer, settings
 from tests.agents.learn.test_schedule import won
 
 FALL = [20, 88, 60, 77]
@@ -22,8 +21,10 @@ AT_LEVEL = [20, 88, 85, 86, 84, 87]
 EVALUATED = settings(training__num_iters_per_epoch=4, environment__eval_interval=1)
 
 
-def made(folder, **given):
-    return make_trainer(EVALUATED | settings(**given), folder)
+@pytest.fixture
+def made(cleaned):
+    """Return a function that makes a trainer; it is cleaned up in the end."""
+    return lambda folder, **given: cleaned(make_trainer(EVALUATED | settings(**given), folder))
 
 
 def weights(trainer):
@@ -46,11 +47,10 @@ def same(one, other):
     return all(one[name].equal(weight) for name, weight in other.items())
 
 
-def test_a_run_that_falls_back_ends_with_its_best_weights(tmp_path):
+def test_a_run_that_falls_back_ends_with_its_best_weights(made, tmp_path):
     trainer = made(tmp_path)
     seen = planted(trainer, FALL)
     rows = trainer.fit()
-    trainer.cleanup()
     assert [round(100 * row["eval/success"]) for row in rows] == FALL
     assert same(trainer.learner.lm.state_dict(), seen[1])
     assert not same(seen[3], seen[1])
@@ -84,93 +84,45 @@ def test_a_model_card_has_the_command_without_its_password(monkeypatch):
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(90, True), (31, False)])
-def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(tmp_path, start, is_kept):
+def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(made, tmp_path, start, is_kept):
     trainer = made(tmp_path, warm_start__player="random", warm_start__turns=8, warm_start__steps=1)
     seen = planted(trainer, [0, start, 40, 30, 25, 22])
     trainer.fit()
-    trainer.cleanup()
     assert same(trainer.learner.lm.state_dict(), seen[1 if is_kept else 2])
     assert not same(seen[1], seen[2])
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "final").state_dict()
     assert same(loaded, seen[1 if is_kept else 2])
     assert trainer.iteration == (0 if is_kept else 1)
+    assert len(seen) == (5 if is_kept else 6), "the third fall since the best is the end"
+    assert trainer.early_stop.ended == "held-out success fell 3 times from its best"
+    assert number(Checkpoints(tmp_path / "checkpoints").latest()) == len(seen) - 2
 
 
-def test_a_run_that_goes_on_goes_on_from_its_last_weights(tmp_path):
+def test_a_run_that_goes_on_goes_on_from_its_last_weights(made, tmp_path):
     twice = {"training__num_epochs": 2, "training__num_iters_per_epoch": 3}
     whole = made(tmp_path / "whole", **twice)
     expected = planted(whole, AT_LEVEL)
     whole.fit()
-    whole.cleanup()
     halves = made(tmp_path / "halves", **twice)
     found = planted(halves, AT_LEVEL)
     halves.fit(num_epochs=1)
     assert halves.iteration == 2, "the best one's"
     rows = halves.fit(num_epochs=2)
-    halves.cleanup()
     assert [row["iteration"] for row in rows] == list(range(1, 7))
     assert all(same(one, other) for one, other in zip(found, expected, strict=True))
     assert same(halves.learner.lm.state_dict(), expected[1])
 
 
-LONG = {"checkpoint__save_interval": 1, "training__num_iters_per_epoch": 1,
-        "training__num_epochs": 9}  # fmt: skip
-
-
-def fitted(folder, wins, **given):
-    """Train with planted evaluations; return the trainer, and what was seen and said on the way."""
-    trainer = made(folder, **(LONG | given))
-    evaluated, updated, said = planted(trainer, wins), [], []
-    ppo = trainer.learner.ppo
-    update = ppo.update
-
-    def seen(data, **how):
-        updated.append((weights(trainer), moments(ppo.optimizer), ppo.trust.limit))
-        return update(data, **how)
-
-    ppo.update, trainer.on_notice = seen, said.append
-    trainer.fit()
-    trainer.cleanup()
-    return trainer, evaluated, updated, said
-
-
-def moments(optimizer):
-    return {at: state["exp_avg"].clone() for at, state in enumerate(optimizer.state.values())}
-
-
-def test_a_fall_is_undone_at_once(tmp_path):
-    trainer, evaluated, updated, said = fitted(tmp_path, [90, 70, 91, 60, 60, 60, 99])
-    assert len(evaluated) == 6, "the third fall since the best is the end"
-    starts, optimizers, limits = zip(*updated, strict=True)
-    assert same(starts[2], evaluated[0])
-    assert same(starts[4], evaluated[2])
-    assert same(starts[5], evaluated[2])
-    assert same(optimizers[5], optimizers[4])
-    assert not same(optimizers[3], optimizers[2])
-    assert [limit / limits[0] for limit in limits] == [1, 1, 0.5, 0.5, 0.25, 0.125]
-    assert len(said) == 4
-    assert same(weights(trainer), evaluated[2])
-    assert trainer.early_stop.ended == "held-out success fell 3 times from its best"
-
-
-def test_groups_without_spread_are_replaced_in_a_real_run(tmp_path):
+def test_groups_without_spread_are_replaced_in_a_real_run(made, tmp_path):
     how = {"training__adv_estimator": "grpo", "training__group_size": 2,
            "environment__eval_interval": 0, "training__num_iters_per_epoch": 1}  # fmt: skip
     rows = {}
     for tries in (0, 4):
         trainer = made(tmp_path / str(tries), training__resample_zero_variance_groups=tries, **how)
         rows[tries] = trainer.fit()
-        trainer.cleanup()
     first, plain = rows[4][0], rows[0][0]
     assert plain["group/zero_variance"] > 0.2
     assert first["group/flat_at_first"] == plain["group/zero_variance"]
     assert first["group/zero_variance"] < plain["group/zero_variance"]
     assert first["group/replaced"] > 0
     assert first["episode/success"] == plain["episode/success"], "of what was named at first"
-
-
-@pytest.mark.parametrize("estimator", ["grpo", "gae"])
-def test_replacing_needs_groups(estimator, tmp_path):
-    given = settings(training__adv_estimator=estimator, training__resample_zero_variance_groups=1)
-    with pytest.raises(ConfigError, match="group_size"):
-        configured(given, tmp_path).check()

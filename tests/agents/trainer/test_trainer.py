@@ -4,14 +4,12 @@ from pathlib import Path
 
 import gymnasium as gym
 import pytest
-from safetensors.torch import load_file
 
 import llm_gym_agents
 from llm_gym import TextEnv, go_on, lose, reject, win
 from llm_gym_agents import ConfigStore, PPOTrainer, RayPPOTrainer, create_trainer
 from llm_gym_agents.trainer.build import tiny_tokenizer
 from tests.agents.small_run import Odd, small, trained, untimed
-from tests.agents.tiny import save_tiny
 from tests.core.legacy.old_games import TextGame
 
 # --- the names and the quick starts ----------------------------------------------------------
@@ -97,17 +95,6 @@ def test_a_seed_of_any_size_is_a_seed(tmp_path):
         config = small(tmp_path / str(seed), training={"seed": seed})
         rows += trained(config, Odd).metrics_history
     assert rows[0]["policy/entropy"] != rows[1]["policy/entropy"]
-
-
-def test_a_model_in_a_folder_is_trained_and_saved(train, tmp_path):
-    path = save_tiny(tmp_path / "model")
-    config = small(tmp_path / "run", model={"model_name": path}, training={"learning_rate": 0.1})
-    trainer = train(config, Odd, reward_fn=lambda t: len(t.actions[0]))
-    trainer.fit()
-    saved = load_file(tmp_path / "run/checkpoints/iteration-000001/model/model.safetensors")
-    before = load_file(tmp_path / "model/model.safetensors")
-    assert saved.keys() == before.keys()
-    assert any(not saved[name].equal(before[name]) for name in saved)
 
 
 def test_the_folder_says_how_the_run_went_and_callbacks_are_told(train, tmp_path):

@@ -92,18 +92,3 @@ def test_one_layer_that_missed_one_push_at_a_tiny_rate_is_caught(engine, lm, mon
     assert Probe(lm).check(engine) < 1e-3, "no probe of log-probs could see that"
     with pytest.raises(StaleWeightsError, match="version 1"):
         publisher.publish(1)
-
-
-@pytest.mark.usefixtures("as_before")
-def test_a_push_that_keeps_the_old_linear_layers_is_caught(engine, lm, monkeypatch):
-    """What vLLM's ``reload_weights`` does, without a word, where linears are packed (aarch64)."""
-    load = engine._load
-
-    def load_the_rest(bucket):
-        rest = [(n, weight) for n, weight in bucket.named() if weight.ndim == 1 or "embed" in n]
-        load(next(buckets(rest)))
-        return list(engine._dtypes)
-
-    monkeypatch.setattr(engine, "_load", load_the_rest)
-    with pytest.raises(StaleWeightsError, match="version 1"):
-        Publisher(engine, shaken(lm)).publish(1)

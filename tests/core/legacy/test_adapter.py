@@ -9,7 +9,6 @@ import pytest
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.core.legacy import (
     BaseEnvironment,

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llm_gym  # noqa: F401 - registers the environments
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import (
     BaseEnvironment,

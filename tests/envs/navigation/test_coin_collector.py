@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llm_gym  # noqa: F401
 from llm_gym.envs.navigation.coin_collector import COIN, CoinCollectorEnv, Find, draw_house
 from llm_gym.envs.navigation.text_game.world import OPPOSITE, World, distance
 

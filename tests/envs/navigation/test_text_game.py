@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llm_gym  # noqa: F401
 from llm_gym.envs.navigation.coin_collector import ROOMS as COIN_ROOMS
 from llm_gym.envs.navigation.cooking_world_kitchen import FOODS, KNIFE, MEAL
 from llm_gym.envs.navigation.text_game import words

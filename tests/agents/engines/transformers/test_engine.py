@@ -150,3 +150,32 @@ def test_the_model_is_left_in_the_mode_it_was_in():
     loss = model(torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+# --- on a GPU -----------------------------------------------------------------------------
+
+REQUESTS = [
+    Request([(7 * at + step) % 256 for step in range(at + 1)], Sampling(max_tokens=12), seed=at)
+    for at in range(24)
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", FAMILIES)
+def test_replies_and_log_probs_on_a_gpu_are_those_of_a_cpu(family):
+    model = tiny_model(family).cuda()
+    found = TransformersEngine(model, end_ids=[]).generate(REQUESTS)
+    assert worst_error(model, REQUESTS, found) <= TOLERANCE
+    wanted = TransformersEngine(tiny_model(family), end_ids=[]).generate(REQUESTS)
+    assert [done.ids for done in found] == [done.ids for done in wanted]
+
+
+@pytest.mark.gpu
+def test_a_model_may_move_between_batches():
+    model = tiny_model()
+    engine = TransformersEngine(model, end_ids=[])
+    wanted = [done.ids for done in engine.generate(REQUESTS)]
+    for device in ("cuda", "cpu", "cuda"):
+        model.to(device)
+        assert [done.ids for done in engine.generate(REQUESTS)] == wanted
+    engine.close()

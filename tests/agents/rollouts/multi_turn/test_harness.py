@@ -1,7 +1,5 @@
 """Many episodes without a trainer."""
 
-import threading
-
 import gymnasium as gym
 import pytest
 
@@ -88,9 +86,6 @@ def test_an_object_is_copied_for_a_batch(engine):
     assert [episode["num_turns"] for episode in episodes] == [2, 2]
     assert env.told == []
     assert not env.closed
-    env.lock = threading.Lock()  # cannot be copied
-    with pytest.raises(ConfigError, match="function"):
-        MultiTurnChatHarness(engine, env).run_batch(["a", "b"])
 
 
 def test_what_is_no_text_environment_is_refused(engine):

@@ -64,19 +64,18 @@ def test_a_batch_that_is_too_old_is_refused():
         staleness_metrics(batch, 5, 0)
 
 
-def test_going_back_to_a_checkpoint_drops_what_was_played_ahead(tmp_path):
-    trainer = echo_trainer(tmp_path / "run", LONGER, in_process=True, staleness=1)
+def test_going_back_to_a_checkpoint_drops_what_was_played_ahead(cleaned, tmp_path):
+    trainer = cleaned(echo_trainer(tmp_path / "run", LONGER, in_process=True, staleness=1))
     trainer.fit(num_iters_per_epoch=1)
     trainer.save_checkpoint(tmp_path / "run" / "one")
     trainer.fit(num_iters_per_epoch=3)
     trainer.load_checkpoint(tmp_path / "run" / "one")
     assert trainer.sampler._ahead == {}
     trainer.fit(num_iters_per_epoch=3)
-    trainer.cleanup()
 
 
-def test_a_fall_drops_what_the_fallen_weights_played_ahead(tmp_path):
-    trainer = echo_trainer(tmp_path / "run", LONGER, in_process=True, staleness=1)
+def test_a_fall_drops_what_the_fallen_weights_played_ahead(cleaned, tmp_path):
+    trainer = cleaned(echo_trainer(tmp_path / "run", LONGER, in_process=True, staleness=1))
     best, told = tmp_path / "run" / "best", []
     trainer.files.best = lambda start: best
     trainer.on_notice = lambda sentence: told.append((sentence, dict(trainer.sampler._ahead)))
@@ -89,16 +88,19 @@ def test_a_fall_drops_what_the_fallen_weights_played_ahead(tmp_path):
             stop.best, stop.now = HeldOutSuccess(0.9, 0.8, 1.0), HeldOutSuccess(0.1, 0.0, 0.2)
             assert trainer.sampler._ahead
             trainer._return_to_best()
+            engine = trainer.sampler.pool.actors[0].actor.sampler.engine
+            best_weights = dict(trainer.learner.lm.named_parameters())
+            for name, weight in engine.model.named_parameters():
+                assert weight.equal(best_weights[name]), name
 
     trainer.callbacks.append(fall)
     rows = trainer.fit()
     assert [ahead for _, ahead in told] == [{}]
     assert [row["ray/staleness_max"] for row in rows] == [0, 1, 0, 1]
-    trainer.cleanup()
 
 
-def test_other_episodes_than_were_dealt_ahead_are_played_for_themselves(tmp_path):
-    trainer = echo_trainer(tmp_path, in_process=True, staleness=1)
+def test_other_episodes_than_were_dealt_ahead_are_played_for_themselves(cleaned, tmp_path):
+    trainer = cleaned(echo_trainer(tmp_path, in_process=True, staleness=1))
     sampler = trainer.sampler
     sampler.upcoming = lambda iteration: [EpisodeTask(100 * iteration + at, at) for at in range(3)]
     sampler.play(sampler.upcoming(0), version=0)
@@ -106,11 +108,10 @@ def test_other_episodes_than_were_dealt_ahead_are_played_for_themselves(tmp_path
     sampler.push(1)
     played = sampler.play(sampler.upcoming(7), version=1)
     assert [episode.episode_id for episode in played.all_episodes] == [700, 701, 702]
-    trainer.cleanup()
 
 
-def test_weights_are_pushed_again_only_if_an_update_came_between(tmp_path):
-    trainer = echo_trainer(tmp_path, in_process=True)
+def test_weights_are_pushed_again_only_if_an_update_came_between(cleaned, tmp_path):
+    trainer = cleaned(echo_trainer(tmp_path, in_process=True))
     publisher, pushes = trainer.publisher, []
     push = trainer.sampler.push
     trainer.sampler.push = lambda version: pushes.append(version) or push(version)
@@ -121,11 +122,10 @@ def test_weights_are_pushed_again_only_if_an_update_came_between(tmp_path):
     publisher.sleep_until_published()
     publisher.publish_if_outdated()
     assert pushes == [1, 1]
-    trainer.cleanup()
 
 
-def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(tmp_path):
-    trainer = echo_trainer(tmp_path, in_process=True, staleness=1)
+def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(cleaned, tmp_path):
+    trainer = cleaned(echo_trainer(tmp_path, in_process=True, staleness=1))
     actor, lm = trainer.sampler.pool.actors[0].actor, trainer.learner.lm
     engine = actor.sampler.engine
     before = {name: weight.clone() for name, weight in lm.named_parameters()}
@@ -166,4 +166,3 @@ def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(tmp_p
     for own in played.turns:
         assert own[0].log_probs == pytest.approx(score(own[:1]), abs=1e-4)
     assert any(own[1].log_probs != pytest.approx(score(own[:2]), abs=1e-3) for own in longer)
-    trainer.cleanup()

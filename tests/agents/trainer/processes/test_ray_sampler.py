@@ -21,10 +21,8 @@ def alone(tmp_path_factory):
 
 
 @pytest.fixture
-def trainer(tmp_path):
-    made = echo_trainer(tmp_path, in_process=True, num_actors=3)
-    yield made
-    made.cleanup()
+def trainer(cleaned, tmp_path):
+    return cleaned(echo_trainer(tmp_path, in_process=True, num_actors=3))
 
 
 @pytest.mark.parametrize("actors", [1, 3])
@@ -58,8 +56,7 @@ def test_actors_play_a_mix_as_one_process_does_and_ahead_of_it(tmp_path):
     assert sum(ahead[-1][name] for name in shares) == pytest.approx(1.0)
 
 
-def test_weights_travel_in_buckets_each_of_which_is_stored_once(tmp_path, monkeypatch):
-    trainer = echo_trainer(tmp_path, in_process=True, num_actors=2)
+def test_weights_travel_in_buckets_each_of_which_is_stored_once(trainer, monkeypatch):
     sampler = trainer.sampler
     sizes = []
 
@@ -72,10 +69,9 @@ def test_weights_travel_in_buckets_each_of_which_is_stored_once(tmp_path, monkey
     sampler.push(1)
     whole = sum(weight.nbytes for weight in trainer.learner.lm.parameters())
     largest = max(weight.nbytes for weight in trainer.learner.lm.parameters())
-    assert sum(sizes) == whole  # each byte travels once, for both actors
+    assert sum(sizes) == whole  # each byte travels once, for all actors
     assert sampler.pool.transport.buckets == len(sizes) > 2
     assert max(sizes) <= max(2048, largest)
-    trainer.cleanup()
 
 
 def test_an_actor_that_missed_a_weight_is_named_and_nothing_is_played(trainer):
@@ -104,25 +100,12 @@ def test_episodes_of_other_weights_are_refused_and_those_that_do_not_come_back_m
         trainer.sampler.play([EpisodeTask(id, id) for id in range(6)])
 
 
-def test_a_model_with_adapters_is_served_merged(tmp_path):
-    trainer = echo_trainer(
-        tmp_path, {"model.lora_rank": 2, "training.num_iters_per_epoch": 1}, in_process=True
-    )
+def test_a_model_with_adapters_is_served_merged(cleaned, tmp_path):
+    given = {"model.lora_rank": 2, "training.num_iters_per_epoch": 1}
+    trainer = cleaned(echo_trainer(tmp_path, given, in_process=True))
     trainer.fit()
     engine = trainer.sampler.pool.actors[0].actor.sampler.engine
     assert not any("lora" in name for name, _ in engine.model.named_parameters())
-    trainer.cleanup()
-
-
-def test_the_learners_generators_are_left_alone(tmp_path):
-    before = torch.random.get_rng_state()
-    plain = echo_trainer(tmp_path / "a")
-    after = torch.random.get_rng_state()
-    torch.random.set_rng_state(before)
-    group = echo_trainer(tmp_path / "b", in_process=True, num_actors=2)
-    assert torch.random.get_rng_state().equal(after)
-    plain.cleanup()
-    group.cleanup()
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ HERE = ("here", "GPU-A")
 
 
 @pytest.fixture
-def trainer(tmp_path, monkeypatch):
+def trainer(cleaned, tmp_path, monkeypatch):
     """Three actors; the learner is on the GPU of the first two, as far as they know."""
-    made = echo_trainer(tmp_path, in_process=True, num_actors=3)
+    made = cleaned(echo_trainer(tmp_path, in_process=True, num_actors=3))
     monkeypatch.setattr(actor_pool, "BUCKET_BYTES", 2048)
     made.sampler.pool.transport._gpu = HERE
     for handle, gpu in zip(made.sampler.pool.actors, ("GPU-A", "GPU-A", "GPU-B"), strict=True):
@@ -21,8 +21,7 @@ def trainer(tmp_path, monkeypatch):
     with torch.no_grad():
         for weight in made.learner.lm.parameters():
             weight += 0.25
-    yield made
-    made.cleanup()
+    return made
 
 
 def count_calls(trainer):
