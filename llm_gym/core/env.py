@@ -198,9 +198,7 @@ class TextEnv(Game, gym.Env[str, str]):
             else:
                 state = self.describe()
                 text = f"{text}\n{state}" if text else state
-        if stop is not _PLAYING:
-            self._base_stop = info["stop_reason"] = stop
-            info["success"] = stop is _WON
+        self._base_stop = info["stop_reason"] = stop
         if self.shaping:
             reward += self._base_shape(terms)
         self._base_observations.append(text)
@@ -209,6 +207,7 @@ class TextEnv(Game, gym.Env[str, str]):
             self._base_draw_screen(action, text)
         info["move"], info["turn"] = move, self._base_turn
         info["invalid_actions"] = self._base_invalid_actions
+        info["success"] = stop is _WON
         return text, reward, stop is not _PLAYING, False, info
 
     def render(self) -> str | None:

@@ -23,6 +23,7 @@ _PRESSED = re.compile(r"You press (\w+): it pays ([01])\.")
 _BUTTONS = re.compile(r"There are (\d+) buttons")
 _LEFT = re.compile(r"Turns left: (\d+)\.")
 _LAST = "Turns left: 1. Now name the best button."
+_UNTRIED = [f"{colour} 0 of 0" for colour in COLOURS]
 _PAYS = [[go_on(f"You press {name}: it pays {paid}.") for paid in (0, 1)] for name in COLOURS]
 
 
@@ -94,7 +95,7 @@ class BanditEnv(TextEnv):
         self._set_chances(draws[: self.arms + 1])
         self._luck = draws[: self.arms : -1]  # the next draw last
         self._paid, self._tries = [0] * self.arms, [0] * self.arms
-        self._counts = [f"{colour} 0 of 0" for colour in COLOURS[: self.arms]]
+        self._counts = _UNTRIED[: self.arms]
 
     def _set_chances(self, draws: list[float]) -> None:
         span = 0.5 - self.gap / 2 - _LOWEST

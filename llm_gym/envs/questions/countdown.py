@@ -149,7 +149,7 @@ class CountdownEnv(TextEnv):
         return ["12 + 34", "56 / 7"] if self.stepwise else ["(12 + 34) * 56 - 7", "12 * 3 / 4"]
 
     def describe(self) -> str:
-        listed = ", ".join([str(number) for number in self._table])
+        listed = str(self._table)[1:-1]  # without brackets
         return f"Numbers: {listed}. Target: {self._target}. Turns left: {self.turns_left}."
 
     def apply(self, move: str) -> Outcome:
