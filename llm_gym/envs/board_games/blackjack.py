@@ -112,24 +112,15 @@ def find_calls(text: str) -> Iterator[Named]:
         yield one.start(), one.end(), "hit" if one[1] else "stand"
 
 
-def count(ranks: bytes) -> tuple[int, bool]:
-    """Return the sum of a hand with aces as 1, and whether it has an ace.
-
-    >>> count(bytes([0, 12]))  # an ace and a king
-    (11, True)
-    """
-    return sum([VALUES[rank] for rank in ranks]), 0 in ranks
-
-
 @lru_cache(maxsize=1 << 14)  # the same hands come again and again
 def read_hand(ranks: bytes) -> tuple[int, bool, str]:
     """Return the total of a hand, whether it counts an ace as 11, and the hand as text.
 
-    >>> read_hand(bytes([0, 12]))
+    >>> read_hand(bytes([0, 12]))  # an ace and a king
     (21, True, 'A, K: 21')
     """
-    hard, ace = count(ranks)
-    best = total(hard, ace)
+    hard = sum([VALUES[rank] for rank in ranks])
+    best = total(hard, ace=0 in ranks)
     return best, best > hard, f"{', '.join([RANKS[rank] for rank in ranks])}: {best}"
 
 
@@ -224,8 +215,7 @@ class BlackjackEnv(TextEnv):
         return go_on(text)
 
     def _showdown(self) -> Outcome:
-        mine = read_hand(self._hand(self._hits))[0]
-        theirs, dealer = self._dealer(self._hits)
+        mine, (theirs, dealer) = read_hand(self._hand(self._hits))[0], self._dealer(self._hits)
         text = f"The dealer has {dealer}."
         if theirs > 21 or mine > theirs:
             return win(f"{text} You have {mine} and win.")
@@ -284,6 +274,6 @@ class BlackjackEnv(TextEnv):
     def solve(observations: Sequence[str], moves: Sequence[str]) -> str:
         """Play the optimal strategy for an infinite deck; one hand leaves no cards to count."""
         mine, theirs = _HANDS.findall(observations[-1])[0]
-        hard, ace = count(bytes(map(RANKS.index, mine.split(", "))))
-        shown = VALUES[RANKS.index(theirs)]
-        return "hit" if should_hit(hard, ace, shown, _SOFT in observations[0]) else "stand"
+        best, soft, _ = read_hand(bytes(map(RANKS.index, mine.split(", "))))
+        hard, shown = best - 10 * soft, VALUES[RANKS.index(theirs)]
+        return "hit" if should_hit(hard, soft, shown, _SOFT in observations[0]) else "stand"

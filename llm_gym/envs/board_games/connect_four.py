@@ -141,9 +141,7 @@ def _open_columns(top: int) -> tuple[int, ...]:
 OPPONENT_DEPTH, ORACLE_DEPTH = 1, 3
 _TOP = BOTTOM << ROWS - 1
 SQUARES = {  # a square and the space or newline after it are two characters
-    1 << HEIGHT * column + row: 2 * (COLUMNS * (ROWS - 1 - row) + column)
-    for row in reversed(range(ROWS))
-    for column in range(COLUMNS)
+    1 << HEIGHT * (at % COLUMNS) + ROWS - 1 - at // COLUMNS: 2 * at for at in range(ROWS * COLUMNS)
 }
 # The oracle's win rate in 2000 games against opponents of these strengths, when it moved first and
 # when the opponent did. A rate of 1 is written as just below 1. A test measures these again.

@@ -23,7 +23,6 @@ _PRESSED = re.compile(r"You press (\w+): it pays ([01])\.")
 _BUTTONS = re.compile(r"There are (\d+) buttons")
 _LEFT = re.compile(r"Turns left: (\d+)\.")
 _LAST = "Turns left: 1. Now name the best button."
-_UNTRIED = [f"{colour} 0 of 0" for colour in COLOURS]
 _PAYS = [[go_on(f"You press {name}: it pays {paid}.") for paid in (0, 1)] for name in COLOURS]
 
 
@@ -95,7 +94,7 @@ class BanditEnv(TextEnv):
         self._set_chances(draws[: self.arms + 1])
         self._luck = draws[: self.arms : -1]  # the next draw last
         self._paid, self._tries = [0] * self.arms, [0] * self.arms
-        self._counts = _UNTRIED[: self.arms]
+        self._counts = [f"{colour} 0 of 0" for colour in COLOURS[: self.arms]]
 
     def _set_chances(self, draws: list[float]) -> None:
         span = 0.5 - self.gap / 2 - _LOWEST
@@ -128,7 +127,7 @@ class BanditEnv(TextEnv):
             if arm == self._best:
                 return win(f"Yes, {COLOURS[arm]} is the best button.")
             return lose(f"No, {COLOURS[arm]} is not the best button. {self.reveal()}")
-        pays = self._luck.pop() < self._chances[arm]
+        pays: bool = self._luck.pop() < self._chances[arm]
         self._tries[arm] += 1
         if pays:
             self._paid[arm] += 1
