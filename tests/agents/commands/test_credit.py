@@ -192,9 +192,8 @@ def test_a_run_keeps_its_report_and_the_viewer_finds_the_episodes(tmp_path, monk
         {"Fork": None}, None, ConfigStore().training, {}, None, str(tmp_path / "final"), options
     )
     assert json.loads((tmp_path / "credit.json").read_text()) == [asdict(found[0])]
-    source = ViewSource(tmp_path)
-    (file,) = source.files
-    assert (source.label(file), len(file.rows)) == ("credit", len(found[1]))
+    (file,) = ViewSource(tmp_path).files
+    assert (file.label, len(file.rows)) == ("credit", len(found[1]))
     tokens = Trajectory.from_json(file.raw(1).decode()).tokens
     assert "".join(tokens.texts).count("\n") >= 2, "what was said can be read"
     assert sum(not np.isnan(value) for value in tokens.true_advantages) == 4
