@@ -27,6 +27,7 @@ from llm_gym.core.settings import check_range, get_format
 from llm_gym.core.spaces import AnyText
 from llm_gym.core.text import clip
 from llm_gym.reading.markup import visible
+from llm_gym.registry.suite import BRIDGES
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _WORD_LIST = 1000
@@ -43,9 +44,9 @@ def need_package(package: str, module: str = "") -> ModuleType:
     except ImportError as error:
         is_missing = (error.name or "").split(".")[0] == package
         why = "" if is_missing else f" in working order ({error})"
-        command = install_command(package.replace("_", "-"))
+        extra = next(row.extra for row in BRIDGES if row.package == package)
         raise ConfigError(
-            f"this bridge needs {package}{why}. Install it with: {command}"
+            f"this bridge needs {package}{why}. Install it with: {install_command(extra)}"
         ) from error
 
 

@@ -77,7 +77,7 @@ def _print_table(rows: dict[str, dict[str, Any]]) -> None:
     from_width = max(len(row.get("from", "")) for row in rows.values())
     from_width += 2 * bool(from_width)
     columns = "".join(f"{name:>9}" for name in ("limit", *PLAYERS))
-    say(f"{'environment':<{width}}{'from'[:from_width]:<{from_width}}{columns}")
+    say(f"{'environment':<{width}}{'from' if from_width else '':<{from_width}}{columns}")
     heading = ""
     for env_id, row in rows.items():
         if row.get("about", "") != heading:

@@ -70,7 +70,8 @@ class WeightCheck:
         """
         if theirs is None:
             return 0
-        left, unnamed, differs = dict(ours), 0, list[str]()
+        left, unnamed = dict(ours), 0
+        differs: list[str] = []
         for name, found in theirs.items():
             parts = self._parts(ours, name)
             if not parts:

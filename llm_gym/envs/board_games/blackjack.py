@@ -215,7 +215,8 @@ class BlackjackEnv(TextEnv):
         return go_on(text)
 
     def _showdown(self) -> Outcome:
-        mine, (theirs, dealer) = read_hand(self._hand(self._hits))[0], self._dealer(self._hits)
+        mine = read_hand(self._hand(self._hits))[0]
+        theirs, dealer = self._dealer(self._hits)
         text = f"The dealer has {dealer}."
         if theirs > 21 or mine > theirs:
             return win(f"{text} You have {mine} and win.")

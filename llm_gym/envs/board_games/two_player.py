@@ -137,12 +137,12 @@ class TwoPlayerEnv(TextEnv):
             return win(self._final(f"You play {number} and have {self.line}: you win."))
         if self._own | self._foe == self.full:
             return self._draw_game(f"You play {number}.")
-        said = f"You play {number}. I play {self._answer(self.np_random)}."
+        said = f"You play {number}. I play {self._answer(self.np_random)}"
         if self.is_won(self._foe):
-            return lose(self._final(f"{said[:-1]} and have {self.line}: you lose."))
+            return lose(self._final(f"{said} and have {self.line}: you lose."))
         if self._own | self._foe == self.full:
-            return self._draw_game(said)
-        return go_on(said)
+            return self._draw_game(f"{said}.")
+        return go_on(f"{said}.")
 
     def _answer(self, rng: np.random.Generator) -> int:
         good = rng.random() < self.opponent

@@ -156,8 +156,9 @@ class MinesweeperEnv(TextEnv):
         """Return where the mines are when ``first`` is the first cell to be revealed."""
         around = neighbours(self.rows, self.cols)
         near = {first, *around[first]}
-        drawn = None if self.no_guess else self.mines + len(near)
-        free = [cell for cell in self._order[:drawn] if cell not in near]
+        # So many cells hold enough outside ``near``; only ``no_guess`` may draw others instead.
+        enough = None if self.no_guess else self.mines + len(near)
+        free = [cell for cell in self._order[:enough] if cell not in near]
         mines = free[: self.mines]
         if self.no_guess:
             rng = np.random.default_rng(self._order)  # so the instance fixes the mines

@@ -229,10 +229,8 @@ class FifteenPuzzleEnv(TextEnv):
         self._show(self._start)
 
     def _show(self, board: bytes) -> None:
-        self._board, self._text = (
-            bytearray(board),
-            bytearray(write_board(board, self.size), "ascii"),
-        )
+        self._board = bytearray(board)
+        self._text = bytearray(write_board(board, self.size), "ascii")
 
     def _arrange(self, rng: np.random.Generator) -> bytes:
         tiles = rng.permutation(self.size**2).tolist()
