@@ -130,10 +130,11 @@ def few_choices(choices: Sequence[Choice]) -> list[str]:
     usual = ConfigStore()
     changed = [each for each in choices if each.value != get_setting(usual, each.setting)]
     rest = sum(each.reason != CHOSEN for each in changed)
-    return [
-        *(f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own),
-        f"{rest} settings chosen for this game and model (--dry-run lists them with reasons)",
-    ]
+    lines = [f"  {each.setting}  {_value(each)}  ({CHOSEN})" for each in own]
+    if rest:
+        what = f"{rest} setting{'s' * (rest != 1)} chosen for this game and model"
+        lines.append(f"{what} (--dry-run lists them with reasons)")
+    return lines
 
 
 def _value(choice: Choice) -> str:

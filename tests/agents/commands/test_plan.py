@@ -12,9 +12,10 @@ from rich.console import Console
 
 from llm_gym import cli
 from llm_gym_agents.commands.find_model import as_trained, played_with
-from llm_gym_agents.commands.plan import next_commands
+from llm_gym_agents.commands.plan import few_choices, next_commands
 from llm_gym_agents.commands.run import _introduce
 from llm_gym_agents.config import ConfigStore, parse_args
+from llm_gym_agents.config.defaults import CHOSEN, Choice
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.recipes import Recipe, find_recipe
 from llm_gym_agents.rollouts.evaluation import rollout
@@ -170,3 +171,12 @@ def test_the_slurm_script_is_a_script_and_its_command_runs():
     assert config.ray.use_ray
     assert config.parallel.mode == "fsdp"
     assert config.checkpoint.resume
+
+
+def test_a_run_begins_with_the_users_settings_and_counts_the_others_if_there_are_any():
+    own = Choice("training.seed", 7, CHOSEN)
+    other = Choice("training.batch_size", 7, "measured")
+    assert len(few_choices([own])) == 1
+    first, second = few_choices([own, other])
+    assert "training.seed" in first
+    assert second.startswith("1 setting ")
