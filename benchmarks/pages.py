@@ -71,7 +71,7 @@ def reached() -> str:
             suite_means(read("suite_model")["rows"]),
         ),
         (
-            "[which turn won](credit.md): ten published claims",
+            "[advantage estimators](credit.md): ten published claims",
             _claims(read("referee")["rows"]),
         ),
         ("[beside TRL](#beside-trl-on-a-cpu), CPU", _trl(read("trl_cpu"))),
