@@ -115,11 +115,11 @@ def _trl(result: Any) -> str:
 
 def _updates(result: Any) -> str:
     took, found = alone(result["rows"]), summary_of(result["rows"], result["goal"])
-    told = (f"{name_of(arm)} {took[arm]:.2f}" for arm in ("ppo", "grpo", "trl"))
+    updates = (f"{name_of(arm)} {took[arm]:.2f}" for arm in ("ppo", "grpo", "trl"))
     ways = (f"{row['name']} {row['to_goal'] or float('inf'):.0f}" for row in found.values())
     return (
         f"seconds to {result['goal']:.0%} success: {', '.join(ways)}; "
-        f"seconds of an update alone: {', '.join(told)}"
+        f"seconds of an update alone: {', '.join(updates)}"
     )
 
 

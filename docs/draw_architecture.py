@@ -146,9 +146,9 @@ def _draw_package(axis: Any, package: str, named: dict[str, str], found: Arrows)
     for at, name in enumerate(names):
         _draw_room(axis, at, name, named[name], shade[name], outside=name in HOMES)
     up = [arrow for arrow in found if names.index(arrow[0]) > names.index(arrow[1])]
-    told = _implied(up)
-    for arrow, ends in sorted(_ports(names, found).items(), key=lambda one: one[0] not in told):
-        _draw_arrow(axis, *ends, shade[arrow[0]], pale=arrow in told)
+    implied = _implied(up)
+    for arrow, ends in sorted(_ports(names, found).items(), key=lambda one: one[0] not in implied):
+        _draw_arrow(axis, *ends, shade[arrow[0]], pale=arrow in implied)
 
 
 def _implied(found: Arrows) -> set[tuple[str, str]]:

@@ -77,7 +77,7 @@ class Curve:
         self.rows: list[dict[str, float]] = []
         self._evaluated_s, self._episodes, self._tokens = 0.0, episodes, 0
         self._evaluate, trainer.evaluate = trainer.evaluate, self.evaluate  # type: ignore[method-assign]
-        self._begun = process_time()
+        self._started = process_time()
         trainer.callbacks.append(self.note)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
@@ -93,7 +93,7 @@ class Curve:
             self.add(trainer.iteration * trainer.config.training.batch_size, row["eval/success"])
 
     def add(self, episodes: int, success: float) -> None:
-        took = process_time() - self._begun - self._evaluated_s
+        took = process_time() - self._started - self._evaluated_s
         point = {"episodes": episodes, "tokens": self._tokens, "success": success}
         self.rows.append(point | {"cpu_s": round(took, 2)})
 

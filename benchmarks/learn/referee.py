@@ -44,7 +44,7 @@ RUN = "benchmarks.learn.referee_run"
 class Claim(NamedTuple):
     """A published claim."""
 
-    says: str
+    text: str
     source: str
     better: str
     worse: str
@@ -53,8 +53,8 @@ class Claim(NamedTuple):
 
 
 CLAIMS = {
-    name: Claim(says, source, better, worse, name == "shorter")
-    for name, better, worse, says, source in (
+    name: Claim(text, source, better, worse, name == "shorter")
+    for name, better, worse, text, source in (
         ("gigpo", "gigpo", "grpo", "GiGPO beats GRPO", "[GiGPO](https://arxiv.org/abs/2505.10978)"),
         ("turn", "ppo_turn", "ppo_token", "turn-level PPO beats token-level PPO",
          "[Turn-PPO](https://arxiv.org/abs/2512.17008)"),
@@ -159,7 +159,7 @@ def shown(rows: Mapping[str, Any], model_rows: Mapping[str, Any] | None = None) 
     return table(
         columns,
         [
-            (each["says"], each["source"], each["pairs"], each["gain"], span(each),
+            (each["text"], each["source"], each["pairs"], each["gain"], span(each),
              each["verdict"], *([span(other)] if model_rows else []))
             for each, other in zip(verdicts(rows), verdicts(model_rows or {}), strict=True)
         ],

@@ -116,8 +116,8 @@ def jobs(todo: Iterable[str], seconds: float, on_gpu: float | None = None) -> It
 
 def missing(known: Sequence[str], rows: Mapping[str, Any]) -> list[str]:
     """Return what has no row yet, and then what ended at its limit without a word about it."""
-    mute = [c for c in known if "planned" in rows.get(c, {}) and not explained(rows[c])]
-    return [*(c for c in known if "success" not in rows.get(c, {})), *mute]
+    unexplained = [c for c in known if "planned" in rows.get(c, {}) and not explained(rows[c])]
+    return [*(c for c in known if "success" not in rows.get(c, {})), *unexplained]
 
 
 def explained(row: Mapping[str, Any]) -> bool:

@@ -63,7 +63,7 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
         limit = float("inf") if free else CPU_SECONDS - GRACE
         status, used = _end_of(child, time.monotonic() + seconds - GRACE, limit)
         child.returncode = os.waitstatus_to_exitcode(status)
-        said = log.read_text("utf-8", errors="replace")
+        output = log.read_text("utf-8", errors="replace")
         row = {
             "cpu_s": round(used.ru_utime + used.ru_stime, 1),
             "all_s": round(time.time() - began, 1),
@@ -73,7 +73,7 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
         }
         rows = read_metrics(run)
         if not rows:
-            return row | {"error": " ".join(said.split())[-400:] or "it said nothing"}
+            return row | {"error": " ".join(output.split())[-400:] or "it said nothing"}
         row["start_s"] = round((run / LOCK).stat().st_mtime - began, 1)
         row["planned"] = ConfigStore.load(run / "config.json").training.iterations
         row["stopped"] = reported(run, "after") is None
@@ -81,7 +81,7 @@ def train(command: str, seconds: float = float("inf"), *, free: bool = False) ->
             finisher = [sys.executable, "-m", "benchmarks.learn.train_one", str(run), "--finish"]
             with suppress(subprocess.TimeoutExpired):  # the row then has its last evaluation
                 subprocess.run(finisher, env=os.environ | ONE_THREAD, timeout=CPU_SECONDS)
-        return row | summary(run, rows, said)
+        return row | summary(run, rows, output)
 
 
 def finish(run: Path) -> None:
@@ -101,14 +101,14 @@ def _end_of(
     child: subprocess.Popen[bytes], until: float, limit: float
 ) -> tuple[int, resource.struct_rusage]:
     """Wait for a run and return its status and usage; it is told to stop, then ended."""
-    told = False
+    stopping = False
     while True:
         pid, status, used = os.wait4(child.pid, os.WNOHANG)
         if pid:
             return status, used
-        if not told and (time.monotonic() > until or _cpu_s(child.pid) > limit):
+        if not stopping and (time.monotonic() > until or _cpu_s(child.pid) > limit):
             child.terminate()
-            told = True
+            stopping = True
         elif time.monotonic() > until + GRACE:
             child.kill()
         time.sleep(0.5)
@@ -131,15 +131,15 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
 
 
-def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any]:
+def summary(run: Path, rows: list[dict[str, float]], output: str) -> dict[str, Any]:
     first, evaluated = rows[0], [row for row in rows if "eval/success" in row]
-    begun = reported(run, "before") or {}
-    last = reported(run, "after") or kept(begun, first, evaluated)
+    before = reported(run, "before") or {}
+    last = reported(run, "after") or kept(before, first, evaluated)
     config = ConfigStore.load(run / "config.json")
     measured = {
         name: {
             "random_weights": first.get(f"warm_start/{name}_before"),
-            "warm_start": begun.get(f"eval/{name}"),
+            "warm_start": before.get(f"eval/{name}"),
             "trained": last.get(f"eval/{name}"),
             "best": max((row[f"eval/{name}"] for row in evaluated), default=None),
         }
@@ -147,7 +147,7 @@ def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any
     }
     return {
         "env_id": config.environment.env_id,
-        "imitated": imitated(said),
+        "imitated": imitated(output),
         "iterations": len(rows),
         "episodes": len(rows) * config.training.batch_size,
         "max_turns": config.inference.max_turns,
@@ -165,20 +165,20 @@ def summary(run: Path, rows: list[dict[str, float]], said: str) -> dict[str, Any
         "falls": evaluated[-1].get("eval/falls") if evaluated else None,
         "curve_return": [round(row["eval/return"], 4) for row in evaluated],
         "fresh": True,
-        "advice": advice(said),
+        "advice": advice(output),
     }
 
 
 def kept(
-    begun: dict[str, float], first: dict[str, float], evaluated: list[dict[str, float]]
+    before: dict[str, float], first: dict[str, float], evaluated: list[dict[str, float]]
 ) -> dict[str, float]:
     """Return the evaluation of the best weights, with which a run ends that was cut.
 
     Like the run, it compares the lower ends of the intervals, also with that of the warm start.
     """
-    best = max(evaluated, key=lambda row: row["eval/success_low"], default=begun)
+    best = max(evaluated, key=lambda row: row["eval/success_low"], default=before)
     start = first.get("warm_start/success_low", 0.0)
-    return best if best.get("eval/success_low", 0.0) >= start else begun
+    return best if best.get("eval/success_low", 0.0) >= start else before
 
 
 def reported(run: Path, when: str) -> dict[str, float] | None:
@@ -196,19 +196,21 @@ def reported(run: Path, when: str) -> dict[str, float] | None:
     }
 
 
-def imitated(said: str) -> str | None:
+def imitated(output: str) -> str | None:
     """Return whose moves the warm start imitated, as a run printed it.
 
     >>> imitated("warm start: imitating the solver's moves, because ...")
     'solver'
     """
-    found = re.search(r"^warm start: imitating (?:the )?(\w+)", said, re.MULTILINE)
+    found = re.search(r"^warm start: imitating (?:the )?(\w+)", output, re.MULTILINE)
     return found and found[1]
 
 
-def advice(said: str) -> list[str]:
+def advice(output: str) -> list[str]:
     """Return the sentences of advice in what a run printed, each once."""
-    found = (line.removeprefix("advice: ") for line in said.splitlines() if "advice: " in line[:8])
+    found = (
+        line.removeprefix("advice: ") for line in output.splitlines() if "advice: " in line[:8]
+    )
     return list(dict.fromkeys(found))
 
 

@@ -93,9 +93,9 @@ def work(
         left = deadline - monotonic()
         if left <= least:
             return
-        begun = monotonic()
+        start = monotonic()
         row = run(job, min(job.timeout, left))
-        row["wall_s"] = round(monotonic() - begun, 1)
+        row["wall_s"] = round(monotonic() - start, 1)
         results.add(job.key, row)
         print(f"{job.key}: {row.get('error') or 'done'} ({row['wall_s']:.0f} s)", flush=True)
 

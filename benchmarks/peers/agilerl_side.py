@@ -117,7 +117,7 @@ def main() -> None:
     envs = [gym.make(ENV_ID, **ENV_KWARGS) for _ in range(BATCH)]
     curve = Curve(Merged(ppo, str(args.folder)), tokenizer, args)
     for first in itertools.count(args.seed * 1_000_000 + 10_000_000, BATCH):
-        rows = [Row(env, chat, first + at, told=False) for at, env in enumerate(envs)]
+        rows = [Row(env, chat, first + at, has_rules=False) for at, env in enumerate(envs)]
         play(ppo, rows)
         learn(ppo, rows)
         if curve.note(sum(row.success for row in rows) / BATCH):

@@ -55,10 +55,12 @@ def complete(args: argparse.Namespace) -> argparse.Namespace:
 class Row:
     """One episode as peers need it: a prompt, a completion, and the tokens that the model wrote."""
 
-    def __init__(self, env: gym.Env[str, str], chat: ChatFormat, seed: int, told: bool) -> None:
+    def __init__(
+        self, env: gym.Env[str, str], chat: ChatFormat, seed: int, has_rules: bool
+    ) -> None:
         self.env, self.chat = env, chat
         observation, info = env.reset(seed=seed)
-        self.prompt = chat.opening(info["system_prompt"] if told else "", observation)
+        self.prompt = chat.opening(info["system_prompt"] if has_rules else "", observation)
         self.completion: list[int] = []
         self.logprobs: list[float] = []
         self.turns: list[int] = []
@@ -68,13 +70,13 @@ class Row:
 
     def move(self, reply: list[int], logprobs: list[float]) -> None:
         """Play a reply; append it and the next observation."""
-        said, reward, terminated, truncated, info = self.env.step(self.chat.text_of(reply))
+        text, reward, terminated, truncated, info = self.env.step(self.chat.text_of(reply))
         self.done, self.success = terminated or truncated, bool(info.get("success"))
-        heard = [] if self.done else self.chat.following(reply, said)
-        self.completion += reply + heard
-        self.turns += [len(self.rewards)] * len(reply) + [-1] * len(heard)
+        read = [] if self.done else self.chat.following(reply, text)
+        self.completion += reply + read
+        self.turns += [len(self.rewards)] * len(reply) + [-1] * len(read)
         self.rewards.append(float(reward))
-        self.logprobs += logprobs + [0.0] * len(heard)
+        self.logprobs += logprobs + [0.0] * len(read)
 
 
 def padded(read: list[list[int]], pad: int) -> dict[str, torch.Tensor]:
@@ -109,12 +111,12 @@ class Curve:
         self.batches: list[dict[str, float]] = []
         self.held_out: list[dict[str, float]] = []
         self.paused_s = 0.0
-        self.begun = self.now()
+        self.started = self.now()
         self._evaluate(0.0)
 
     def note(self, success: float) -> bool:
         """Record a batch after its update; return whether the time is over."""
-        took = self.now() - self.begun - self.paused_s
+        took = self.now() - self.started - self.paused_s
         updates = len(self.batches) + 1
         point = {"updates": updates, "episodes": updates * BATCH, "seconds": round(took, 3)}
         self.batches.append(point | {"success": success})
@@ -125,7 +127,7 @@ class Curve:
         return over
 
     def _evaluate(self, took: float) -> None:
-        begun = self.now()
+        started = self.now()
         lm = load_model(str(self.args.folder), dtype="float32").to(self.lm.device)
         lm.load_state_dict(self.lm.state_dict())  # trainers wrap their model's forward pass
         policy = LLMPolicy(
@@ -138,7 +140,7 @@ class Curve:
         done = rollout(ENV_ID, policy, episodes, num_envs=128, seed=HELD_OUT, env_kwargs=ENV_KWARGS)
         point = {"updates": len(self.batches), "episodes": len(self.batches) * BATCH}
         self.held_out.append(point | {"seconds": round(took, 3), "success": done.success})
-        self.paused_s += self.now() - begun
+        self.paused_s += self.now() - started
 
     def finish(self) -> None:
         """Print the row of this run and end the process without waiting for engines."""

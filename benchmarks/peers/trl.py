@@ -189,7 +189,7 @@ def summary(rows: Mapping[str, Row], goal: float) -> dict[str, Any]:
     ``to_goal`` is the median seconds over seeds; a seed that never reaches the goal counts as
     infinite, and an infinite median is None.
     """
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for arm, name in ARMS.items():
         done = finals_of(rows, arm)
         if not done:
@@ -201,7 +201,7 @@ def summary(rows: Mapping[str, Row], goal: float) -> dict[str, Any]:
         spread = (
             T_95.get(len(ends), 1.96) * stdev(ends) / len(ends) ** 0.5 if len(ends) > 1 else 0.0
         )
-        told[arm] = {
+        found[arm] = {
             "name": name,
             "setting": best(rows, arm),
             "seeds": len(ends),
@@ -215,19 +215,19 @@ def summary(rows: Mapping[str, Row], goal: float) -> dict[str, Any]:
             "reached": sum(way is not None for way in ways),
             "to_goal": None if middle == float("inf") else middle,
         }
-    return told
+    return found
 
 
 def alone(rows: Mapping[str, Row]) -> dict[str, float | None]:
     """Return the median seconds of an update of each arm that had the GPU to itself."""
-    told: dict[str, float | None] = {}
+    found: dict[str, float | None] = {}
     for arm in ALONE:
         for key, row in rows.items():
             if key.startswith(f"alone/{arm}/"):
                 at = [batch["seconds"] for batch in row.get("batches", [])]
                 steps = [after - before for before, after in itertools.pairwise(at[2:])]
-                told[arm] = median(steps) if steps else None
-    return told
+                found[arm] = median(steps) if steps else None
+    return found
 
 
 def main() -> None:

@@ -78,9 +78,9 @@ def verls(given: dict[str, Any], name: str) -> Tensor:
     if name != "ppo":
         return core_algos.get_adv_estimator_fn(name)(reward, mask, given["names"])[0]
     log_prob = given["log_prob"].clone().requires_grad_()
-    told = given["old"], log_prob, given["advantage"], mask
+    arguments = given["old"], log_prob, given["advantage"], mask
     actor = ActorConfig(strategy="fsdp", rollout_n=1, use_dynamic_bsz=True)
-    loss, _ = core_algos.compute_policy_loss_vanilla(*told, "token-mean", actor)
+    loss, _ = core_algos.compute_policy_loss_vanilla(*arguments, "token-mean", actor)
     return torch.autograd.grad(loss, log_prob)[0]
 
 

@@ -123,8 +123,8 @@ def main() -> None:
             args.out.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     later = rows["second"]["seconds"]["all"] - rows["eager"]["seconds"]["all"]
     gain = (rows["eager"]["step_ms"] - rows["second"]["step_ms"]) / 1e3
-    told = f"pay after {later / gain:,.0f} decoding steps" if gain > 0 else "gain nothing"
-    print(f"compiling and graphs, on a second start: {told}")
+    verdict = f"pay after {later / gain:,.0f} decoding steps" if gain > 0 else "gain nothing"
+    print(f"compiling and graphs, on a second start: {verdict}")
 
 
 if __name__ == "__main__":

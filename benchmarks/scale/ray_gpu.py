@@ -57,10 +57,10 @@ def measure(args: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) ->
         try:
             for first, (stage, staleness) in enumerate(list(STAGES.items()) * args.rounds):
                 run.trainer.config.ray.staleness = staleness
-                begun = first * args.iterations
+                done = first * args.iterations
 
-                def note(_: Any, row: dict[str, float], stage=stage, begun=begun) -> None:
-                    moments = run.moments[begun:]
+                def note(_: Any, row: dict[str, float], stage=stage, done=done) -> None:
+                    moments = run.moments[done:]
                     counts = 1 < len(moments) < args.iterations
                     took = moments[-1] - moments[-2] if counts else None
                     seen[stage].append((row, took))
@@ -71,7 +71,7 @@ def measure(args: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) ->
                     print(f"{stage}: iteration {len(moments)} of {args.iterations}", flush=True)
 
                 run.trainer.callbacks.append(note)
-                run.trainer.fit(num_iters_per_epoch=begun + args.iterations)
+                run.trainer.fit(num_iters_per_epoch=done + args.iterations)
                 run.trainer.callbacks.pop()
         finally:
             run.trainer.cleanup()

@@ -228,12 +228,12 @@ def _progress(name: str, episodes: int) -> Callable[[int], None] | None:
     if not sys.stderr.isatty():
         return None
 
-    def tell(ended: int) -> None:
+    def show(ended: int) -> None:
         text = f"\r{name}: {ended} of {episodes} episodes"
         sys.stderr.write(text if ended < episodes else f"\r{' ' * len(text)}\r")
         sys.stderr.flush()
 
-    return tell
+    return show
 
 
 def chosen(options: argparse.Namespace) -> list[str]:

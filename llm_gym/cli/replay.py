@@ -58,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
             say(f"{name} differs: {difference}")
         else:
             same += 1
-    _say_some(failed, "episodes")
-    _say_some([f"{line}; skipped" for line in bad], "lines")
+    _print_some(failed, "episodes")
+    _print_some([f"{line}; skipped" for line in bad], "lines")
     lost = len(failed) + len(bad)
     if not same + different + lost:
         raise ConfigError(f"{options.file} holds no episodes")
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     return 2 if lost else int(different > 0)
 
 
-def _say_some(lines: Sequence[str], what: str) -> None:
+def _print_some(lines: Sequence[str], what: str) -> None:
     for line in lines[:_SHOWN]:
         say(line)
     if len(lines) > _SHOWN:

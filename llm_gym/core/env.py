@@ -170,19 +170,21 @@ class TextEnv(Game, gym.Env[str, str]):
         if self._base_stop is not _PLAYING or not isinstance(action, str):
             raise refuse_step(type(self).__name__, action, self._base_stop)
         move: str | None
-        move = said = action.strip()
+        move = reply = action.strip()
         # Words alone need no reading. Most are a single one, which is faster to find out.
         is_words = action.isalnum() or action.replace(" ", "").isalnum()
         if not (is_words and self._base_bare) or END_OF_THOUGHT in action:
-            said = drop_thinking(action) if self.strict else visible(action)
-            move = self._base_first_reading(action, said)
+            reply = drop_thinking(action) if self.strict else visible(action)
+            move = self._base_first_reading(action, reply)
         if move is None or len(move) > self.max_move_chars:
             text, valid, stop, reward = self._base_unreadable(move)
         else:
             text, valid, stop, reward = self.apply(move)
         info = _BEGINNING.copy()  # in half the time of a dictionary written out
-        if not valid and not (self.strict or self._base_is_settled(said, move)):
-            move, info["reader"], (text, valid, stop, reward) = self._base_read_on(said, move, text)
+        if not valid and not (self.strict or self._base_is_settled(reply, move)):
+            move, info["reader"], (text, valid, stop, reward) = self._base_read_on(
+                reply, move, text
+            )
         terms = info["reward_terms"] = {"success": reward}
         if valid:
             self._base_turn += 1
@@ -299,28 +301,28 @@ class TextEnv(Game, gym.Env[str, str]):
 
     # --- reading the reply -------------------------------------------------------------------
 
-    def _base_first_reading(self, action: str, said: str) -> str | None:
+    def _base_first_reading(self, action: str, reply: str) -> str | None:
         """Return the move that the format's own parser finds, if no other reading is possible."""
-        move = self._base_parse(said)
+        move = self._base_parse(reply)
         if self.strict or move is None:
             return move
-        settled = is_settled(action, said, move, self._base_format, self.free_text)
+        settled = is_settled(action, reply, move, self._base_format, self.free_text)
         return move if settled else None
 
-    def _base_is_settled(self, said: str, move: str | None) -> bool:
+    def _base_is_settled(self, reply: str, move: str | None) -> bool:
         """Return whether a reply can mean no other move than ``move``, which was refused."""
         if move is None:
             return False
-        find = self.finder() if said == move and not self.free_text else None
+        find = self.finder() if reply == move and not self.free_text else None
         return self.is_understood(move) or (find is not None and has_one_reading(move, find))
 
     def _base_read_on(
-        self, said: str, move: str | None, text: str
+        self, reply: str, move: str | None, text: str
     ) -> tuple[str | None, str, Outcome]:
         """Search a reply for another move if the first one cannot be played."""
         refused: tuple[str | None, str, Outcome] = move, "format", (text, False, _PLAYING, 0.0)
-        told = (self._base_rules_cache or "", self._base_observations[-1])
-        for found in readings(said, self, told):
+        context = (self._base_rules_cache or "", self._base_observations[-1])
+        for found in readings(reply, self, context):
             if found.move == move and move:
                 continue
             if found.move is None:
@@ -329,7 +331,7 @@ class TextEnv(Game, gym.Env[str, str]):
                 continue
             outcome = self.apply(found.move)
             if outcome[1] or found.is_final:
-                is_own = found.move == self._base_parse(said)
+                is_own = found.move == self._base_parse(reply)
                 return found.move, "format" if is_own else found.how, outcome
             if refused[0] is None and (self._base_bare or found.how != "last line"):
                 refused = found.move, found.how, outcome

@@ -95,7 +95,7 @@ class Game(TypedSettings, ABC):
         return {name: one.at(difficulty) for name, one in declared if one.levels}
 
     @property
-    def observation_says_all(self) -> bool:
+    def is_markov(self) -> bool:
         """Whether a good move can be found from the current observation alone.
 
         Set it to True in the class of such a game: a trainer then sends the model only the

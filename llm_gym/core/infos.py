@@ -35,10 +35,10 @@ def reward_terms(info: Mapping[str, Any]) -> dict[str, float]:
     >>> reward_terms({"reward_terms": {"goal": 1, "why": "near"}}), reward_terms({})
     ({'goal': 1.0}, {})
     """
-    told = info.get("reward_terms")
-    if not isinstance(told, Mapping):
+    terms = info.get("reward_terms")
+    if not isinstance(terms, Mapping):
         return {}
-    return {str(name): float(each) for name, each in told.items() if isinstance(each, _NUMBERS)}
+    return {str(name): float(each) for name, each in terms.items() if isinstance(each, _NUMBERS)}
 
 
 def find_system_prompt(env: gym.Env[Any, Any], info: Mapping[str, Any] | None = None) -> str:
@@ -54,10 +54,10 @@ def find_system_prompt(env: gym.Env[Any, Any], info: Mapping[str, Any] | None = 
     >>> find_system_prompt(env, env.reset(seed=0)[1]) == find_system_prompt(env)
     True
     """
-    said = (info or {}).get("system_prompt")
-    if said is None:
-        said = find_attribute(env, "system_prompt")
-    return said if isinstance(said, str) else ""
+    prompt = (info or {}).get("system_prompt")
+    if prompt is None:
+        prompt = find_attribute(env, "system_prompt")
+    return prompt if isinstance(prompt, str) else ""
 
 
 def find_attribute(env: gym.Env[Any, Any], name: str) -> Any:

@@ -30,8 +30,8 @@ def is_own(host: str, origin: str | None, hosts: frozenset[str]) -> bool:
 
 def same_secret(given: str | bytes, secret: str) -> bool:
     """Compare two secrets in constant time."""
-    told = given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
-    return secrets.compare_digest(told, secret.encode())
+    other = given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
+    return secrets.compare_digest(other, secret.encode())
 
 
 def is_loopback(host: str) -> bool:

@@ -165,7 +165,7 @@ def check_types(cls: type, given: Mapping[str, Any]) -> None:
 def check_type(name: str, value: Any, kind: Any) -> None:
     """Raise ``ConfigError`` for a ``value`` that does not fit the type hint ``kind``."""
     if not _is(value, kind):
-        raise ConfigError(f"{name} must be {_said(kind)}, got {value!r:.200}")
+        raise ConfigError(f"{name} must be {_describe(kind)}, got {value!r:.200}")
 
 
 @lru_cache(maxsize=256)
@@ -200,7 +200,7 @@ def _is(value: Any, kind: Any) -> bool:
     return isinstance(value, classes)
 
 
-def _said(kind: Any) -> str:
+def _describe(kind: Any) -> str:
     words = []
     for option in get_args(kind) if get_origin(kind) in _UNIONS else (kind,):
         if get_origin(option) is Literal:

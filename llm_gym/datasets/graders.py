@@ -176,7 +176,7 @@ class NumberGrader(Grader):
         return number
 
     def value(self, reply: str, choices: Sequence[str]) -> Fraction | None:
-        return numbers.parse_number(reply) if numbers.is_said(reply) else None
+        return numbers.parse_number(reply) if numbers.is_stated(reply) else None
 
     def named(self, text: str, choices: Sequence[str]) -> Iterator[tuple[int, int, str]]:
         return numbers.find_values(text)

@@ -88,10 +88,10 @@ def parse_number(text: str) -> Fraction | None:
     return _value(found[0]) if len(found) == 1 else None
 
 
-def is_said(text: str) -> bool:
+def is_stated(text: str) -> bool:
     """Return whether ``text`` states its one number, instead of denying or asking it.
 
-    >>> is_said("The answer is 5."), is_said("The answer is not 5."), is_said("Is it 5 then?")
+    >>> is_stated("The answer is 5."), is_stated("The answer is not 5."), is_stated("Is it 5 then?")
     (True, False, False)
     """
     text = final_part(text)

@@ -54,31 +54,32 @@ class _Finder(NamedTuple):
     free_text: bool = False
 
 
-def is_settled(reply: str, said: str, move: str, format: ActionFormat, free_text: bool) -> bool:
+def is_settled(reply: str, answer: str, move: str, format: ActionFormat, free_text: bool) -> bool:
     """Return whether ``move``, found by the format's parser, needs no further checks."""
     if not free_text and is_open(move):
         return False
     if format.mark:
-        after = said.rfind(move) + len(move)
-        return reply.count(format.mark) == 1 and not _RETRACTION.search(said, after)
+        after = answer.rfind(move) + len(move)
+        return reply.count(format.mark) == 1 and not _RETRACTION.search(answer, after)
     if "\n" not in reply:
         return True
-    is_last_line = len(said.strip()) > len(move) and said.rstrip().endswith(move)
+    is_last_line = len(answer.strip()) > len(move) and answer.rstrip().endswith(move)
     return not (BULLET.match(move) or (is_last_line and MARKS.search(reply)))
 
 
-def readings(said: str, game: Speaker, told: Sequence[str]) -> Iterable[Reading]:
-    """Return what ``said`` may mean, the most explicit first; the first that can be played counts.
+def readings(reply: str, game: Speaker, context: Sequence[str]) -> Iterable[Reading]:
+    """Return what ``reply`` may mean, the most explicit first; the first that can be played counts.
 
-    ``said`` has no reasoning. ``told`` holds texts that the model has read; quotes do not count.
+    ``reply`` has no reasoning. ``context`` holds texts that the model has read: quotes of them do
+    not count.
     """
-    text = said.strip()
+    text = reply.strip()
     is_short = len(text) <= _SHORT and "\n" not in text
     find = game.finder() if is_short and not game.free_text else None
     if find is None:
-        return _search(said, game, told)
+        return _search(reply, game, context)
     found, parts = _glance(text, find, game.mention_is_answer)
-    return _search(said, game, told) if any(_quotes(part, told) for part in parts) else found
+    return _search(reply, game, context) if any(_quotes(part, context) for part in parts) else found
 
 
 @lru_cache(maxsize=4096)  # models repeat replies, above all refused ones
@@ -96,8 +97,8 @@ def has_one_reading(text: str, find: Find) -> bool:
     return is_short and all(one.move == text for one in _glance(text, find, False)[0])
 
 
-def _search(said: str, game: Speaker | _Finder, told: Sequence[str]) -> Iterator[Reading]:
-    text = said[-WINDOW:].strip()
+def _search(reply: str, game: Speaker | _Finder, context: Sequence[str]) -> Iterator[Reading]:
+    text = reply[-WINDOW:].strip()
     is_plain = len(text) <= _SHORT and _PLAIN.fullmatch(text) and not find_markers(text)
     if is_plain and not any(game.named_moves(text)):  # as most refused replies are
         if move := game.marked_move("", undress(text)):
@@ -105,7 +106,7 @@ def _search(said: str, game: Speaker | _Finder, told: Sequence[str]) -> Iterator
         return
 
     def is_quote(line: str) -> bool:
-        return len(said) <= WINDOW and _quotes(_squeeze(line), told)
+        return len(reply) <= WINDOW and _quotes(_squeeze(line), context)
 
     lines = (text if game.free_text else plain_text(text)).split("\n")
     text = "\n".join(line for line in lines if not is_quote(line))
@@ -181,16 +182,18 @@ def _squeeze(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _told(text: str) -> str:
+def _known_lines(text: str) -> str:
     parts = [*SENTENCES.split(text[-20_000:]), *text[-20_000:].split("\n")]
     return "\n".join(["", *map(_squeeze, parts), ""])
 
 
-def _quotes(said: str, told: Sequence[str]) -> bool:
-    """Return whether ``said`` is a line or sentence of ``told``, or the first words of one."""
-    words = said.split(" ")
-    quote = f"\n{said}" if len(words) > 3 else f"\n{said}\n"
-    return len(words) > 1 and any(_has_all(text, words) and quote in _told(text) for text in told)
+def _quotes(line: str, context: Sequence[str]) -> bool:
+    """Return whether ``line`` is a line or sentence of ``context``, or the first words of one."""
+    words = line.split(" ")
+    quote = f"\n{line}" if len(words) > 3 else f"\n{line}\n"
+    return len(words) > 1 and any(
+        _has_all(text, words) and quote in _known_lines(text) for text in context
+    )
 
 
 def _has_all(text: str, words: Sequence[str]) -> bool:

@@ -84,9 +84,9 @@ class ToolDefinition:
 
     def schema(self) -> dict[str, Any]:
         """Return the definition for the ``tools=`` argument of a chat template."""
-        return {"type": "function", "function": self._told()}
+        return {"type": "function", "function": self._as_json()}
 
-    def _told(self) -> dict[str, Any]:
+    def _as_json(self) -> dict[str, Any]:
         parameters = dict(self.parameters)
         return {"name": self.name, "description": self.description, "parameters": parameters}
 
@@ -106,7 +106,7 @@ def _example(schema: Any) -> Any:
 
 def list_tools(tools: Sequence[ToolDefinition]) -> str:
     """Return a line of JSON for each tool."""
-    return "\n".join(dump(tool._told()) for tool in tools)
+    return "\n".join(dump(tool._as_json()) for tool in tools)
 
 
 # --- JSON ----------------------------------------------------------------------------------------

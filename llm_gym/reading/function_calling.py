@@ -133,8 +133,8 @@ def _read_bare(text: str) -> Parsed:
             raise
         return Parsed(answer=text)
     message = values[0] if len(values) == 1 and isinstance(values[0], dict) else {}
-    said = message.get("content")
-    content = said if isinstance(said, str) else None
+    raw = message.get("content")
+    content = raw if isinstance(raw, str) else None
     if listed := message.get("tool_calls") or message.get("function_call"):
         return Parsed(_all_calls([listed]), thought=content or "")
     calls = () if content is not None else read_calls(values)

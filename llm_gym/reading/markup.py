@@ -181,7 +181,7 @@ _FENCE = re.compile(r"```[ \t]?([\w+-]{0,20})[ \t]?(?:\n|(?=\S))([^`]{1,4000}?)\
 _FIELDS = re.compile(
     r"(?:\w+\()?(?:\w++\s?[:=]\s?[\"']?\w++[\"']?(?:[,;]\s?|[ \t]*\n\s*+|\)?\s*+\Z)){2,4}"
 )
-_SAID = (str, int, float, list)  # types of values that can be part of a move
+_SIMPLE = (str, int, float, list)  # types of values that can be part of a move
 _KINDS = {"tag": _TAG, "boxed": _BOX, "label": _LABEL, "fence": _FENCE}
 MARKS = re.compile(r"[<\\`:={]")
 """Every marker contains one of these characters."""
@@ -227,12 +227,12 @@ def find_markers(text: str) -> tuple[Marker, ...]:
 
 
 def _marker(kind: str, found: re.Match[str]) -> Marker:
-    said, end = found[2], found.end()
+    move, end = found[2], found.end()
     if found[3] is None:  # not closed: the move is on this line
-        said = said.partition("\n")[0].rstrip("}$ ")
-        end = found.start(2) + len(said)
+        move = move.partition("\n")[0].rstrip("}$ ")
+        end = found.start(2) + len(move)
     label = "answer" if kind == "boxed" else found[1].casefold() or kind
-    return Marker(kind, label, said.strip(), found.start(), end)
+    return Marker(kind, label, move.strip(), found.start(), end)
 
 
 def _object(text: str, start: int) -> Marker:
@@ -244,7 +244,7 @@ def _object(text: str, start: int) -> Marker:
         value, end = json.JSONDecoder(strict=False).raw_decode(text, start)
     except (ValueError, RecursionError):
         return Marker("json", "", "", start, start)
-    said = {key: str(one)[:4000] for key, one in value.items() if isinstance(one, _SAID)}
-    name = next((key for key in said if len(said) == 1 or _NAME.search(key)), "object")
-    move = said.pop(name, "") or ", ".join(f"{key} {one}" for key, one in said.items())
-    return Marker("json", name.casefold(), move, start, end, " ".join([move, *said.values()]))
+    fields = {key: str(one)[:4000] for key, one in value.items() if isinstance(one, _SIMPLE)}
+    name = next((key for key in fields if len(fields) == 1 or _NAME.search(key)), "object")
+    move = fields.pop(name, "") or ", ".join(f"{key} {one}" for key, one in fields.items())
+    return Marker("json", name.casefold(), move, start, end, " ".join([move, *fields.values()]))

@@ -84,10 +84,10 @@ def find_numbers(text: str) -> Iterator[Named]:
             yield one.start(), one.end(), _in_digits(one[0])
 
 
-def _in_digits(said: str) -> str:
-    if said[-1].isalpha():
-        return str(sum(_VALUES[word] for word in re.findall("[a-z]+", fold(said))))
-    return re.sub("[−a-zA-Z ]+", "-", said).replace(",", "")
+def _in_digits(number: str) -> str:
+    if number[-1].isalpha():
+        return str(sum(_VALUES[word] for word in re.findall("[a-z]+", fold(number))))
+    return re.sub("[−a-zA-Z ]+", "-", number).replace(",", "")
 
 
 def no_results(text: str) -> set[int]:
@@ -154,9 +154,9 @@ def find_phrases(text: str, moves: Sequence[str]) -> Iterator[Named]:
         return
     pattern, names = _phrases(tuple(moves))
     for one in pattern.finditer(text):
-        said = fold(one[0])
-        if not _DIRECTIONS.fullmatch(said) or without_idioms(text)[one.start()] != "\0":
-            yield one.start(), one.end(), names[" ".join(said.split())]
+        phrase = fold(one[0])
+        if not _DIRECTIONS.fullmatch(phrase) or without_idioms(text)[one.start()] != "\0":
+            yield one.start(), one.end(), names[" ".join(phrase.split())]
 
 
 def find_pattern(text: str, pattern: str) -> Iterator[Named]:
@@ -277,7 +277,7 @@ def judge(
     ``find`` yields the moves of a sentence. ``is_quote`` says whether it repeats text that the
     model has read. With ``mentions``, a mentioned move counts if all others are denied or doubted.
     """
-    said: dict[str, set[str]] = defaultdict(set)
+    by_role: dict[str, set[str]] = defaultdict(set)
     before: set[str] = set()  # moves in the last sentence
     for sentence in SENTENCES.split(text[-WINDOW:])[-_MOST_SENTENCES:]:
         roles = _weigh(sentence, find) if sentence else []
@@ -288,25 +288,25 @@ def judge(
             roles = [(move, "stated") for move in before]  # "Up is free. I take it."
         stated = {move for move, role in roles if role == "stated"}
         if len(stated) == 1 and _LAST.search(sentence.lower()):
-            said["stated"] = set()
+            by_role["stated"] = set()
         for move, role in roles:
-            said[role].add(move)
-    return _verdict(said, mentions)
+            by_role[role].add(move)
+    return _verdict(by_role, mentions)
 
 
-def _verdict(said: dict[str, set[str]], mentions: bool) -> Reading:
-    stated, named = said["stated"], said["mention"] | said["aside"]
+def _verdict(by_role: dict[str, set[str]], mentions: bool) -> Reading:
+    stated, named = by_role["stated"], by_role["mention"] | by_role["aside"]
     if not mentions:
-        named |= said["doubt"] | said["question"]
-    if not stated and len(named) == 1 and (mentions or said["mention"]):  # nothing else is named
+        named |= by_role["doubt"] | by_role["question"]
+    if not stated and len(named) == 1 and (mentions or by_role["mention"]):  # nothing else is named
         stated = named
-    if len(stated) == 1 and not stated & said["denied"]:
+    if len(stated) == 1 and not stated & by_role["denied"]:
         return Reading(next(iter(stated)), is_final=True)
     for how, found, problem in (
         ("two", stated if len(stated) > 1 else (), "Your reply names more than one move: {}."),
-        ("doubt", said["doubt"], "I read {} in your reply, but in doubt."),
-        ("question", said["question"], "I read {} in your reply, but as a question."),
-        ("denial", said["denied"], "I read {} in your reply, but as what not to play."),
+        ("doubt", by_role["doubt"], "I read {} in your reply, but in doubt."),
+        ("question", by_role["question"], "I read {} in your reply, but as a question."),
+        ("denial", by_role["denied"], "I read {} in your reply, but as what not to play."),
     ):
         if found:
             problem = problem.format(" and ".join(sorted(found)[:3]))

@@ -195,8 +195,8 @@ class TextVectorEnv(VectorEnv[list[str], Sequence[str], Array]):
             rows = masked_rows(self.num_envs, options["reset_mask"])
             # Left in the caller's dictionary, where a wrapper outside looks for it too.
             options = {key: value for key, value in options.items() if key != "reset_mask"}
-        begun = self.reset_rows({row: seeds[row] for row in rows}, options)
-        infos = [info for _, info in begun.values()]
+        started = self.reset_rows({row: seeds[row] for row in rows}, options)
+        infos = [info for _, info in started.values()]
         return list(self._observations), row_jobs.stack_infos(self.num_envs, rows, infos)
 
     def step(self, actions: Sequence[str]) -> tuple[list[str], Array, Array, Array, Info]:

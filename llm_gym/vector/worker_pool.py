@@ -92,22 +92,22 @@ def _do_all(envs: dict[int, TextualEnv], position: Any, message: bytes) -> bytes
 
 def _pack(answers: dict[int, Any], failures: dict[int, Failure]) -> bytes:
     # An exception may not survive pickling, so only its words and its traceback travel.
-    told = {
+    portable = {
         row: failure._replace(
             error=None, traceback="".join(traceback.format_exception(failure.error))
         )
         for row, failure in failures.items()
     }
     with contextlib.suppress(Exception):  # pickling runs the code of whatever is inside
-        return dumps((answers, told))
+        return dumps((answers, portable))
     for row, answer in list(answers.items()):
         try:
             dumps(answer)
         except Exception as error:  # noqa: BLE001 - as above
             what = f"answered with something that cannot be sent between processes: {error}"
-            told[row] = Failure(what)
+            portable[row] = Failure(what)
             del answers[row]
-    return dumps((answers, told))
+    return dumps((answers, portable))
 
 
 def end_with(lifeline: Connection) -> None:

@@ -153,7 +153,7 @@ class TokenBudget(TextWrapper):
     def reset(self, *, seed: int | None = None, options: Options = None) -> tuple[str, Info]:
         observation, info = self.env.reset(seed=seed, options=options)
         self._left = self.max_tokens
-        return self._told(observation), info
+        return self._with_note(observation), info
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
@@ -161,8 +161,8 @@ class TokenBudget(TextWrapper):
         if self._left == 0 and not (terminated or truncated):
             truncated, info = True, {**info, "stop_reason": StopReason.TOKENS}
         if not (terminated or truncated):
-            observation = self._told(observation)
+            observation = self._with_note(observation)
         return observation, reward, terminated, truncated, info
 
-    def _told(self, observation: str) -> str:
+    def _with_note(self, observation: str) -> str:
         return f"{observation}\nTokens left: {self._left}."

@@ -15,7 +15,7 @@ from llm_gym.datasets.graders import (
     NumberGrader,
     get_grader,
 )
-from llm_gym.datasets.numbers import is_said, parse_number, write_number
+from llm_gym.datasets.numbers import is_stated, parse_number, write_number
 from llm_gym.evaluate.checker import HOSTILE
 from tests.matrix import some_of
 from tests.work import ends_at_all, steps_of
@@ -222,6 +222,6 @@ def test_thousands_may_be_grouped(number):
 
 
 def test_a_number_under_a_condition_is_not_said_but_one_that_follows_from_it_is():
-    assert is_said("If so, the answer is 5")
-    assert is_said("If so it must be 5")
-    assert not is_said("It would be right if it were 5")
+    assert is_stated("If so, the answer is 5")
+    assert is_stated("If so it must be 5")
+    assert not is_stated("It would be right if it were 5")

@@ -34,17 +34,17 @@ def main(argv: list[str]) -> int:
         from llm_gym_agents.export.packages import write_openenv, write_verifiers
 
         write = write_verifiers if options.kind == "verifiers" else write_openenv
-        told = str(write(options.out or ".", options.env, **kwargs))
+        text = str(write(options.out or ".", options.env, **kwargs))
     elif options.kind == "tools":
         from llm_gym_agents.export.episodes import tool_definitions
 
         env = gym.make(find_spec(options.env), **kwargs)
-        told = json.dumps(tool_definitions(env), indent=2)
+        text = json.dumps(tool_definitions(env), indent=2)
     elif out.suffix not in (".jsonl", ".parquet"):
         raise ConfigError(f"--out must end in .jsonl or .parquet, got {out.name!r}")
     else:
-        told = _write(_rows(options, kwargs), out)
-    say(told)
+        text = _write(_rows(options, kwargs), out)
+    say(text)
     return 0
 
 

@@ -119,9 +119,9 @@ def choice_lines(choices: Sequence[Choice]) -> list[str]:
     """Return the choices as a table: setting, value, and the reason for a default."""
     rows = [(each.setting, _value(each), each.reason) for each in choices]
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    told = [f"  {name:<{wide[0]}}  {value:<{wide[1]}}  {why}" for name, value, why in rows]
+    lines = [f"  {name:<{wide[0]}}  {value:<{wide[1]}}  {why}" for name, value, why in rows]
     head = "settings and why they are the default (change any with --section.setting VALUE):"
-    return [head, *told] if told else []
+    return [head, *lines] if lines else []
 
 
 def few_choices(choices: Sequence[Choice]) -> list[str]:
@@ -319,7 +319,7 @@ def _of(env: gym.Env[str, str], kind: Literal["embedded", "full", "lora"]) -> Ta
         return TaskProfile(
             model=kind,
             env="suite",
-            is_markov=bare.observation_says_all,
+            is_markov=bare.is_markov,
             has_potential=type(bare).potential is not Game.potential,
             has_splits=bare.has_splits,
             turns=bare.max_turns,

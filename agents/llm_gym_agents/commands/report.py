@@ -79,8 +79,8 @@ class RunReport:
         if is_early and trainer.early_stop.ended is not None:
             self.say(f"enough after iteration {done}: {trainer.early_stop.ended}")
         if trainer.ended_with_best:
-            whose = f"iteration {trainer.iteration}" if trainer.iteration else "the warm start"
-            self.say(f"ending with the weights of {whose}, the best")
+            origin = f"iteration {trainer.iteration}" if trainer.iteration else "the warm start"
+            self.say(f"ending with the weights of {origin}, the best")
         records = trainer.folder / "episodes/after.jsonl"
         return trainer.evaluate(trainer.schedule.reported, str(records))
 
@@ -147,8 +147,8 @@ class RunReport:
                 Evaluation(env_id, own, 0, 0.0).success if own else None
                 for own in (was.get(env_id), episodes)
             ]
-            told = [*played, *map(known.get, _PLAYERS)]
-            row = "".join(f"{'' if one is None else f'{one:.0%}':>8}" for one in told)
+            shares = [*played, *map(known.get, _PLAYERS)]
+            row = "".join(f"{'' if one is None else f'{one:.0%}':>8}" for one in shares)
             self.say(f"{env_id:<39}{row}")
 
     def _go_on(self) -> str:
@@ -156,12 +156,12 @@ class RunReport:
 
     def _say_verdict(self, before: Evaluation, after: Evaluation | None) -> None:
         # What came and went is said once, with its last number.
-        said = list({re.sub(r"[\d.]+", "", each): each for each in self._advice}.values())
+        advice = list({re.sub(r"[\d.]+", "", each): each for each in self._advice}.values())
         if after is not None:
             embedded = self._trainer.config.model.is_embedded
             last = final_diagnosis(before, after, self._trainer.metrics_history, embedded=embedded)
-            said += [] if last is None else [last]
-        for sentence in said:
+            advice += [] if last is None else [last]
+        for sentence in advice:
             self.say(f"advice: {sentence}")
 
     def _compare(self, before: Evaluation, after: Evaluation) -> None:

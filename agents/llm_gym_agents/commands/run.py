@@ -166,8 +166,8 @@ def train(trainer: PPOTrainer, report: RunReport, title: str) -> int:
 
 def _is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out; on a CPU torch says so only in the message."""
-    said = "can't allocate memory" in str(error)
-    return said or isinstance(error, MemoryError | torch.OutOfMemoryError)
+    cpu_out_of_memory = "can't allocate memory" in str(error)
+    return cpu_out_of_memory or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def _introduce(

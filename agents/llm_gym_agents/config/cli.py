@@ -34,13 +34,13 @@ def parse_args(
         return config
     import tyro
 
-    said = io.StringIO()
+    errors = io.StringIO()
     # Tyro takes a fifth of a second to read all settings, so it reads only those in ``argv``.
     kind: Any = ConfigStore if "--help" in argv else _only(sorted(flags(argv)), config)
     how: dict[str, Any] = {"default": config} if kind is ConfigStore else {}
     try:
         try:
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(errors):
                 given = tyro.cli(
                     kind,
                     args=list(argv),
@@ -52,7 +52,7 @@ def parse_args(
         except SystemExit as ended:
             if not ended.code:
                 raise
-            raise ConfigError(_in_our_words(_sentence(said.getvalue()))) from None
+            raise ConfigError(_reworded(_sentence(errors.getvalue()))) from None
         config.update(asdict(given))
     except ConfigError as error:
         raise ConfigError(f"{error}; {_HINT}") from None
@@ -140,17 +140,17 @@ _WRONG = (
 """What tyro says about a wrong value."""
 
 
-def _in_our_words(told: str) -> str:
+def _reworded(message: str) -> str:
     """Return tyro's sentence in our words; the schema says what a wrong value must be."""
     for pattern in _WRONG:
-        if found := re.fullmatch(pattern, told):
+        if found := re.fullmatch(pattern, message):
             section, name = found["name"].replace("-", "_").split(".")
             setattr(getattr(ConfigStore(), section), name, found["value"])
-    if found := re.fullmatch(rf"Missing value for argument '{_SET}'.*", told):
+    if found := re.fullmatch(rf"Missing value for argument '{_SET}'.*", message):
         return f"--{found['name']} needs a value"
-    if found := re.fullmatch(r"Unrecognized options: (.*)", told):
+    if found := re.fullmatch(r"Unrecognized options: (.*)", message):
         return f"no setting takes {found[1]!r} ({_OF_ENVIRONMENT})"
-    return told
+    return message
 
 
 def _sentence(box: str) -> str:
@@ -166,8 +166,8 @@ def _sentence(box: str) -> str:
         lines = lines[1:]
     lines = lines[1:]
     body = list(itertools.takewhile(lambda line: line.strip("─-"), lines))
-    told = " ".join(body).removeprefix("Error parsing ").rstrip(".")
-    return told or box.strip()
+    message = " ".join(body).removeprefix("Error parsing ").rstrip(".")
+    return message or box.strip()
 
 
 def _registry() -> Any:

@@ -50,9 +50,9 @@ def end_ids_of(*owners: Any) -> set[int]:
     """Return the ids that configs, generation settings and tokenizers call end of text."""
     found: set[int] = set()
     for owner in owners:
-        said = getattr(owner, "eos_token_id", None)
-        if said is not None:
-            found.update([said] if isinstance(said, int) else said)
+        eos = getattr(owner, "eos_token_id", None)
+        if eos is not None:
+            found.update([eos] if isinstance(eos, int) else eos)
     return found
 
 

@@ -203,9 +203,9 @@ class Probe:
         ]
         replies = engine.generate(requests)
         sequences = [
-            [*asked.prompt, *said.ids] for asked, said in zip(requests, replies, strict=True)
+            [*request.prompt, *reply.ids] for request, reply in zip(requests, replies, strict=True)
         ]
-        return sequences, [list(said.log_probs) for said in replies]
+        return sequences, [list(reply.log_probs) for reply in replies]
 
 
 def _apart(ours: list[list[float]], theirs: list[list[float]]) -> float:

@@ -175,12 +175,12 @@ class DialogueEncoder(NamedTuple):
     context_length: int | None = None
     """Maximum ids of a dialogue; later turns are dropped."""
 
-    def turns(self, system: str, said: Sequence[tuple[str, str]]) -> Iterator[Dialogue]:
+    def turns(self, system: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Dialogue]:
         """Yield the dialogues of a conversation of (observation, reply) pairs."""
         rules = system if self.system_prompt is None else self.system_prompt
         talk = TokenConversation(self.chat, self.context)
         found: list[Example] = []
-        for observation, reply in said:
+        for observation, reply in pairs:
             read = talk.read(rules, observation)
             found.append(Example(read, self.chat.reply(reply)))
             talk.add_reply(found[-1].reply_ids)
@@ -209,9 +209,9 @@ def play_demonstrations(
         act = find_player(env, player, seed)
         episode = play_episode(env, act, seed, options)
         seed += 1
-        said = list(zip(episode.states, episode.actions, strict=False))[: turns - count]
-        count += len(said)
-        found += encoder.turns(system_prompt_of(episode), said)
+        pairs = list(zip(episode.states, episode.actions, strict=False))[: turns - count]
+        count += len(pairs)
+        found += encoder.turns(system_prompt_of(episode), pairs)
     if not found:
         raise ConfigError(
             f"no turn of the {player} player fits a context of {encoder.context_length} tokens; "
@@ -300,20 +300,20 @@ def load_demonstrations(path: str | Path, encoder: DialogueEncoder) -> list[Dial
         if not line.strip():
             continue
         try:
-            system, said = _pairs(json.loads(line)["messages"])
+            system, pairs = _pairs(json.loads(line)["messages"])
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigError(
                 f'line {number} of {path} must be {{"messages": [...]}} with roles and contents, '
                 f"got {line[:100]!r}"
             ) from error
-        found += encoder.turns(system, said)
+        found += encoder.turns(system, pairs)
     if not found:
         raise ConfigError(f"{path} holds no reply to imitate")
     return found
 
 
 def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    system, heard, said = "", "", []
+    system, observed, pairs = "", "", []
     for message in messages:
         role, content = str(message["role"]), message["content"]
         if not isinstance(content, str):
@@ -321,11 +321,11 @@ def _pairs(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str
         if role == "system":
             system = content
         elif role == "assistant":
-            said.append((heard, content))
-            heard = ""
+            pairs.append((observed, content))
+            observed = ""
         else:
-            heard = f"{heard}\n{content}" if heard else content
-    return system, said
+            observed = f"{observed}\n{content}" if observed else content
+    return system, pairs
 
 
 def _with_tools(

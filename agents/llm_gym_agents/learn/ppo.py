@@ -145,7 +145,7 @@ class PPO:
         reward_T, kl_metrics = self._rewards(data, scores)
         advantages, signal = self._advantages(data, token_stream(data, reward_T, scores))
         self.stabilizers.before_update(data, advantages)
-        critic_said, every = critic_metrics(scores, advantages), (data, scores, advantages)
+        of_critic, every = critic_metrics(scores, advantages), (data, scores, advantages)
         if drawn is not None:
             advantages = algo.Advantages(*(each[drawn.index_T] for each in advantages))
             scores = scores.at(drawn.index_T) if reads_all else scores
@@ -168,7 +168,7 @@ class PPO:
             kl_metrics = {"kl/reference": metrics["policy/ref_kl"], "kl/coef": self.config.kl_coef}
         if critic_only:
             metrics[CRITIC_ONLY] = 1.0
-        return metrics | kl_metrics | critic_said | seconds
+        return metrics | kl_metrics | of_critic | seconds
 
     def _step(self, packer: Packer, batch: TensorDict, rate: float, signal: float) -> Metrics:
         """Take the optimizer steps, scaled by ``signal``, at this rate; return metrics."""

@@ -150,10 +150,10 @@ def estimate_by_env(
         own_T = stream.on_tokens(own_E)
         own = estimate(stream.where(own_E))
         unusable_T = None if data.unusable_T is None else data.unusable_T[own_T]
-        told = signal_share(paid.where(own_E), own.advantages_T, unusable_T)
-        advantages_T[own_T] = own.advantages_T.to(advantages_T.dtype) * step_share(told)
+        own_signal = signal_share(paid.where(own_E), own.advantages_T, unusable_T)
+        advantages_T[own_T] = own.advantages_T.to(advantages_T.dtype) * step_share(own_signal)
         returns_T[own_T] = own.returns_T.to(returns_T.dtype)
-        signal += told * float(own_E.double().mean())
+        signal += own_signal * float(own_E.double().mean())
     return algo.Advantages(advantages_T, returns_T), signal
 
 

@@ -147,11 +147,11 @@ class Decision(NamedTuple):
         return sum(player in TEACHERS for player in played) / len(played)
 
     def __str__(self) -> str:
-        whose = {each: f"imitating the {each}'s moves" for each in TEACHERS} | {"none": "none"}
-        what = whose.get(self.player, f"imitating {self.player} moves")
+        labels = {each: f"imitating the {each}'s moves" for each in TEACHERS} | {"none": "none"}
+        what = labels.get(self.player, f"imitating {self.player} moves")
         many = Counter(self.players.values())
-        told = ", ".join(f"{who} in {count}" for who, count in sorted(many.items()))
-        return f"warm start: {what}{f' ({told})' * bool(told)}, because {self.why}"
+        counts = ", ".join(f"{who} in {count}" for who, count in sorted(many.items()))
+        return f"warm start: {what}{f' ({counts})' * bool(counts)}, because {self.why}"
 
 
 @dataclass(kw_only=True)

@@ -129,8 +129,8 @@ class GraphCache:
             self._shared = self._shared or _SharedMemory(self._trunk)
             return _CapturedPass(self._read, size, self._shared, learns)
         except RuntimeError as error:  # out of memory, or an operation that waits for the GPU
-            said = str(error).split("\n", 1)[0].split(". ", 1)[0]  # out of memory prints a page
-            _log.warning("no CUDA graphs, which is slower for a small model: %s", said)
+            reason = str(error).split("\n", 1)[0].split(". ", 1)[0]  # out of memory prints a page
+            _log.warning("no CUDA graphs, which is slower for a small model: %s", reason)
             self.works, self._shared = False, None
             self._made.clear()
             return None

@@ -65,11 +65,11 @@ def check_packed_reading(lm: PreTrainedModel, compute_dtype: torch.dtype) -> Non
         packing = Packing.of(lengths).to(lm.device)
         hidden_SC = hidden_states(lm.base_model, torch.cat(rows), packing)
         state_TC = torch.cat([part[:-1] for part in hidden_SC.split(lengths.tolist())])
-        told_T = torch.cat([row[1:] for row in rows])
-        found_T, _ = token_log_probs(Head.of(lm), state_TC, told_T, entropy="none", fused=False)
+        next_T = torch.cat([row[1:] for row in rows])
+        found_T, _ = token_log_probs(Head.of(lm), state_TC, next_T, entropy="none", fused=False)
     if not bool(logits_TV.isfinite().all()):
         raise ConfigError(f"the logits of {name} are not finite; are its weights loaded?")
-    if (gap := unexplained_gap(found_T, logits_TV, told_T, dtype)) is not None:
+    if (gap := unexplained_gap(found_T, logits_TV, next_T, dtype)) is not None:
         raise ConfigError(
             f"{cannot}: log-probs of packed sequences are off by up to {gap:.2g} from those "
             f"of its own forward{_KNOWN}"

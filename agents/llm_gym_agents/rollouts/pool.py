@@ -179,12 +179,12 @@ class TextEnvPool(EnvBase):
         """Begin episodes; return the rows whose environment failed and that need another task."""
         lost: dict[int, str] = {}
         try:
-            begun = self._rows.begin_rows(
+            started = self._rows.begin_rows(
                 {row: (task.seed, task.options) for row, task in tasks.items()}
             )
         except RowsError as error:
-            begun, lost = dict(error.results), self._lose(error, tasks)
-        for row, beginning in begun.items():
+            started, lost = dict(error.results), self._lose(error, tasks)
+        for row, beginning in started.items():
             if what := play.invalid_env_output(beginning.observation):
                 lost[row] = what
             else:

@@ -84,7 +84,7 @@ def assemble(rollout: Rollout) -> RolloutData:
         rollout.turns, rollout.bootstrap_prompts, episodes, strict=True
     ):
         _check(turns, episode)
-        tokens, begun = len(packed.tokens), len(packed.lengths)
+        tokens, before = len(packed.tokens), len(packed.lengths)
         for turn in turns:
             packed.read(turn.prompt_ids, new_sequence=turn.new_sequence)
             packed.learn(turn.reply_ids)
@@ -93,7 +93,7 @@ def assemble(rollout: Rollout) -> RolloutData:
             packed.read(closing.ids, new_sequence=closing.new_sequence)
             bootstraps[-1] = len(packed.ids) - 1
         lengths.append(len(packed.tokens) - tokens)
-        sequences.append(len(packed.lengths) - begun)
+        sequences.append(len(packed.lengths) - before)
     return RolloutData(
         **packed.inputs()._asdict(),
         **_of_turns(rollout.turns, episodes),

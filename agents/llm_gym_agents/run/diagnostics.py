@@ -145,7 +145,7 @@ class RunDiagnostics:
         self.symptoms = (*SYMPTOMS, most)
         self._rows: list[_Row] = []
         self._holding: set[str] = set()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def update(self, row: Mapping[str, float]) -> dict[str, str]:
         """Return the symptoms that are new after ``row``: name and sentence."""
@@ -156,14 +156,14 @@ class RunDiagnostics:
             if len(self._rows) >= each.patience
             and all(map(each.holds, self._rows[-each.patience :]))
         ]
-        new = [each for each in holding if each.name not in self._told]
+        new = [each for each in holding if each.name not in self._reported]
         self._holding = {each.name for each in holding}
-        self._told |= self._holding
+        self._reported |= self._holding
         return {each.name: each.sentence.format(self._rows[-1][each.metric]) for each in new}
 
     def catch_up(self, rows: Rows) -> None:
         """Read the rows of a resumed run without reporting anything."""
-        self._rows, self._holding, self._told = [], set(), set()
+        self._rows, self._holding, self._reported = [], set(), set()
         for row in rows:
             self.update(row)
 

@@ -115,25 +115,27 @@ class ChatFormat:
         """
         return [*self._missing_close(reply_ids), *_write(self._next, observation)]
 
-    def prompt(self, system_prompt: str, said: Sequence[tuple[str, str]], text: str) -> list[int]:
+    def prompt(
+        self, system_prompt: str, history: Sequence[tuple[str, str]], text: str
+    ) -> list[int]:
         """Return the ids of a whole prompt, as the template writes it.
 
         Args:
             system_prompt: May be empty.
-            said: Earlier observations, and the answer to each (``answer_of``).
+            history: Earlier observations, and the answer to each (``answer_of``).
             text: The last observation.
         """
         if self._render is None:
             raise ConfigError("a plain transcript has no chat template; use opening and following")
-        contents = [*(each for turn in said for each in turn), text]
+        contents = [*(each for turn in history for each in turn), text]
         has_role = bool(system_prompt) and self._prompted is not None
         if has_role:
             contents.insert(0, system_prompt)
         elif system_prompt:
             contents[0] = f"{system_prompt}\n\n{contents[0]}"
-        key = (len(said), has_role)
+        key = (len(history), has_role)
         if key not in self._writers:
-            piece, order = self._render.conversation(len(said), system=has_role)
+            piece, order = self._render.conversation(len(history), system=has_role)
             self._writers[key] = Writer(self._codec, piece), order
         writer, order = self._writers[key]
         return [*self._first, *writer.write(*(contents[at] for at in order))]
@@ -306,8 +308,8 @@ class TokenConversation:
     reply_ids: list[int] = field(default_factory=list)
     """The last reply."""
     _system: str = ""
-    _heard: str = ""
-    _said: list[tuple[str, str]] = field(default_factory=list)
+    _observation: str = ""
+    _history: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def grows(self) -> bool:
@@ -321,8 +323,8 @@ class TokenConversation:
         """
         if self.turns and self.context != "observation":
             return self.add_observation(text)
-        self.ids, self._said = self.chat.opening(system_prompt, text), []
-        self._system, self._heard = system_prompt, text
+        self.ids, self._history = self.chat.opening(system_prompt, text), []
+        self._system, self._observation = system_prompt, text
         return self.ids
 
     def add_observation(self, text: str) -> list[int]:
@@ -331,13 +333,13 @@ class TokenConversation:
             read = self.chat.following(self.reply_ids, text)
             self.ids = self.ids + read
         else:
-            self.ids = read = self.chat.prompt(self._system, self._said, text)
-        self._heard = text
+            self.ids = read = self.chat.prompt(self._system, self._history, text)
+        self._observation = text
         return read
 
     def add_reply(self, reply_ids: list[int]) -> None:
         if self.context == "history" and self.chat.rewrites:
-            self._said.append((self._heard, self.chat.answer_of(reply_ids)))
+            self._history.append((self._observation, self.chat.answer_of(reply_ids)))
         self.ids = self.ids + reply_ids
         self.reply_ids = reply_ids
         self.turns += 1

@@ -126,10 +126,10 @@ class Renderer:
         key = json.dumps([messages, open_reply])
         if key not in self._written:
             self.write_ahead(lambda write: write(messages, open_reply))
-        is_text, said = self._written[key]
+        is_text, text = self._written[key]
         if not is_text:
-            raise ValueError(said)
-        return said
+            raise ValueError(text)
+        return text
 
     def write_ahead(self, work: Callable[[Render], object]) -> None:
         """Render all messages that ``work`` needs in one child, because starting one is slow."""
@@ -172,8 +172,8 @@ class Renderer:
         """Return the whole prompt after ``replies`` replies, and the message of each slot."""
         marks = [_mark(at) for at in range(2 * replies + 1 + system)]
         roles = ["system"] * system + ["user", "assistant"] * replies + ["user"]
-        said = [_say(role, mark, pad=True) for role, mark in zip(roles, marks, strict=True)]
-        text = self(said)
+        messages = [_message(role, mark, pad=True) for role, mark in zip(roles, marks, strict=True)]
+        text = self(messages)
         order = sorted(range(len(marks)), key=lambda at: text.find(marks[at]))
         found = _cut(text, *(marks[at] for at in order))
         if found is None:
@@ -194,8 +194,10 @@ def cut_template(render: Renderer) -> Template:
 def _cut_template(render: Render, names: Sequence[str]) -> Template:
     opening, after_reply = _user_turns(render)
     prompted = _with_system(render)
-    prompt, end = render([_say("user", _USER)]), opening.fixed[-1]
-    later = render([_say("user", _USER), _say("assistant", _REPLY), _say("user", _USER_2)])
+    prompt, end = render([_message("user", _USER)]), opening.fixed[-1]
+    later = render(
+        [_message("user", _USER), _message("assistant", _REPLY), _message("user", _USER_2)]
+    )
     final = later.partition(prompt)[2].partition(_REPLY)[0] if later.startswith(prompt) else ""
     opened = _OPENED.search(end)
     return Template(
@@ -218,30 +220,34 @@ def _rewrites(render: Render, tags: Collection[str], *, has_system: bool) -> boo
     Templates drop only thoughts in the tag that they know, so several tags are tried.
     """
     for thought in ("", *(f"<{tag}>\nZqT\n</{tag}>\n\n" for tag in sorted(tags))):
-        talk = [_say("system", _SYSTEM)] if has_system else []
-        last = said = ""
+        messages = [_message("system", _SYSTEM)] if has_system else []
+        last = answer = ""
         for user, reply in ((_USER, _REPLY), (_USER_2, _REPLY_2), (_USER_3, "")):
-            talk.append(_say("user", user))
+            messages.append(_message("user", user))
             try:
-                prompt = render(talk)
+                prompt = render(messages)
             except _REFUSALS:  # it refuses a thought in the history
                 break
             # White space before a reply, if any, is written by the model.
-            if not prompt.startswith(last) or not prompt[len(last) :].lstrip().startswith(said):
+            if not prompt.startswith(last) or not prompt[len(last) :].lstrip().startswith(answer):
                 return True
-            last, said = prompt, thought + reply
-            talk.append(_say("assistant", said))
+            last, answer = prompt, thought + reply
+            messages.append(_message("assistant", answer))
     return False
 
 
 def _user_turns(render: Render) -> tuple[Piece, Piece]:
     """Return the first user turn and the later ones, which must be equal."""
-    talk = [_say("user", _USER), _say("assistant", _REPLY), _say("user", _USER_2, pad=True)]
-    longer = [*talk[:2], _say("user", _USER_2), _say("assistant", _REPLY_2)]
-    longer.append(_say("user", _USER_3, pad=True))
+    messages = [
+        _message("user", _USER),
+        _message("assistant", _REPLY),
+        _message("user", _USER_2, pad=True),
+    ]
+    longer = [*messages[:2], _message("user", _USER_2), _message("assistant", _REPLY_2)]
+    longer.append(_message("user", _USER_3, pad=True))
     try:
-        opening = _cut(render([_say("user", _USER, pad=True)]), _USER)
-        second = _cut(render(talk), _REPLY, _USER_2)
+        opening = _cut(render([_message("user", _USER, pad=True)]), _USER)
+        second = _cut(render(messages), _REPLY, _USER_2)
         third = _cut(render(longer), _REPLY_2, _USER_3)
     except _REFUSALS as error:
         raise ConfigError(f"the chat template cannot write user and assistant: {error}") from error
@@ -260,7 +266,7 @@ def _user_turns(render: Render) -> tuple[Piece, Piece]:
 
 
 def _with_system(render: Render) -> Piece | None:
-    messages = [_say("system", _SYSTEM, pad=True), _say("user", _USER, pad=True)]
+    messages = [_message("system", _SYSTEM, pad=True), _message("user", _USER, pad=True)]
     try:
         return _cut(render(messages), _SYSTEM, _USER)
     except _REFUSALS:  # it refuses a system role
@@ -268,7 +274,7 @@ def _with_system(render: Render) -> Piece | None:
 
 
 def _after_last(render: Render) -> str:
-    messages = [_say("user", _USER), _say("assistant", _REPLY)]
+    messages = [_message("user", _USER), _message("assistant", _REPLY)]
     try:
         return render(messages, open_reply=False).partition(_REPLY)[2]
     except _REFUSALS:  # it requires a user turn at the end
@@ -282,7 +288,7 @@ def find_token(text: str, tokens: Collection[str], *, last: bool = False) -> re.
     return found[-1 if last else 0] if found else None
 
 
-def _say(role: str, text: str, *, pad: bool = False) -> dict[str, str]:
+def _message(role: str, text: str, *, pad: bool = False) -> dict[str, str]:
     return {"role": role, "content": f"{_PAD}{text}{_PAD}" if pad else text}
 
 

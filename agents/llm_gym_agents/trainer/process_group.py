@@ -185,16 +185,16 @@ class AgreedStop(SigtermListener):
 
     def __init__(self, ranks: SingleProcess) -> None:
         super().__init__()
-        self._ranks, self._heard = ranks, False
+        self._ranks, self._signalled = ranks, False
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self._heard = True
+        self._signalled = True
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """Play to the end like the other processes, then agree on whether to stop."""
         yield
-        self.requested = bool(self._ranks.all_max(int(self._heard)))
+        self.requested = bool(self._ranks.all_max(int(self._signalled)))
 
 
 # --- checkpoints ---------------------------------------------------------------------------

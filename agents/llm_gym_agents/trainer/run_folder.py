@@ -195,15 +195,17 @@ def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str
 
 
 def _table(rows: Sequence[metrics.Row], warm_start: Mapping[str, float]) -> str:
-    told = ["| iteration | success | interval | return |", "| --- | ---: | ---: | ---: |"]
+    lines = ["| iteration | success | interval | return |", "| --- | ---: | ---: | ---: |"]
     if "warm_start/success" in warm_start:
-        told.append(_line("warm start", warm_start, "warm_start/success"))
+        lines.append(_line("warm start", warm_start, "warm_start/success"))
     evaluated = [row for row in rows if metrics.EVAL_SUCCESS in row]
     if evaluated:
         best = max(evaluated, key=lambda row: row[metrics.EVAL_SUCCESS])
         shown = {row[metrics.ITERATION]: row for row in (evaluated[0], best, evaluated[-1])}
-        told += [_line(f"{at:.0f}", row, metrics.EVAL_SUCCESS) for at, row in sorted(shown.items())]
-    return "\n".join(told) if len(told) > 2 else "not measured (environment.eval_interval is 0)"
+        lines += [
+            _line(f"{at:.0f}", row, metrics.EVAL_SUCCESS) for at, row in sorted(shown.items())
+        ]
+    return "\n".join(lines) if len(lines) > 2 else "not measured (environment.eval_interval is 0)"
 
 
 def _line(name: str, row: Mapping[str, float], success: str) -> str:

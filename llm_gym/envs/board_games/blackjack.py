@@ -157,7 +157,7 @@ class BlackjackEnv(TextEnv):
 
     find_moves = staticmethod(find_calls)
 
-    observation_says_all = True
+    is_markov = True
     has_splits = False
     no_difficulty = "the rules of blackjack and the cards decide how hard it is"
 

@@ -62,7 +62,7 @@ class TwoPlayerEnv(TextEnv):
     """
 
     find_moves = staticmethod(find_numbers)
-    observation_says_all = True
+    is_markov = True
     has_splits = False
     place: ClassVar[str]
     """Name of a move's target: square or column."""
@@ -137,12 +137,12 @@ class TwoPlayerEnv(TextEnv):
             return win(self._final(f"You play {number} and have {self.line}: you win."))
         if self._own | self._foe == self.full:
             return self._draw_game(f"You play {number}.")
-        said = f"You play {number}. I play {self._answer(self.np_random)}"
+        message = f"You play {number}. I play {self._answer(self.np_random)}"
         if self.is_won(self._foe):
-            return lose(self._final(f"{said} and have {self.line}: you lose."))
+            return lose(self._final(f"{message} and have {self.line}: you lose."))
         if self._own | self._foe == self.full:
-            return self._draw_game(f"{said}.")
-        return go_on(f"{said}.")
+            return self._draw_game(f"{message}.")
+        return go_on(f"{message}.")
 
     def _answer(self, rng: np.random.Generator) -> int:
         good = rng.random() < self.opponent
@@ -156,12 +156,12 @@ class TwoPlayerEnv(TextEnv):
     def _draw(self, bit: int, mark: str) -> None:
         self._board[self.squares[bit]] = ord(mark)
 
-    def _draw_game(self, said: str) -> Outcome:
-        text = self._final(f"{said} The board is full: a draw.")
+    def _draw_game(self, message: str) -> Outcome:
+        text = self._final(f"{message} The board is full: a draw.")
         return end(text, StopReason.DRAWN)
 
-    def _final(self, said: str) -> str:
-        return f"{said}\n{self._board.decode()}"
+    def _final(self, message: str) -> str:
+        return f"{message}\n{self._board.decode()}"
 
     def instance(self) -> object:
         return (self._first, self._opening)

@@ -70,7 +70,7 @@ class BanditEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
-    observation_says_all = True
+    is_markov = True
     has_splits = False  # there are as many answers as buttons
 
     arms: int = setting(5, 2, len(COLOURS))

@@ -49,7 +49,7 @@ class HangmanEnv(TextEnv):
     """
 
     move_name = "guess"
-    observation_says_all = True
+    is_markov = True
 
     # Short words are harder: each right letter reveals less.
     word_length: int = setting(5, LENGTHS[0], LENGTHS[-1], levels=(8, 4))

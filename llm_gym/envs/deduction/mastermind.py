@@ -168,7 +168,7 @@ class MastermindEnv(TextEnv):
     max_turns: int = setting(20, 1, _MOST_TURNS)
 
     @property
-    def observation_says_all(self) -> bool:
+    def is_markov(self) -> bool:
         return self.history
 
     def check_settings(self) -> None:

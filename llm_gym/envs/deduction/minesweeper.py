@@ -115,7 +115,7 @@ class MinesweeperEnv(TextEnv):
     """
 
     find_moves = staticmethod(find_digs)
-    observation_says_all = True
+    is_markov = True
 
     rows: int = setting(8, 4, 30)
     cols: int = setting(8, 4, 30)

@@ -15,7 +15,7 @@ from llm_gym.reading.moves import Find, find_with
 
 _LIST = re.compile(r"one of (\d+) common English words of (\d+) letters")
 _ROW = re.compile(r"^([A-Z ]+): ([GYX ]+)$", re.MULTILINE)
-_TOLD = 100
+_LISTED = 100
 """The rules list all words if there are at most this many, so no English is needed."""
 _MOST_TURNS = 100  # every observation lists the guesses
 _WEIGHED = 60
@@ -75,7 +75,7 @@ class WordleEnv(TextEnv):
     """
 
     move_name = "guess"
-    observation_says_all = True
+    is_markov = True
 
     word_length: int = setting(5, word_list.LENGTHS[0], word_list.LENGTHS[-1])
     list_size: int | None = setting(None)
@@ -85,7 +85,7 @@ class WordleEnv(TextEnv):
     def check_settings(self) -> None:
         most = len(word_list.words_of(self.word_length))
         self.check_range("list_size", 2, most)
-        self.has_splits = (self.list_size or most) > _TOLD
+        self.has_splits = (self.list_size or most) > _LISTED
 
     @classmethod
     def at_difficulty(cls, difficulty: float) -> Mapping[str, Any]:
@@ -102,14 +102,14 @@ class WordleEnv(TextEnv):
 
     def rules_text(self) -> str:
         words = self._words()
-        told = f": {', '.join(words)}" if len(words) <= _TOLD else ""
+        listed = f": {', '.join(words)}" if len(words) <= _LISTED else ""
         any_letters = f"may be any {self.word_length} letters, a word or not"
         guess = "must be one of them" if self.only_words else any_letters
         return (
-            f"I hide one of {len(words)} common English words of {self.word_length} letters{told}. "
-            f"Guess it; your guess {guess}. I mark every letter of your guess: G if it is right, Y "
-            "if the word has it in another place, X if not. A letter that you guess more often "
-            "than the word has it gets X for the rest."
+            f"I hide one of {len(words)} common English words of {self.word_length} letters"
+            f"{listed}. Guess it; your guess {guess}. I mark every letter of your guess: G if it "
+            "is right, Y if the word has it in another place, X if not. A letter that you guess "
+            "more often than the word has it gets X for the rest."
         )
 
     def example_moves(self) -> Sequence[str]:

@@ -56,7 +56,7 @@ class EchoEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
-    observation_says_all = True
+    is_markov = True
     has_splits = False
 
     words: int = setting(4, 2, len(WORDS), levels=(2, 16))

@@ -122,10 +122,10 @@ class Kitchen(World):
 
 def understand(kitchen: Kitchen, text: str) -> Command | str:
     """Return the usable command that ``text`` means, or the reason why there is none."""
-    said = read(text, KITCHEN_VERBS, _JOINTS)
-    if said is None:
+    sentence = read(text, KITCHEN_VERBS, _JOINTS)
+    if sentence is None:
         return "I do not know that command."
-    verb, noun, other = said
+    verb, noun, other = sentence
     if verb == "cook":
         verb = _STATIONS.get(other, "")
         if not verb:

@@ -141,7 +141,7 @@ class FrozenLakeEnv(TextEnv):
     """
 
     find_moves = staticmethod(find_directions)
-    observation_says_all = True
+    is_markov = True
 
     size: int = setting(4, 2, 30)
     hole_probability: float = setting(0.2)

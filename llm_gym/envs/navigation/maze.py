@@ -166,7 +166,7 @@ class MazeEnv(TextEnv):
     max_turns: int = setting(50)
 
     @property
-    def observation_says_all(self) -> bool:
+    def is_markov(self) -> bool:
         return self.view is None
 
     def check_settings(self) -> None:

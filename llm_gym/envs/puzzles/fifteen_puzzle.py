@@ -197,7 +197,7 @@ class FifteenPuzzleEnv(TextEnv):
     """
 
     find_moves = staticmethod(find_directions)
-    observation_says_all = True
+    is_markov = True
 
     size: int = setting(4, 2, 6)
     scramble: int | None = setting(20)

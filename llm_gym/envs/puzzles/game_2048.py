@@ -310,7 +310,7 @@ class Game2048Env(TextEnv):
     """
 
     find_moves = staticmethod(find_directions)
-    observation_says_all = True
+    is_markov = True
 
     target: int = setting(128)
     max_turns: int = setting(100)

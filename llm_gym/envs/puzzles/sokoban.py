@@ -110,7 +110,7 @@ class SokobanEnv(TextEnv):
     """
 
     find_moves = staticmethod(find_directions)
-    observation_says_all = True
+    is_markov = True
 
     size: int = setting(6, 5, 10)
     boxes: int = setting(2, 1, 5)

@@ -141,7 +141,7 @@ class SudokuEnv(TextEnv):
     """
 
     find_moves = staticmethod(find_placements)
-    observation_says_all = True
+    is_markov = True
 
     size: int = setting(9)
     clues: int = setting(50)

@@ -169,7 +169,7 @@ class TowerOfHanoiEnv(TextEnv):
     """
 
     find_moves = staticmethod(find_transfers)
-    observation_says_all = True
+    is_markov = True
     has_splits = False
 
     disks: int = setting(4, 1, 9)

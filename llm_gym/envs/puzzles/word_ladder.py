@@ -166,7 +166,7 @@ class WordLadderEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
-    observation_says_all = True
+    is_markov = True
 
     word_length: int = setting(4, min(FARTHEST), max(FARTHEST))
     min_distance: int = setting(5)

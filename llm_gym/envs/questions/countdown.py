@@ -94,7 +94,7 @@ class CountdownEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
-    observation_says_all = True
+    is_markov = True
     max_move_chars = 200
 
     numbers: int = setting(4, 2, 6, levels=(3, 6))

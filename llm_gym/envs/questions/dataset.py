@@ -87,7 +87,7 @@ class DatasetEnv(TextEnv):
         **common: See ``TextEnv``.
     """
 
-    observation_says_all = True
+    is_markov = True
     # A snapshot holds an episode, not a data set.
     _base_not_state = TextEnv._base_not_state | {"_table"}
     no_difficulty = "its rows decide how hard it is"

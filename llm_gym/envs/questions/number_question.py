@@ -18,7 +18,7 @@ class NumberQuestion(TextEnv):
 
     find_moves = staticmethod(find_numbers)
     move_name = "answer"
-    observation_says_all = True
+    is_markov = True
     max_turns = 1
 
     @abstractmethod

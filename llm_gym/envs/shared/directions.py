@@ -34,11 +34,11 @@ def direction_parser(
     >>> parse("Up"), parse("go east"), parse("[down]"), parse("push left")
     (0, 1, 2, None)
     """
-    said = {name: at for at, name in enumerate(directions)}
-    said |= {_COMPASS[name]: at for name, at in said.items()}
-    said |= {f"{verb} {name}": at for verb in verbs for name, at in said.items()}
-    said |= {f"[{name}]": at for name, at in said.items()}
-    return lambda move: said.get(move.lower())
+    names = {name: at for at, name in enumerate(directions)}
+    names |= {_COMPASS[name]: at for name, at in names.items()}
+    names |= {f"{verb} {name}": at for verb in verbs for name, at in names.items()}
+    names |= {f"[{name}]": at for name, at in names.items()}
+    return lambda move: names.get(move.lower())
 
 
 def find_directions(text: str) -> Iterator[Named]:

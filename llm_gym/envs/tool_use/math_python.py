@@ -59,11 +59,11 @@ def _draw_story(rng: np.random.Generator, steps: int, size: int) -> Numbers:
 
 def _ask_story(numbers: Numbers) -> str:
     who, what = _NAMES[numbers[0]], _THINGS[numbers[1]]
-    told = [f"{who} has {numbers[2]} {what}."]
+    sentences = [f"{who} has {numbers[2]} {what}."]
     for at in range(3, len(numbers), 3):
         line, a, b = numbers[at : at + 3]
-        told.append(_LINES[line][0].format(who=who, what=what, a=a, b=b))
-    return " ".join([*told, f"How many {what} does {who} have now?"])
+        sentences.append(_LINES[line][0].format(who=who, what=what, a=a, b=b))
+    return " ".join([*sentences, f"How many {what} does {who} have now?"])
 
 
 def _story_sum(numbers: Sequence[int]) -> str:
@@ -85,12 +85,12 @@ _STORY_LINES = [
 
 
 def _read_story(text: str) -> Numbers | None:
-    begun = re.search(r"(\w+) has (\d+) (\w+)\.", text)
-    if begun is None or "How many" not in text:
+    start = re.search(r"(\w+) has (\d+) (\w+)\.", text)
+    if start is None or "How many" not in text:
         return None
-    who, count, what = begun.groups()
+    who, count, what = start.groups()
     numbers = [_NAMES.index(who), _THINGS.index(what), int(count)]
-    for sentence in re.findall(r"[^.?]+\.", text[begun.end() :]):
+    for sentence in re.findall(r"[^.?]+\.", text[start.end() :]):
         for line, shape in enumerate(_STORY_LINES):
             if found := shape.fullmatch(sentence.strip()):
                 numbers += [line, int(found[1]), int(found[2]) if len(found.groups()) > 1 else 0]

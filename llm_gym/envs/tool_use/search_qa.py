@@ -132,8 +132,8 @@ class SearchQAEnv(ToolEnv):
         return True
 
     def random_move(self, rng: np.random.Generator) -> str:
-        said = self._base_observations[-1]
-        seen = re.findall(r"[A-Z][a-z]+(?: [A-Z][a-z]+)*", said)
+        text = self._base_observations[-1]
+        seen = re.findall(r"[A-Z][a-z]+(?: [A-Z][a-z]+)*", text)
         word = seen[int(rng.random() * len(seen))]
         return f"{'search' if rng.random() < 0.6 else 'answer'}: {word}"
 
@@ -152,7 +152,7 @@ class SearchQAEnv(ToolEnv):
         question = fact_world.read_question(observations[0])
         assert question is not None, "the first observation holds the question"
         here, chain = question
-        shown = {title: text for said in observations for title, text in _RESULT.findall(said)}
+        shown = {title: text for each in observations for title, text in _RESULT.findall(each)}
         for relation in chain:
             value = fact_world.fact(shown.get(here, ""), here, relation)
             if value is None:

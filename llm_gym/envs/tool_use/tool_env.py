@@ -167,8 +167,8 @@ class ToolEnv(TextEnv):
     # --- reading -------------------------------------------------------------------------
 
     def named_moves(self, text: str) -> Iterable[Named]:
-        said = text.lower()
-        is_call = ":" in text or "search" in said or "answer" in said
+        lower = text.lower()
+        is_call = ":" in text or "search" in lower or "answer" in lower
         return self._named(text) if is_call else ()
 
     def _named(self, text: str) -> Iterator[Named]:
@@ -181,8 +181,8 @@ class ToolEnv(TextEnv):
         if calls:
             return
         for name, pattern in (("search", _SEARCH_FOR), ("answer", _ANSWER_IS)):
-            if (name in self._inputs or name == "answer") and (said := pattern.search(text)):
-                yield said.start(), said.end(), f"{name}: {undress(_TAIL.sub('', said[1]))}"
+            if (name in self._inputs or name == "answer") and (match := pattern.search(text)):
+                yield match.start(), match.end(), f"{name}: {undress(_TAIL.sub('', match[1]))}"
 
     def is_understood(self, move: str) -> bool:
         return parse_call(move)[0] in (*self._inputs, "answer")
@@ -217,12 +217,12 @@ class ToolEnv(TextEnv):
             # Code may contain empty lines; after a query, an empty line starts a comment on it.
             is_code = self.strict or move[:6].lower() == "python"
             return move if is_code else move.partition("\n\n")[0]
-        said = self._base_format.parse(text)
-        if said and not self.strict:
-            said = bare_call(said)
-            if not self.is_understood(said):
-                said = find_call(text, (*self._inputs, "answer")) or said
-        return None if said and not self.strict and self._is_sentence(said) else said
+        move = self._base_format.parse(text)
+        if move and not self.strict:
+            move = bare_call(move)
+            if not self.is_understood(move):
+                move = find_call(text, (*self._inputs, "answer")) or move
+        return None if move and not self.strict and self._is_sentence(move) else move
 
     def _is_sentence(self, move: str) -> bool:
         # Code may contain any text, and a move that is too long is refused anyway.

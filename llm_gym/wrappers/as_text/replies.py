@@ -63,8 +63,8 @@ class ReplyReader:
         """Return how a move is written, with an example."""
         return self.format.tell(self.book.example_moves()[0])
 
-    def read(self, reply: str, info: Mapping[str, Any], told: tuple[str, ...]) -> ParsedReply:
-        """Return what was found; ``info`` may hold a mask, ``told`` is what the model has read."""
+    def read(self, reply: str, info: Mapping[str, Any], context: tuple[str, ...]) -> ParsedReply:
+        """Return what was found; ``info`` may hold a mask, ``context`` is what the model read."""
         move = self.format.parse(drop_thinking(reply) if self.strict else visible(reply))
         if move is not None and (action := self._choices.get(move)) is not None:
             return ParsedReply(move, action)
@@ -75,7 +75,7 @@ class ReplyReader:
         if self.strict:
             return ParsedReply(move, problem=problem)
         closer = ""
-        for found in readings(reply, BookSpeaker(self.book, info), told):
+        for found in readings(reply, BookSpeaker(self.book, info), context):
             if found.move is None:
                 closer = found.problem
                 break

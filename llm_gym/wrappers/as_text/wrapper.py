@@ -151,7 +151,7 @@ class AsText(TextWrapper):
         self._plays_on = invalid == "fallback" and self._fallback_move({}) is not None
         limited = self._plays_on and self.book.step_limit() is not None
         self.max_invalid = max_invalid or (None if limited else _MAX_INVALID)
-        self._told = self._rules_told() if system_prompt is None else system_prompt
+        self._rules_text = self._write_rules() if system_prompt is None else system_prompt
         self._clear(None)
 
     def _clear(self, stop: StopReason | None) -> None:
@@ -173,15 +173,15 @@ class AsText(TextWrapper):
         self._state = text = self._words(observation, info)
         ours = self._info(_NOTHING_READ, {})
         if self.rules == "system":
-            ours["system_prompt"] = self._told  # for players at the other end of a process
+            ours["system_prompt"] = self._rules_text  # for players at the other end of a process
         else:
-            text = f"{self._told}\n\n{text}"
+            text = f"{self._rules_text}\n\n{text}"
         return clip(text, self.max_observation_chars), {**ours, **info}
 
     def step(self, action: str) -> _Step:
         if self._stop is not _PLAYING or not isinstance(action, str):
             raise refuse_step("AsText", action, self._stop)
-        reading = self._replies.read(action, self._last_info, (self._told, self._state))
+        reading = self._replies.read(action, self._last_info, (self._rules_text, self._state))
         if reading.problem is not None:
             text, reward, terminated, truncated, info = self._answer(reading)
         else:
@@ -282,8 +282,8 @@ class AsText(TextWrapper):
         info = self._info(reading, terms)
         if "action_mask" in self._last_info:
             info["action_mask"] = self._last_info["action_mask"]  # it still holds
-        said = reading.problem or ""
-        text = said if terminated else f"{said}\n{self._state}"
+        problem = reading.problem or ""
+        text = problem if terminated else f"{problem}\n{self._state}"
         cut = self._stop is StopReason.MAX_STEPS
         if terminated or cut:
             terms["given_up"] = self.quitting_cost()
@@ -377,9 +377,9 @@ class AsText(TextWrapper):
 
     @property
     def system_prompt(self) -> str:
-        return self._told if self.rules == "system" else ""
+        return self._rules_text if self.rules == "system" else ""
 
-    def _rules_told(self) -> str:
+    def _write_rules(self) -> str:
         parts = [self.book.rules_text(), self.book.limit_text(), self.book.how()]
         if self.retries:
             parts.append(f"Up to {self.retries} unusable replies per turn are forgiven.")
@@ -393,8 +393,8 @@ class AsText(TextWrapper):
             parts.append(f"{cut} and costs what random play would cost.")
         if self.penalty:
             parts.append(f"Each unusable reply costs {self.penalty:g} points.")
-        told = " ".join(filter(None, parts))
-        return f"{told}\n{self._replies.instruction()}".rstrip("\n")
+        text = " ".join(filter(None, parts))
+        return f"{text}\n{self._replies.instruction()}".rstrip("\n")
 
     def _words(self, observation: Any, info: dict[str, Any]) -> str:
         text = self._describe(observation, info)

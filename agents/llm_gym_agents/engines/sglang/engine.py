@@ -168,13 +168,13 @@ class SGLangEngine(Engine):
         if isinstance(answer, Exception):
             self._fail(answer)
         try:
-            kind, said, ids, log_probs = read_reply(
+            kind, message, ids, log_probs = read_reply(
                 answer, self._vocabulary, request.sampling.max_tokens
             )
         except ValueError as error:
             self._fail(f"its answer is no reply: {error}: {answer!r:.200}")
         if kind not in (FinishReason.STOP, FinishReason.LENGTH):
-            self._fail(f"it ended a reply with {kind!r:.100}: {said:.300}")
+            self._fail(f"it ended a reply with {kind!r:.100}: {message:.300}")
         return Completion(ids, log_probs, FinishReason(kind), self.version, request.key)
 
     # --- scoring -------------------------------------------------------------------------
@@ -240,12 +240,12 @@ class SGLangEngine(Engine):
         )
 
 
-def _dtype(said: str, config: Any) -> torch.dtype:
+def _dtype(name: str, config: Any) -> torch.dtype:
     """Return the precision that a server works in, which may call it "auto"."""
-    if said == "auto":
+    if name == "auto":
         own = config.dtype or torch.float32
         return torch.float16 if own == torch.float32 else own
-    found = getattr(torch, said, None)
+    found = getattr(torch, name, None)
     return found if isinstance(found, torch.dtype) else torch.float32
 
 
@@ -257,13 +257,13 @@ _LEAST = -sys.float_info.max
 def read_reply(answer: Any, vocabulary: int, most: int) -> tuple[str, str, list[int], list[float]]:
     """Return a reply's finish reason, the server's message, its ids and their log-probs."""
     finish = _part(answer, dict, "meta_info", "finish_reason")
-    kind, said = _part(finish, str, "type"), str(finish.get("message"))
+    kind, message = _part(finish, str, "type"), str(finish.get("message"))
     if kind == "abort":  # such a reply has no tokens
-        return kind, said, [], []
+        return kind, message, [], []
     ids, log_probs = _tokens(_part(answer, list, "meta_info", "output_token_logprobs"), vocabulary)
     if len(ids) > most:
         raise ValueError(f"{len(ids)} tokens where {most} were asked for")
-    return kind, said, ids, log_probs
+    return kind, message, ids, log_probs
 
 
 def read_scores(answer: Any, count: int, vocabulary: int) -> list[float]:

@@ -151,12 +151,12 @@ class Calls:
         self._answers: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._wanted: set[int] = set()
         self._sent: set[int] = set()
-        self._threads = self._begun = 0
+        self._threads = self._started = 0
 
     def begin(self, body: Any) -> int:
         """Queue a call and return its name."""
-        name = self._begun
-        self._begun += 1
+        name = self._started
+        self._started += 1
         self._wanted.add(name)
         self._todo.put((name, body))
         if self._threads < min(self._most, len(self._wanted)):

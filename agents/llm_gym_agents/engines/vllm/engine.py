@@ -268,8 +268,8 @@ class VLLMEngine(Engine):
     def weight_sums(self) -> dict[str, WeightSum] | None:
         """Return checksums of the parameters; None if they are split over workers."""
         self._need_open()
-        said, *others = self._vllm.ask("collective_rpc", "llm_gym_sums")
-        return None if others else {name: WeightSum(*each) for name, each in said.items()}
+        sums, *others = self._vllm.ask("collective_rpc", "llm_gym_sums")
+        return None if others else {name: WeightSum(*each) for name, each in sums.items()}
 
     def _forget(self) -> None:
         """Invalidate the prefix cache by changing the salt of new requests.

@@ -62,8 +62,8 @@ class VLLMProcess:
         self._guard(self._add, name, known, parameters)
 
     def step(self) -> list[Any]:
-        said: list[Any] = self._guard(self.llm_engine.step)
-        return said
+        outputs: list[Any] = self._guard(self.llm_engine.step)
+        return outputs
 
     def abort(self, names: list[str]) -> None:
         """Cancel replies; some of them may have ended."""

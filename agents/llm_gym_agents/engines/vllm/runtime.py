@@ -54,15 +54,15 @@ def start(path: str, *, separate: bool, cache_gb: int | None = None, **settings:
         raise EngineError(
             "one vLLM engine lives in this process already; close it first, or pass separate=True"
         )
-    told = {
+    variables = {
         **{name: os.environ.get(name, value) for name, value in _USUAL.items()},
         "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(separate)),
         "VLLM_CPU_KVCACHE_SPACE": str(int(cache_gb or 1)),
     }
     with restored_environ(), _interruptible(), _interrupts_are_ours(), warnings.catch_warnings():
-        os.environ.update(told)  # vLLM has no other way to be told these
+        os.environ.update(variables)  # vLLM has no other way to be told these
         warnings.simplefilter("ignore")
-        logging.getLogger("vllm").setLevel(told["VLLM_LOGGING_LEVEL"].upper())
+        logging.getLogger("vllm").setLevel(variables["VLLM_LOGGING_LEVEL"].upper())
         settings |= _by_platform(cache_gb, eager=settings.get("enforce_eager", False))
         try:
             with _lasting_name(path) as name:
@@ -233,11 +233,11 @@ def reason(error: BaseException) -> str:
     """Return the first line of the innermost cause that says something."""
     while error.__cause__ is not None:
         error = error.__cause__
-    said = str(error).strip() or type(error).__name__
+    message = str(error).strip() or type(error).__name__
     if hasattr(error, "errors"):  # pydantic's, whose first line only counts the faults
         fault = error.errors()[0]
-        said = ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
-    return said.split("\n", 1)[0]
+        message = ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
+    return message.split("\n", 1)[0]
 
 
 @contextmanager

@@ -38,7 +38,7 @@ class WorldEnv(TextEnv):
     _quest: Goal
 
     @property
-    def observation_says_all(self) -> bool:
+    def is_markov(self) -> bool:
         """Whether no memory is needed: with hints, the observation says where to go."""
         return self.hints > 0
 

@@ -66,8 +66,8 @@ def read(
     if text.strip() == "i":  # a capital "I" is the start of a sentence that was cut off
         return Sentence("inventory")
     text = text.lower()
-    said = _WORD.findall(text)
-    words: list[str] = [*map(_SHORT.get, said, said)]  # type: ignore[list-item]
+    written = _WORD.findall(text)
+    words: list[str] = [*map(_SHORT.get, written, written)]  # type: ignore[list-item]
     if not words or len(words) > _MAX_WORDS or not _UNCLEAR.isdisjoint(words):
         return None
     if words[0] in DIRECTIONS and len(words) == 1 and not _IN_A_NUMBER.search(text):
@@ -98,11 +98,11 @@ def find(noun: str, names: list[str]) -> str | None:
     return fits[0] if len(fits) == 1 else None
 
 
-def settle(world: World, said: Sentence | None) -> Command | str:
-    """Return the usable command that ``said`` means, or the reason why there is none."""
-    if said is None:
+def settle(world: World, sentence: Sentence | None) -> Command | str:
+    """Return the usable command that ``sentence`` means, or the reason why there is none."""
+    if sentence is None:
         return "I do not know that command."
-    verb, noun, other = said
+    verb, noun, other = sentence
     if verb in ("look", "inventory"):
         return Command(verb)
     return {

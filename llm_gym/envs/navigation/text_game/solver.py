@@ -79,10 +79,10 @@ def take_notes(observations: Sequence[str], moves: Sequence[str]) -> tuple[Notes
 
 
 def _decide(notes: Notes, view: View) -> str:
-    if view.task and (told := _TASK.fullmatch(view.task)):
-        if told[3] == view.room:
-            return _finish(told[1], told[2], view)
-        way = _way(notes, view.room, lambda to: to == told[3])
+    if view.task and (task := _TASK.fullmatch(view.task)):
+        if task[3] == view.room:
+            return _finish(task[1], task[2], view)
+        way = _way(notes, view.room, lambda to: to == task[3])
         return f"go {way}" if way else explore(notes, view)
     item, target, room = _goal(view.quest)
     if item in view.carried and room in notes.exits:

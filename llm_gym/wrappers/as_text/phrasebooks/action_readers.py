@@ -206,8 +206,8 @@ class PartsReader(Reader):
         return None if any(part is None for part in found) else self._action(found)
 
     def how(self) -> str:
-        told = [f"{self._title(key)} is {part.how()}" for key, part in self.parts.items()]
-        return f"{self._kind()}; {'; '.join(told)}"
+        parts = [f"{self._title(key)} is {part.how()}" for key, part in self.parts.items()]
+        return f"{self._kind()}; {'; '.join(parts)}"
 
     def _kind(self) -> str:
         if self.is_dict:

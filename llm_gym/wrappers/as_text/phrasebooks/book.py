@@ -71,13 +71,13 @@ class Phrasebook:
     def rules_text(self) -> str:
         """Return the description of the game; limits and the format of a move are added to it."""
         spec = self.env.spec
-        told = [f"You are playing {spec.id if spec else type(self.game).__name__}."]
-        told.append(discover.prose(self._doc.get("description") or self._doc[""], _STORY))
+        parts = [f"You are playing {spec.id if spec else type(self.game).__name__}."]
+        parts.append(discover.prose(self._doc.get("description") or self._doc[""], _STORY))
         for heading in ("rewards", "reward", "reward function"):
             if rewards := discover.prose(self._doc.get(heading, ""), _REWARDS):
-                told.append(f"Rewards: {rewards}")
+                parts.append(f"Rewards: {rewards}")
                 break
-        return " ".join(filter(None, told))
+        return " ".join(filter(None, parts))
 
     def step_limit(self) -> int | None:
         """Return the number of moves after which an episode is truncated, if known."""
@@ -90,8 +90,8 @@ class Phrasebook:
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         """Return what the player sees."""
-        told = say(self.env.observation_space, observation, self._labels)
-        return f"{told}\n{line}" if (line := self.legal_line(info)) else told
+        text = say(self.env.observation_space, observation, self._labels)
+        return f"{text}\n{line}" if (line := self.legal_line(info)) else text
 
     def legal_line(self, info: Mapping[str, Any]) -> str:
         """Return a line with the moves that the action mask allows, if there is one."""
@@ -179,8 +179,8 @@ class Phrasebook:
         """
         if self.end_is_success:
             return terminated
-        if (told := flag(info, "is_success")) is not None:
-            return told
+        if (success := flag(info, "is_success")) is not None:
+            return success
         threshold = None if self.env.spec is None else self.env.spec.reward_threshold
         return None if threshold is None else total >= threshold
 

@@ -95,7 +95,7 @@ class LunarLanderWords(Phrasebook):
         return super()._action_names()
 
     def rules_text(self) -> str:
-        told = [
+        parts = [
             "Land softly on the pad, which is at sideways 0 and height 0. To the right and up are "
             "positive. Tilt is in radians, positive to the left. The main engine pushes the lander "
             "along its axis, up when it is upright; the left engine pushes and tilts it to the "
@@ -103,19 +103,19 @@ class LunarLanderWords(Phrasebook):
             "100, each leg on the ground 10; engines cost fuel. 200 points count as a success."
         ]
         if getattr(self.game, "continuous", False):
-            told.append(
+            parts.append(
                 "The main engine burns above 0, from half power to full at 1. The side engines "
                 "burn beyond 0.5: the left one below -0.5, the right one above 0.5."
             )
         if getattr(self.game, "enable_wind", False):
-            told.append("There is wind.")
-        return " ".join(told)
+            parts.append("There is wind.")
+        return " ".join(parts)
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         *numbers, left, right = map(float, observation)
         legs = ["down" if leg else "up" for leg in (left, right)]
-        told = label_numbers(self.labels, numbers)
-        return f"{told}, left leg {legs[0]}, right leg {legs[1]}"
+        text = label_numbers(self.labels, numbers)
+        return f"{text}, left leg {legs[0]}, right leg {legs[1]}"
 
     def ending(self, reward: float) -> str:
         return "The lander is at rest." if reward > 0 else "The lander has crashed."

@@ -112,8 +112,8 @@ def distinct(names: Sequence[str], count: int) -> list[str] | None:
     >>> distinct(["Left", "Stay."], 2), distinct(["Up!", "up"], 2), distinct(["..."], 1)
     (['left', 'stay'], None, None)
     """
-    told = [tidy(name) for name in names]
-    return told if len(told) == len(set(told)) == count and all(told) else None
+    tidied = [tidy(name) for name in names]
+    return tidied if len(tidied) == len(set(tidied)) == count and all(tidied) else None
 
 
 def prose(text: str, longest: int) -> str:
@@ -137,8 +137,8 @@ def prose(text: str, longest: int) -> str:
             kept.append(_whole_sentences(words[: longest - sum(map(len, kept))]))
             break
         kept.append(words)
-    told = " ".join(filter(None, kept))
-    return _whole_sentences(told) if told.endswith(":") else told  # it announced some code
+    text = " ".join(filter(None, kept))
+    return _whole_sentences(text) if text.endswith(":") else text  # it announced some code
 
 
 def _label(text: str) -> str:

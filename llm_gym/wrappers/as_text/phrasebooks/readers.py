@@ -197,7 +197,7 @@ class NumberReader(Reader):
         head = f"{self.size} {kind}s with a space between"
         ranges = [self._range(at) for at in range(min(self.size, _NAMED + 1))]
         if self.size <= _NAMED and (self.names or len(set(ranges)) > 1):
-            each = [f"{self._name(at)} {told}" for at, told in enumerate(ranges)]
+            each = [f"{self._name(at)} {limits}" for at, limits in enumerate(ranges)]
             return f"{head}, {', '.join(each)}"
         same = len({*zip(self.low, self.high, strict=True)}) == 1
         return f"{head}, each {ranges[0]}" if same else head

@@ -66,13 +66,13 @@ class FrozenLakeWords(Phrasebook):
         self._lake = [row.replace("S", ".").replace("F", ".") for row in rows]
 
     def rules_text(self) -> str:
-        told = [
+        parts = [
             "Cross the frozen lake to the goal. On the map, P is you, a dot is ice, H is a hole "
             "and G is the goal. Move up, down, left or right; at the edge you stay where you are.",
             slip_text(self.game.P),
             "If you fall into a hole, you lose.",
         ]
-        return " ".join(filter(None, told))
+        return " ".join(filter(None, parts))
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         return draw(self._lake, int(observation))
@@ -137,7 +137,7 @@ class TaxiWords(Phrasebook):
         self._town = [b"".join(row).decode() for row in self.game.desc.tolist()]
 
     def rules_text(self) -> str:
-        told = [
+        parts = [
             "You drive a taxi: go to the passenger, pick them up, take them to their destination "
             "and drop them off there. On the map, T is the taxi and R, G, Y and B are the stops. "
             "Between two squares, : can be passed and | is a wall; north is up. Rows and columns "
@@ -146,10 +146,10 @@ class TaxiWords(Phrasebook):
         ]
         if any(len(moves[0]) > 1 for moves in self.game.P.values()):
             chance = 1.0 - getattr(self.game, "rainy_probability", 0.8)
-            told.append(f"It rains: with probability {chance:.3g} the taxi drifts to one side.")
+            parts.append(f"It rains: with probability {chance:.3g} the taxi drifts to one side.")
         if getattr(self.game, "fickle_passenger", False):
-            told.append("A passenger may name another destination on the way.")
-        return " ".join(told)
+            parts.append("A passenger may name another destination on the way.")
+        return " ".join(parts)
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         row, column, passenger, goal = map(int, self.game.decode(int(observation)))
@@ -158,8 +158,8 @@ class TaxiWords(Phrasebook):
         town[row + 1] = f"{line[: 2 * column + 1]}T{line[2 * column + 2 :]}"
         waiting = "in the taxi" if passenger == _IN_TAXI else self._stop(passenger)
         where = f"Taxi: row {row}, column {column}. Passenger: {waiting}. "
-        told = [*town, f"{where}Destination: {self._stop(goal)}.", self.legal_line(info)]
-        return "\n".join(filter(None, told))
+        lines = [*town, f"{where}Destination: {self._stop(goal)}.", self.legal_line(info)]
+        return "\n".join(filter(None, lines))
 
     def _stop(self, number: int) -> str:
         row, column = self.game.locs[number]
@@ -173,17 +173,17 @@ class BlackjackWords(Phrasebook):
     aliases = {"stand": 0, "stay": 0, "draw": 1, "hit me": 1, "card": 1}
 
     def rules_text(self) -> str:
-        told = [
+        parts = [
             "You play blackjack against the dealer. Whoever is closer to 21 wins; above 21 you are "
             "bust and lose. Face cards count 10. An ace counts 11 while that keeps you at 21 or "
             "below (a usable ace), else 1. hit draws a card, stick ends your turn; then the dealer "
             "draws up to 17 or more. A win earns 1 point, a loss costs 1, a draw earns nothing."
         ]
         if getattr(self.game, "sab", False):
-            told.append("With an ace and a ten you win, unless the dealer has them too.")
+            parts.append("With an ace and a ten you win, unless the dealer has them too.")
         elif getattr(self.game, "natural", False):
-            told.append("Winning with an ace and a ten earns 1.5.")
-        return " ".join(told)
+            parts.append("Winning with an ace and a ten earns 1.5.")
+        return " ".join(parts)
 
     def describe(self, observation: Any, info: Mapping[str, Any]) -> str:
         points, card, ace = observation
@@ -206,9 +206,9 @@ class BlackjackWords(Phrasebook):
     def ending(self, reward: float) -> str:
         hand = list(self.game.dealer)
         cards = " and ".join("an ace" if card == 1 else str(card) for card in hand)
-        told = "It is a draw." if reward == 0.0 else "You win." if reward > 0.0 else "You lose."
+        result = "It is a draw." if reward == 0.0 else "You win." if reward > 0.0 else "You lose."
         points = sum_hand(hand)  # type: ignore[no-untyped-call]
-        return f"The dealer had {cards}: {points} points. {told}"
+        return f"The dealer had {cards}: {points} points. {result}"
 
     def success(
         self, total: float, terminated: bool, reward: float, info: Mapping[str, Any]
