@@ -44,12 +44,12 @@ def _shaped(env: gym.Env[Any, Any], method: str, names: str, given: Any) -> tupl
     """Return ``given`` if it is a tuple of these values that ends with a dictionary."""
     count = f"{len(given)} values" if isinstance(given, tuple) else f"one {type(given).__name__}"
     if type(given) is not tuple or len(given) != len(names.split(", ")):
-        problem = f"({names}), got {count}"
+        expected = f"({names}), got {count}"
     elif not isinstance(given[-1], dict):
-        problem = f"a dictionary as info, got {given[-1]!r:.100}"
+        expected = f"a dictionary as info, got {given[-1]!r:.100}"
     else:
         return given
-    raise ContractError(f"{type(env.unwrapped).__name__}.{method} must return {problem}")
+    raise ContractError(f"{type(env.unwrapped).__name__}.{method} must return {expected}")
 
 
 Success = Callable[[float, bool, float, Mapping[str, Any]], bool | None]
