@@ -32,10 +32,14 @@ HOUR = 3600.0
 
 
 def jobs(
-    families: Iterable[str], seeds: Iterable[int], model: str | None, more: str, seconds: float
+    families: Iterable[str],
+    seeds: Iterable[int],
+    model: str | None,
+    more: str,
+    until: float,
+    on_gpu: float,
 ) -> Iterator[Job]:
     """Yield a run of each family and seed; a key says what differs from the defaults."""
-    until = time.time() + seconds - SUMMED_UP
     for seed in seeds:
         for family in families:
             words = [f"llm-gym train llm_gym/{family}-v0 --warm-start.player solver"]
@@ -51,7 +55,7 @@ def jobs(
             ]
             key = " ".join(filter(None, (family, name, str(seed), more)))
             if model:
-                yield Job(key, [*program, "--free", "inf"], HOUR, first_gpu())
+                yield Job(key, [*program, "--free", str(on_gpu)], HOUR, first_gpu())
             else:
                 yield Job(key, program, HOUR)
 
@@ -88,6 +92,7 @@ def main() -> None:
     parser.add_argument("families", nargs="*", help="such as CookingWorldEasy; all by default")
     parser.add_argument("--model", help="a model folder; the embedded one by default")
     parser.add_argument("--with", dest="more", default="", help="further flags of llm-gym train")
+    parser.add_argument("--seconds", type=float, default=HOUR, help="of a run with --model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--lanes", type=int, default=1, help="runs side by side")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
@@ -97,7 +102,8 @@ def main() -> None:
     about = provenance(__file__, packages, seeds=options.seeds)
     results = Results(options.results, {"provenance": about})
     seconds, families = 60 * options.minutes, options.families or FAMILIES
-    todo = jobs(families, options.seeds, options.model, options.more, seconds)
+    until = time.time() + seconds - SUMMED_UP
+    todo = jobs(families, options.seeds, options.model, options.more, until, options.seconds)
     deadline = time.monotonic() + seconds
     work(list(todo), results, lanes=options.lanes, deadline=deadline)
     print(compared({"rows": results.rows}))

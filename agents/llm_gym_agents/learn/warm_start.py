@@ -47,7 +47,7 @@ from llm_gym_agents.run.metrics import FROM_SOLVER
 
 ENOUGH_USABLE = 0.5
 """Share of usable replies below which ``auto`` warm-starts a pretrained model."""
-SELDOM = 0.25
+SELDOM = 0.5
 """Success in the probe below which ``auto`` imitates a solver, if there is one."""
 PROBE_IDS = 2**42
 """First episode id of the probe; ids seed the sampling."""
