@@ -39,7 +39,7 @@ from llm_gym_agents.learn.imitation import (
 )
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.learn.schedule import HeldOutSuccess
-from llm_gym_agents.rollouts.mix import in_env
+from llm_gym_agents.rollouts.mix import by_failure, in_env, shares_of
 from llm_gym_agents.rollouts.sampler import Player, Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_id, episode_seed, split_options
 from llm_gym_agents.run.files import write_atomically
@@ -188,8 +188,7 @@ class WarmStart:
         # A file has no further moves.
         self.rounds = 1 if self.settings.is_file else self.settings.rounds
         self.weight_decay = 0.0
-        total = sum(self.mix.values())
-        self.shares = {id: self.mix[id] / total if self.mix else 1.0 for id in self.make_envs}
+        self.shares = shares_of(self.mix or dict.fromkeys(self.make_envs, 1.0))
         self.split = 1  # steps that share what one would read
 
     def run_second(self, why: str) -> dict[str, float]:
@@ -254,6 +253,8 @@ class WarmStart:
             if why is None:
                 break
             self.say(f"warm start: {why}, once more")
+            if self.mix:
+                self.shares = shares_of(by_failure(self.mix, after.episodes))
             # On a solver's path a model never sees what its own unusable replies lead to.
             visit = decision.player in TEACHERS and after.invalid > UNUSABLE
             turns += self._teach(decision, at, visit=visit)

@@ -27,6 +27,8 @@ ENV = "env"
 
 LEAST_SHARE = 0.1
 """Share of its weight that an environment keeps if it is always or never won."""
+KEPT_SHARE = 0.25
+"""Share of its weight that an always won environment keeps in later rounds of imitation."""
 NEW = 0.3
 """Weight of a batch in the running mean of success."""
 
@@ -115,6 +117,26 @@ def by_signal(mix: Mapping[str, float], success: Mapping[str, float]) -> dict[st
         env_id: round(weight * max(LEAST_SHARE, 4 * chance[env_id] * (1 - chance[env_id])), 6)
         for env_id, weight in mix.items()
     }
+
+
+def by_failure(mix: Mapping[str, float], episodes: Iterable[Trajectory]) -> dict[str, float]:
+    """Return weights by failure rate, for imitation: what is always won teaches little.
+
+    An environment keeps a part of its weight, because the model would forget it.
+    """
+    success = {
+        each: Evaluation(each, own, 0, 0.0).success for each, own in by_env(episodes).items()
+    }
+    return {
+        env_id: weight * max(KEPT_SHARE, 1.0 - success.get(env_id, 0.0))
+        for env_id, weight in mix.items()
+    }
+
+
+def shares_of(mix: Mapping[str, float]) -> dict[str, float]:
+    """Return the weights divided by their sum."""
+    total = sum(mix.values())
+    return {env_id: weight / total for env_id, weight in mix.items()}
 
 
 def follow_success(success: Mapping[str, float], row: Mapping[str, float]) -> dict[str, float]:

@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from llm_gym.evaluate.result import Evaluation
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.engines.base import Completion, FinishReason
-from llm_gym_agents.learn.warm_start import WarmStart, another_round
+from llm_gym_agents.learn.warm_start import Decision, WarmStart, another_round
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.trainer import build
+from tests.agents.scored import episode
 from tests.agents.scripted import ScriptedEngine
 from tests.agents.text.chat_templates import FAMILIES, base_tokenizer, build_tokenizer
 
@@ -131,3 +133,28 @@ def test_nobody_is_imitated_because_of_our_own_limit(thinks, says, turns, room, 
     assert decision.player == player
     assert ("inference.max_tokens" in decision.why) == blames
     assert policy.sampling.max_tokens == room
+
+
+def test_later_rounds_take_more_moves_of_the_environments_that_are_lost(monkeypatch):
+    mix = {"won": 1.0, "lost": 1.0, "half": 2.0}
+    wins = {"won": [True, True], "lost": [False, False], "half": [True, False]}
+    played = [
+        episode(env_id=env_id, infos=[{}, {"success": won}])
+        for env_id, each in wins.items()
+        for won in each
+    ]
+    config = ConfigStore()
+    config.warm_start.rounds = 2
+    teacher = teacher_of(
+        config,
+        make_envs=dict.fromkeys(mix),
+        mix=mix,
+        evaluate=lambda episodes: Evaluation(None, played, 0, 0.0),
+        say=lambda text: None,
+        tick=lambda text: None,
+    )
+    shares = []
+    monkeypatch.setattr(teacher, "_teach", lambda *_, **__: shares.append(teacher.shares) or 0)
+    teacher._rounds(Decision("solver", "a test says so"), teacher._measure())
+    assert shares[0] == {"won": 0.25, "lost": 0.25, "half": 0.5}
+    assert shares[1] == pytest.approx({"won": 1 / 9, "lost": 4 / 9, "half": 4 / 9})
