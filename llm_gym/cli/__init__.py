@@ -52,7 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if name in _BUILT_IN and not _names_model(arguments):
             return _run_built_in(name, arguments[1:])
-        added = _added_commands()
+        from importlib.metadata import entry_points  # a tenth of the time of a light command
+
+        added = {entry.name: entry for entry in entry_points(group=GROUP)}
         if name == "--completion":
             say(completion(_names(added), main))
             return 0
@@ -77,12 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full or read-only disk, a file without permission
         say(f"llm-gym: {error}", error=True)
         return 2
-
-
-def _added_commands() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # a tenth of the time of a light command
-
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def _names_model(arguments: Sequence[str]) -> bool:

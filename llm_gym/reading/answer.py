@@ -191,12 +191,8 @@ def _quotes(line: str, context: Sequence[str]) -> bool:
     """Return whether ``line`` is a line or sentence of ``context``, or the first words of one."""
     words = line.split(" ")
     quote = f"\n{line}" if len(words) > 3 else f"\n{line}\n"
-    return len(words) > 1 and any(
-        _has_all(text, words) and quote in _known_lines(text) for text in context
-    )
-
-
-def _has_all(text: str, words: Sequence[str]) -> bool:
-    """Return whether ``text`` has every word; a cheap test before the exact one."""
-    text = text.casefold()
-    return all(word in text for word in words)
+    for text in context if len(words) > 1 else ():
+        folded = text.casefold()  # has it every word? A cheap test before the exact one
+        if all(word in folded for word in words) and quote in _known_lines(text):
+            return True
+    return False

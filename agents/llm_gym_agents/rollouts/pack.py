@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -45,9 +44,10 @@ class Pack(NamedTuple):
 
     def to(self, device: torch.device) -> Pack:
         """Return the pack with the model's inputs on ``device``."""
-        read = ("position_T", "token_T")
-        there = {name: getattr(self, name).to(device, non_blocking=True) for name in read}
-        return self._replace(**there)
+        position_T = self.position_T.to(device, non_blocking=True)
+        return self._replace(
+            position_T=position_T, token_T=self.token_T.to(device, non_blocking=True)
+        )
 
 
 class _Piece(NamedTuple):
@@ -81,6 +81,7 @@ class Packer:
             F.pad(each.cumsum(0), (1, 0)) for each in (data.sequence_lengths_Q, tokens_Q)
         )
         self._first_sequence_E = segment_starts(data.sequences_E)
+        self._prefixes = Prefixes(data.ids_S, data.sequence_lengths_Q)
 
     def within(self, episodes: Sequence[int], budget: int, *, whole: bool = False) -> list[Pack]:
         """Return packs of at most ``budget`` ids, of about the same size.
@@ -113,10 +114,6 @@ class Packer:
             else:
                 high = middle
         return [self._take(pieces[a:b]) for a, b in _dealt(len(pieces), cost, high)]
-
-    @cached_property
-    def _prefixes(self) -> Prefixes:
-        return Prefixes(self.data.ids_S, self.data.sequence_lengths_Q)
 
     def _costs(self, pieces: Sequence[_Piece], shares: bool) -> Cost:
         if not pieces:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from llm_gym.core.outcome import StopReason
@@ -238,7 +239,7 @@ def split_tasks(tasks: Sequence[EpisodeTask], size: int | None) -> list[list[Epi
     >>> [[task.id for task in shard] for shard in split_tasks(tasks, 2)]
     [[0, 1], [2]]
     """
-    ordered = sorted(tasks, key=lambda task: task.id)
+    ordered = sorted(tasks, key=attrgetter("id"))
     step = size or max(len(ordered), 1)
     return [ordered[at : at + step] for at in range(0, len(ordered), step)]
 

@@ -32,6 +32,13 @@ FURTHER_EPISODES, FURTHER_SEED = 40, 10**6
 """Further episodes that test whether all words of an environment are known."""
 COMMON = 0.02
 """A word in at least this share of an environment's texts is one token and never spelled."""
+_WORDS = pre_tokenizers.Sequence(
+    [
+        pre_tokenizers.WhitespaceSplit(),
+        pre_tokenizers.Split(Regex(r"[()]|[.,:;!?]+$"), behavior="isolated"),
+    ]
+)
+"""Splits at white space, brackets off a word, and punctuation off its end."""
 _NONSENSE = ("", "xyzzy", "xyzzy xyzzy")
 
 
@@ -49,7 +56,7 @@ def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     'go north'
     """
     tokenizer = Tokenizer(models.WordLevel(_number(set(_count_words(texts))), unk_token=UNK))
-    tokenizer.pre_tokenizer = _word_split()
+    tokenizer.pre_tokenizer = _WORDS
     return _wrap(tokenizer, unk_token=UNK)
 
 
@@ -79,7 +86,7 @@ def piece_tokenizer(
     }
     vocabulary = _number(whole | letters | {f"##{letter}" for letter in letters})
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK, max_input_chars_per_word=500))
-    tokenizer.pre_tokenizer = _word_split()
+    tokenizer.pre_tokenizer = _WORDS
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
     return _wrap(tokenizer, unk_token=UNK)
 
@@ -93,8 +100,7 @@ def common_words(texts: Sequence[str], least: float = COMMON) -> set[str]:
 
 
 def _count_words(texts: Iterable[str]) -> Counter[str]:
-    split = _word_split()
-    each = ({word for word, _ in split.pre_tokenize_str(codec.whole(text))} for text in texts)
+    each = ({word for word, _ in _WORDS.pre_tokenize_str(codec.whole(text))} for text in texts)
     return Counter(itertools.chain.from_iterable(each))
 
 
@@ -196,12 +202,6 @@ def _play(env: gym.Env[Any, Any], seed: int) -> Iterable[str]:
 def _number(words: set[str]) -> dict[str, int]:
     special = [PAD, BOS, EOS, UNK, PROMPT]
     return {word: at for at, word in enumerate([*special, *sorted(words - {*special})])}
-
-
-def _word_split() -> pre_tokenizers.PreTokenizer:
-    """Split at white space, brackets off a word, and punctuation off its end."""
-    marks = pre_tokenizers.Split(Regex(r"[()]|[.,:;!?]+$"), behavior="isolated")
-    return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), marks])
 
 
 def _wrap(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:

@@ -12,6 +12,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -168,7 +169,7 @@ def _context_length(config: Any, name: str, wanted: int | None) -> int:
     known = {reason: limit for reason, limit in limits.items() if limit is not None}
     if not known and wanted is None:
         raise ConfigError(f"{name} does not say how long its context is; pass context_length")
-    reason, limit = min(known.items(), key=lambda item: item[1], default=("nothing", wanted))
+    reason, limit = min(known.items(), key=itemgetter(1), default=("nothing", wanted))
     assert limit is not None
     if wanted is None:
         return int(limit)
