@@ -10,6 +10,7 @@ positions asked about in one sequence, H heads, D of one head, C hidden channels
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,16 +45,7 @@ def is_worth_it(trunk: Any, ids: int, asked: int) -> bool:
 def last_layer_at(trunk: Any, position_P: Tensor, packing: Packing) -> Iterator[None]:
     """Let ``trunk`` return its last hidden state at ``position_P`` only, within this block."""
     last = trunk.layers[-1]
-    asked = _Asked(position_P, packing)
-
-    def forward(
-        hidden_states: Tensor, *, position_embeddings: tuple[Tensor, Tensor], **_: Any
-    ) -> Tensor:
-        hidden_SC = hidden_states.squeeze(0)
-        out_PC = _layer(last, hidden_SC, [each.squeeze(0) for each in position_embeddings], asked)
-        return out_PC.unsqueeze(0)
-
-    last.forward = forward
+    last.forward = partial(_forward, last, _Asked(position_P, packing))
     try:
         yield
     finally:
@@ -81,21 +73,37 @@ class _Asked:
         self.mask = sees.view(packing.rows, 1, self.most, packing.most_keys)
 
 
-def _layer(layer: Any, hidden_SC: Tensor, rotary: list[Tensor], asked: _Asked) -> Tensor:
-    attention = layer.self_attn
+def _forward(
+    layer: Any,
+    asked: _Asked,
+    hidden_states: Tensor,
+    *,
+    position_embeddings: tuple[Tensor, Tensor],
+    **_: Any,
+) -> Tensor:
+    """The forward of ``layer``, whose output is only that of the positions asked about."""
+    hidden_SC, rotary = hidden_states.squeeze(0), [each.squeeze(0) for each in position_embeddings]
+    attention, packing, at_P = layer.self_attn, asked.packing, asked.position_P
     normed_SC = layer.input_layernorm(hidden_SC)
-    at_P = asked.position_P
     # ``index_select``: the backward of plain indexing adds up one by one.
     turned = [each.index_select(0, at_P) for each in rotary]
     query_PHD = _heads(attention, "q", normed_SC.index_select(0, at_P), turned)
     key_SHD = _heads(attention, "k", normed_SC, rotary)
     value_SHD = _heads(attention, "v", normed_SC, None)
-    if asked.packing.keep is not None:
-        asked.packing.keep(attention.layer_idx, key_SHD, value_SHD)
-    out_PHD = _attend(query_PHD, key_SHD, value_SHD, asked, attention.scaling)
+    if packing.keep is not None:
+        packing.keep(attention.layer_idx, key_SHD, value_SHD)
+    out_QHAD = F.scaled_dot_product_attention(
+        pad(query_PHD, asked.slot_P, packing.rows, asked.most),
+        packing.pad_keys(key_SHD),
+        packing.pad_keys(value_SHD),
+        attn_mask=asked.mask,
+        scale=attention.scaling,
+        enable_gqa=query_PHD.shape[1] != key_SHD.shape[1],
+    )
+    out_PHD = out_QHAD.transpose(1, 2).flatten(0, 1).index_select(0, asked.slot_P)
     hidden_PC = hidden_SC.index_select(0, at_P) + attention.o_proj(out_PHD.flatten(1))
     out_PC: Tensor = hidden_PC + layer.mlp(layer.post_attention_layernorm(hidden_PC))
-    return out_PC
+    return out_PC.unsqueeze(0)
 
 
 def _heads(attention: Any, kind: str, hidden: Tensor, rotary: list[Tensor] | None) -> Tensor:
@@ -108,18 +116,3 @@ def _heads(attention: Any, kind: str, hidden: Tensor, rotary: list[Tensor] | Non
     cos, sin = (each.unsqueeze(1) for each in rotary)
     first, second = heads.chunk(2, -1)
     return heads * cos + torch.cat((-second, first), -1) * sin
-
-
-def _attend(
-    query_PHD: Tensor, key_SHD: Tensor, value_SHD: Tensor, asked: _Asked, scaling: float
-) -> Tensor:
-    packing = asked.packing
-    out_QHAD = F.scaled_dot_product_attention(
-        pad(query_PHD, asked.slot_P, packing.rows, asked.most),
-        packing.pad_keys(key_SHD),
-        packing.pad_keys(value_SHD),
-        attn_mask=asked.mask,
-        scale=scaling,
-        enable_gqa=query_PHD.shape[1] != key_SHD.shape[1],
-    )
-    return out_QHAD.transpose(1, 2).flatten(0, 1).index_select(0, asked.slot_P)
