@@ -83,7 +83,7 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
     console = Console(quiet=not is_main(config.parallel))
     early = EarlyStop(config.checkpoint, config.environment)
     early.load_state(state.parts["run"].values["early_stop"])
-    if (folder / FINAL).is_dir() and early.is_enough:
+    if (folder / FINAL).is_dir() and early.why:
         say(console, f"{early.why}\n{finished(config, folder, state.iteration)}")
         return 0
     where = f"iteration {state.iteration}" if state.iteration else "the warm start"

@@ -202,10 +202,6 @@ class EarlyStop:
         return self.now.success < self.best.low and self.now.high < self.best.success
 
     @property
-    def is_enough(self) -> bool:
-        return self.why is not None
-
-    @property
     def why(self) -> str | None:
         """Why the run ends here; None if it continues."""
         target = self._environment.stop_at_success

@@ -127,12 +127,6 @@ def build_one_env(config: ConfigStore, env: EnvSource) -> gym.Env[str, str]:
     return EpisodeLimits(make_text(source, **settings), max_turns=limit or MOST_TURNS)
 
 
-def env_makers(config: ConfigStore, env: EnvSource) -> dict[str, Callable[[], gym.Env[str, str]]]:
-    """Return a factory for each environment of a mix; a single environment has the key ""."""
-    names = list(config.environment.mix) or [""]
-    return {name: functools.partial(build_one_env, config, name or env) for name in names}
-
-
 def _source(settings: EnvConfig, env: EnvSource) -> tuple[EnvSource, dict[str, Any]]:
     if isinstance(env, type) and issubclass(env, BaseEnvironment):
         # Its config is the environment section, where it finds max_steps and its own settings.

@@ -7,6 +7,7 @@ resumes with the same numbers.
 """
 
 import copy
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -169,7 +170,7 @@ class PPOTrainer:
             self.metrics_history = [self._named(row) for row in log.rows]
             self.diagnostics.catch_up(log.rows)
             training = self.config.training
-            while self.iteration < training.iterations and not self.early_stop.is_enough:
+            while self.iteration < training.iterations and self.early_stop.why is None:
                 rng_before = rng_state()
                 try:
                     with self.ranks.watching():
@@ -190,7 +191,7 @@ class PPOTrainer:
                     self._return_to_best()
                 if self._is_stuck():
                     self._imitate_solver()
-                if self._stop.requested or self.early_stop.is_enough or self._is_save_due():
+                if self._stop.requested or self.early_stop.why or self._is_save_due():
                     self._save()
                 if self._stop.requested:
                     break
@@ -310,6 +311,11 @@ class PPOTrainer:
     def _make_warm_start(
         self, say: Callable[[str], None], tick: Callable[[str], None] = _log.debug
     ) -> WarmStart:
+        mix = self.config.environment.mix
+        make_envs = {
+            name: functools.partial(build.build_one_env, self.config, name or self.environment)
+            for name in mix or [""]
+        }
         return WarmStart(
             settings=self.config.warm_start,
             training=self.config.training,
@@ -318,8 +324,8 @@ class PPOTrainer:
             folder=self.folder,
             sampler=self.sampler,
             learner=self.learner,
-            make_envs=build.env_makers(self.config, self.environment),
-            mix=self.config.environment.mix,
+            make_envs=make_envs,
+            mix=mix,
             evaluate=self.evaluate,
             publish=lambda: self.publisher.publish(self.publisher.version),
             embedded=self._embedded,

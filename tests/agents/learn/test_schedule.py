@@ -134,10 +134,10 @@ def ends_after(results, **settings):
     stop = early_stop(**settings)
     for at, wins in enumerate(results, 1):
         stop.update(won(wins))
-        if stop.is_enough:
+        if stop.why:
             return at
         assert stop.update(None) == {}
-        assert not stop.is_enough, "weights that were not evaluated end nothing"
+        assert stop.why is None, "weights that were not evaluated end nothing"
     return None
 
 
@@ -177,9 +177,9 @@ def test_it_goes_on_from_its_state():
         one.update(won(wins))
     other.load_state(json.loads(json.dumps(one.state())))
     assert other.has_fallen
-    assert not other.is_enough
+    assert other.why is None
     other.update(won(20))
-    assert other.is_enough
+    assert other.why
 
 
 def test_it_says_why_even_after_other_weights_were_loaded():
