@@ -1,4 +1,4 @@
-"""Golden transcripts: what each environment says, word for word.
+"""Golden transcripts: the observations of one episode of each environment, word for word.
 
 ``python tests/golden.py`` writes them again. A transcript that changes without a new version of
 its environment is a change that can move a score.

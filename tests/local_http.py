@@ -25,7 +25,7 @@ class LocalServer(ThreadingHTTPServer):
 
 
 class LocalHandler(BaseHTTPRequestHandler):
-    """Reads JSON and says JSON, and logs nothing."""
+    """Reads and answers JSON, and logs nothing."""
 
     disable_nagle_algorithm = True  # it would hold back every answer for 40 ms
 

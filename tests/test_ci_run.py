@@ -39,7 +39,7 @@ def run(folder, minutes="65", LLM_GYM_CI_STRICT="0", **codes):
 
 
 @pytest.mark.parametrize(
-    ("codes", "code", "said"),
+    ("codes", "code", "printed"),
     [
         ({}, 0, "seconds: test "),
         ({"test": [2], "test_ray": [2]}, 0, "test-ray failed; its failed tests run once more"),
@@ -53,9 +53,9 @@ def run(folder, minutes="65", LLM_GYM_CI_STRICT="0", **codes):
         ({"test": [2, 124]}, 1, "failed: test\n"),
     ],
 )
-def test_any_stage_that_fails_twice_fails_the_run(tmp_path, codes, code, said):
+def test_any_stage_that_fails_twice_fails_the_run(tmp_path, codes, code, printed):
     found, text, made = run(tmp_path, **codes)
-    assert (found, said in text) == (code, True), text
+    assert (found, printed in text) == (code, True), text
     assert made[0] == "test"
     assert made[-1] == "test-slow", "a failure does not keep the other stages from running"
 

@@ -75,7 +75,7 @@ def test_the_model_of_the_notebook_learns_its_game(monkeypatch, tmp_path):
     assert rows[-1]["eval/success"] > 0.7
 
 
-def test_the_changelog_tops_out_at_this_version():
+def test_the_newest_version_of_the_changelog_is_this_one():
     versions = re.findall(r"^## (\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
     assert not versions or versions[0] == llm_gym.__version__
@@ -125,15 +125,15 @@ def test_the_readme_is_short_and_begins_with_a_loop_and_the_two_commands():
     assert len([line for line in loop.splitlines() if line and "import" not in line]) <= 8
 
 
-def test_what_a_public_project_has_is_there_and_says_what_the_code_says():
+def test_citation_workflow_and_issue_forms_are_valid():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert cited["version"] == llm_gym.__version__
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
     assert ".ci/run" in [step.get("run") for step in workflow["jobs"]["all"]["steps"]]
     forms = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
-    asked = [yaml.safe_load(form.read_text()) for form in forms if form.stem != "config"]
-    assert asked
-    assert all(form["name"] and form["description"] and form["body"] for form in asked)
+    templates = [yaml.safe_load(form.read_text()) for form in forms if form.stem != "config"]
+    assert templates
+    assert all(form["name"] and form["description"] and form["body"] for form in templates)
 
 
 def test_the_hooks_before_a_commit_run_what_make_runs():

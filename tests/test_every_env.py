@@ -44,7 +44,7 @@ SEEDS = 200
 
 
 def play(env, act, seed, options=None):
-    """Play one episode; return everything that the environment said."""
+    """Play one episode; return all that reset and step returned."""
     trace = [env.reset(seed=seed, options=options)]
     while len(trace) == 1 or not (trace[-1][2] or trace[-1][3]):
         trace.append(env.step(act(env.unwrapped)))
@@ -63,7 +63,7 @@ def oracle(game):
     return game.oracle_action()
 
 
-def test_keeps_the_contract(env, monkeypatch):
+def test_every_class_passes_check_text_env(env, monkeypatch):
     monkeypatch.setattr(checker, "EPISODES", 12)
     check_text_env(env)
 
@@ -99,7 +99,7 @@ def test_published_scores_exist_for_every_id():
         assert row["oracle"].turns <= row["solver"].turns, f"{env_id}: an oracle with detours"
 
 
-def test_same_seed_and_actions_give_the_same_episode_whatever_others_do(env):
+def test_seed_and_actions_determine_the_episode_beside_other_environments(env):
     alone = play(env, random_player, seed=3)
     other = gym.make(env.spec.id)
     together = [env.reset(seed=3)]
@@ -114,13 +114,13 @@ def test_same_seed_and_actions_give_the_same_episode_whatever_others_do(env):
 
 
 def test_asking_players_for_advice_does_not_change_the_episode(env):
-    asked = play(env, random_player, seed=8)
+    undisturbed = play(env, random_player, seed=8)
     env.reset(seed=8)
     game = env.unwrapped
     for _ in range(3):
         game.oracle_action(), game.solver_action(), game.legal_actions(), game.action_pattern()
         game.describe(), game.instance_id(), game.snapshot()
-    assert play(env, random_player, seed=8) == asked
+    assert play(env, random_player, seed=8) == undisturbed
 
 
 EPISODES_BY_HASH_SEED = """
@@ -180,7 +180,7 @@ def test_no_text_raises(text, action_format, row):
 
 
 @pytest.mark.parametrize(("env_id", "action_format"), some_of(FIRST_OF_CLASS, FORMATS))
-def test_every_player_speaks_every_format_and_the_rules_show_it(env_id, action_format):
+def test_every_player_writes_every_format_and_the_rules_show_an_example(env_id, action_format):
     env = gym.make(env_id, action_format=action_format, rules="system")
     game = env.unwrapped
     for player in ("oracle_action", "solver_action", "random_action"):
@@ -203,15 +203,15 @@ def test_every_player_speaks_every_format_and_the_rules_show_it(env_id, action_f
     assert game._base_format.parse(shown) == game.example_moves()[0]
 
 
-def test_rules_are_told_once_wherever_they_go(env):
-    told = env.reset(seed=1)[0]
+def test_the_rules_are_in_the_observation_or_the_system_prompt_and_never_both(env):
+    whole = env.reset(seed=1)[0]
     quiet = gym.make(env.spec.id, rules="system")
     state, info = quiet.reset(seed=1)
     prompt = quiet.unwrapped.system_prompt
     assert info["system_prompt"] == prompt
     assert env.unwrapped.system_prompt == ""
     assert "system_prompt" not in env.reset(seed=1)[1]
-    assert told == f"{prompt}\n\n{state}"
+    assert whole == f"{prompt}\n\n{state}"
     assert prompt not in state
     assert state == quiet.unwrapped.describe()
 
@@ -224,7 +224,7 @@ def test_rules_are_told_once_wherever_they_go(env):
         *(pytest.param(env_id, "async", marks=pytest.mark.slow) for env_id in FIRST_OF_FAMILY[1:]),
     ],
 )
-def test_works_in_the_stock_vector_envs(env_id, mode):
+def test_the_vector_envs_of_gymnasium_run_it(env_id, mode):
     env, vec = gym.make(env_id), gym.make_vec(env_id, num_envs=2, vectorization_mode=mode)
     obs, _ = vec.reset(seed=0)
     assert obs == (env.reset(seed=0)[0], env.reset(seed=1)[0])
@@ -234,12 +234,12 @@ def test_works_in_the_stock_vector_envs(env_id, mode):
     vec.close()
 
 
-def test_spec_survives_json_and_rebuilds_the_same_episode(env):
+def test_a_spec_from_json_rebuilds_the_same_episode(env):
     spec = gym.envs.registration.EnvSpec.from_json(env.spec.to_json())
     assert play(gym.make(spec), random_player, 1) == play(env, random_player, 1)
 
 
-def test_pickling_in_mid_episode_keeps_the_episode(env):
+def test_a_pickle_in_mid_episode_continues_it(env):
     game = env.unwrapped
     env.reset(seed=6)
     for _ in range(3):
@@ -252,7 +252,7 @@ def test_pickling_in_mid_episode_keeps_the_episode(env):
             break
 
 
-def test_who_never_makes_a_move_loses_after_the_last_turn_and_is_not_cut_off(env):
+def test_a_player_without_usable_moves_loses_after_the_last_turn_and_is_not_truncated(env):
     env.reset(seed=0)
     steps = [env.step("???") for _ in range(env.unwrapped.max_turns)]
     assert [step[2] for step in steps] == [False] * (len(steps) - 1) + [True]
@@ -342,7 +342,7 @@ def test_difficulty_changes_the_game_or_is_refused(env):
             assert play(level, oracle, seed=7)[-1][4]["success"], difficulty
 
 
-def test_the_docstring_is_a_page(env):
+def test_the_docstring_has_every_heading_argument_and_info_key(env):
     doc = inspect.getdoc(type(env.unwrapped))
     found = re.findall(r"^([A-Z][a-z ]+):$", doc, flags=re.M)
     assert [heading for heading in found if heading != "Info"] == HEADINGS

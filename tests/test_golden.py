@@ -1,4 +1,4 @@
-"""Every environment still says what it said when its version was released."""
+"""The observations of every environment are those of its release."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.golden import path, transcript
 
 
 @pytest.mark.parametrize("env_id", [row.id for row in ENVS])
-def test_transcript_is_unchanged(env_id):
+def test_the_transcript_is_unchanged(env_id):
     assert transcript(env_id) == path(env_id).read_text(encoding="utf-8")

@@ -45,7 +45,7 @@ def test_imports_point_downwards(folder):
 
 
 @pytest.mark.parametrize("package", ONE_DOOR)
-def test_heavy_packages_have_one_door_and_it_opens_late(package):
+def test_each_heavy_package_is_imported_by_one_module_and_lazily(package):
     files = sorted((ROOT / "agents/llm_gym_agents").rglob("*.py"))
     doors = [path.name for path in files if package in imports(path)]
     assert len(doors) <= 1, doors
@@ -106,13 +106,13 @@ def room(module):
 
 
 @each
-def test_every_room_has_its_place(package):
+def test_every_subpackage_has_a_place_in_the_order(package):
     rooms = {room(module) for module in modules_of(package)} - {""}
     assert rooms == {name for line in ROOMS[package] for name in line}
 
 
 @each
-def test_no_room_turns_back(package):
+def test_no_subpackage_imports_a_later_one(package):
     floor = {name: at for at, line in enumerate(ROOMS[package]) for name in line}
     if package == "llm_gym":
         floor[""] = -1  # the package itself has the version, which ``view`` and ``cli`` ask for
@@ -128,7 +128,7 @@ def test_no_room_turns_back(package):
 
 
 @each
-def test_no_modules_import_in_a_circle(package):
+def test_no_import_cycles_exist(package):
     modules = modules_of(package)
     needs = {name: set() for name in modules}
     for importer, imported in arrows(package):
@@ -204,7 +204,7 @@ def test_the_whole_core_works_when_torch_cannot_be_imported():
     assert done.stdout == "played\n", done.stderr
 
 
-def test_importing_loads_no_environment_and_nothing_heavy():
+def test_importing_llm_gym_loads_no_environment_and_no_heavy_package():
     code = (
         "import sys, gymnasium; before = set(sys.modules); import llm_gym; "
         "print(*sorted(set(sys.modules) - before))"
@@ -222,7 +222,7 @@ def test_the_agents_folder_never_shadows_the_openai_sdk():
     assert not (ROOT / "agents" / "__init__.py").exists()
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_can_be_imported():
     import llm_gym
 
     assert all(getattr(llm_gym, name) is not None for name in llm_gym.__all__)

@@ -19,7 +19,7 @@ def source():
     return {p: p.read_text() for f in ("llm_gym", "agents") for p in (ROOT / f).rglob("*.py")}
 
 
-def test_every_extra_that_a_hint_names_exists():
+def test_every_extra_in_an_install_hint_exists():
     text = "".join(source().values())
     named = set(re.findall(r"install_command\(['\"]([\w-]+)", text))
     for package, extra in re.findall(
@@ -30,7 +30,7 @@ def test_every_extra_that_a_hint_names_exists():
     assert {"train", "serve", "mcp", "lora", "gpu"} <= named <= {*EXTRAS}
 
 
-def test_no_hint_is_written_by_hand():
+def test_every_install_hint_uses_install_command():
     for path, text in source().items():
         assert path.name == "errors.py" or 'pip install "llm-gym[' not in text, path
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.evaluate.endpoint.stand_in import StandIn
+from tests.evaluate.endpoint.fake_server import FakeServer
 
 UNIX_ONLY = ("fcntl", "grp", "pty", "pwd", "readline", "resource", "termios", "tty")
 HIDE = f"""
@@ -62,7 +62,7 @@ def test_play_reads_moves_from_a_pipe(tmp_path):
 def test_a_served_model_is_evaluated(tmp_path):
     pytest.importorskip("httpx")
     game = ("eval", "llm_gym/GuessTheNumberEasy-v0", "--episodes", 2)
-    with StandIn(lambda messages: "50") as server:
+    with FakeServer(lambda messages: "50") as server:
         done = run(*game, "--endpoint", server.url, "--model", "m", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
@@ -85,7 +85,7 @@ except SandboxError as error:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "printed"),
     [
         (WORKERS, "2 rows"),
         (SANDBOX, "Linux"),
@@ -93,9 +93,9 @@ except SandboxError as error:
     ],
     ids=["workers", "the sandbox refuses", "the modules are really hidden"],
 )
-def test_what_a_program_does_without_these_modules(tmp_path, code, said):
+def test_programs_work_or_refuse_without_unix_modules(tmp_path, code, printed):
     done = run(cwd=tmp_path, code=HIDE + code)
-    assert said in done.stdout + done.stderr
+    assert printed in done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Results say who measured them, at which commit, and which code has changed since."""
+"""Results name their command, commit and machine, and the code that has changed since."""
 
 import json
 import subprocess
@@ -96,7 +96,7 @@ def test_only_code_that_a_result_depends_on_ages_it(repository, name, content, c
 
 
 @pytest.mark.parametrize(("dirty", "code"), [(True, 1), (False, 2), (False, 1)])
-def test_a_headline_must_be_clean_and_of_today(repository, monkeypatch, dirty, code):
+def test_a_headline_with_changes_or_outdated_code_is_found(repository, monkeypatch, dirty, code):
     results = repository / "results"
     results.mkdir()
     made = result(repository, uncommitted_changes=dirty)
@@ -108,7 +108,7 @@ def test_a_headline_must_be_clean_and_of_today(repository, monkeypatch, dirty, c
     assert all("demo.json" in each for each in found)
 
 
-def test_provenance_has_every_field_that_is_asked_of_a_result():
+def test_provenance_has_every_required_field():
     made = provenance(__file__, ("numpy",), seeds=(2, 1, 2))
     assert set(age.FIELDS) <= made.keys()
     assert set(age.MACHINE) <= made["machine"].keys()

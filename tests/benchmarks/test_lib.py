@@ -21,7 +21,7 @@ def rows(path):
     return json.loads(path.read_text())["rows"]
 
 
-def test_a_job_that_fails_leaves_the_others_alone_and_is_done_again(tmp_path, capsys):
+def test_a_failed_job_is_repeated_and_the_others_are_kept(tmp_path, capsys):
     path = tmp_path / "result.json"
     results = lanes.Results(path, {"command": "test"})
     lanes.work([job("bad", FAILS), job("good", WORKS)], results, lanes=2)
@@ -52,15 +52,13 @@ def test_a_job_without_a_result_is_an_error(program, seconds, error):
 @pytest.mark.parametrize(
     ("given", "on_gpu", "seen"), [("3", False, ""), ("3", True, "3"), (None, True, "0")]
 )
-def test_jobs_have_one_thread_and_no_gpu_but_those_that_they_may_use(
-    monkeypatch, given, on_gpu, seen
-):
+def test_jobs_see_one_thread_and_only_their_gpu(monkeypatch, given, on_gpu, seen):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    asked = job("env", "import os, json; print(json.dumps(dict(os.environ)))")
+    env_job = job("env", "import os, json; print(json.dumps(dict(os.environ)))")
     environ = lanes.first_gpu() if on_gpu else None
-    row = lanes.run(dataclasses.replace(asked, environ=environ), 60)
+    row = lanes.run(dataclasses.replace(env_job, environ=environ), 60)
     assert (row["OMP_NUM_THREADS"], row["CUDA_VISIBLE_DEVICES"]) == ("1", seen)
 
 

@@ -20,7 +20,7 @@ def checker(monkeypatch, tmp_path):
     return numbers
 
 
-def test_every_table_is_that_of_its_file_and_every_number_has_one():
+def test_every_table_and_number_matches_its_result_file():
     assert pages.wrong() == []
 
 
@@ -44,7 +44,7 @@ def test_every_marker_of_a_page_belongs_to_a_table():
         "The score rises from .88 to 1.",
     ],
 )
-def test_a_number_that_nobody_measured_is_found(checker, claim):
+def test_a_number_without_a_result_file_is_found(checker, claim):
     (sentence,) = checker.check("docs/page.md", f"# Title\n\n{claim}\n")
     assert sentence.startswith("docs/page.md:3: ")
 
@@ -59,7 +59,7 @@ def test_a_number_that_nobody_measured_is_found(checker, claim):
         "<!-- settings: a limit -->\n\nIt waits at most 30 s.",
     ],
 )
-def test_what_claims_no_measurement_passes(checker, text):
+def test_numbers_that_are_no_measurements_pass(checker, text):
     assert checker.check("docs/page.md", text) == []
 
 
@@ -73,7 +73,7 @@ def test_a_reference_is_compared_at_the_precision_that_is_printed(checker):
     assert ["rows.0.success is 0.1249" in wrong[0], "12.4 %" in wrong[1]] == [True, True]
 
 
-def test_a_file_without_a_path_vouches_for_any_number_in_it(checker):
+def test_a_reference_to_a_whole_file_allows_any_of_its_numbers(checker):
     note = "<!-- results: speed.json -->"
     assert checker.check("p", f"{note}\n\n| a | 1.24 |\n| b | 80.0 |\n") == []
     (wrong,) = checker.check("p", f"{note}\n\n| a | 1.24 |\n| b | 81.0 |\n")
@@ -81,7 +81,7 @@ def test_a_file_without_a_path_vouches_for_any_number_in_it(checker):
 
 
 @pytest.mark.parametrize("note", ["no.json gib", "speed.json rows.7.seconds", "speed.json rows"])
-def test_a_reference_to_nothing_is_said_in_a_sentence(checker, note):
+def test_a_reference_to_a_missing_file_or_row_is_found(checker, note):
     wrong = checker.check("p", f"<!-- results: {note} -->\nIt takes 80 s.")
     assert f"'{note}'" in wrong[0]
 

@@ -39,7 +39,7 @@ ECHO, COUNT = "llm_gym/Echo-v0", "llm_gym/Count-v0"
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_can_be_asked_for_help_without_a_peer(path):
+def test_a_script_prints_its_help_without_the_peers_package(path):
     assert "parse_args(" in path.read_text(), "it would measure when asked for --help"
     names = imports(path, top_level_only=True)
     assert not names & PEERS
@@ -151,7 +151,7 @@ def test_a_claim_about_length_compares_the_turns_of_won_episodes():
     assert (found["gain"], found["pairs"], found["verdict"]) == (2.0, 3, "holds")
 
 
-def test_the_referee_does_what_its_file_lacks_and_outlives_a_failed_run(tmp_path, monkeypatch):
+def test_the_referee_runs_missing_rows_and_survives_a_failed_run(tmp_path, monkeypatch):
     done, broken = [], {"Count/0/warm", "Memory/1/gigpo"}
 
     def run(job, timeout):
@@ -174,7 +174,7 @@ def test_the_referee_does_what_its_file_lacks_and_outlives_a_failed_run(tmp_path
     assert done == [*warm, *first, "Count/0/warm", "Memory/1/warm", "Memory/1/gigpo"]
 
 
-def test_the_judge_shows_means_of_games_and_leaves_out_what_is_unknown():
+def test_correlations_are_means_over_games_without_missing_values():
     def found(value, ceiling=0.9):
         return {"estimators": {"gae": {"correlation": [value, None, None]}}, "ceiling": ceiling}
 
@@ -190,7 +190,7 @@ def test_the_judge_shows_means_of_games_and_leaves_out_what_is_unknown():
     assert tables.correlations({"Echo/0": {"after": found(None)}}, "after")["gae"] is None
 
 
-def test_arms_of_a_claim_are_known_and_starts_that_differ_most_are_kept():
+def test_claims_name_known_arms_and_grpo_filtered_keeps_the_most_varied_groups():
     arms = {arm for claim in referee.CLAIMS.values() for arm in (claim.better, claim.worse)}
     assert len(referee.CLAIMS.keys() - {referee.OWN}) == 10
     assert referee.CLAIMS.keys() >= set(referee.MODEL_CLAIMS)
@@ -208,12 +208,12 @@ class FakeVLLM:
     """Answers every request in one step, two at a time."""
 
     def __init__(self):
-        self.llm_engine, self.salt, self.asked, self.waiting = self, 3, [], []
+        self.llm_engine, self.salt, self.requests, self.waiting = self, 3, [], []
 
     def add_request(self, name, prompt, parameters):
         assert prompt["cache_salt"] == "3"
-        asked = (name, prompt["prompt_token_ids"], parameters.max_tokens, parameters.seed)
-        self.asked.append(asked)
+        request = (name, prompt["prompt_token_ids"], parameters.max_tokens, parameters.seed)
+        self.requests.append(request)
         self.waiting.append(name)
 
     def step(self):
@@ -221,14 +221,14 @@ class FakeVLLM:
         return [SimpleNamespace(request_id=name, finished=True) for name in done]
 
 
-def test_bare_vllm_is_asked_what_was_played_with_replies_as_long_as_they_were(monkeypatch):
+def test_bare_vllm_gets_the_recorded_prompts_and_reply_lengths(monkeypatch):
     """Turn after turn of each episode, although more was allowed."""
     lengths = {(0, 0): 3, (0, 1): 1, (1, 0): 2, (2, 0): 5}
     waiting = []
 
-    def reply(asked):
-        ids = [7] * lengths[asked.key, asked.seed]
-        return Completion(ids, [], FinishReason.STOP, 0, asked.key)
+    def reply(request):
+        ids = [7] * lengths[request.key, request.seed]
+        return Completion(ids, [], FinishReason.STOP, 0, request.key)
 
     def poll(timeout=None):
         done, waiting[:] = list(waiting), []
@@ -243,9 +243,9 @@ def test_bare_vllm_is_asked_what_was_played_with_replies_as_long_as_they_were(mo
     made = SimpleNamespace(max_tokens=1, seed=None)
     monkeypatch.setattr(runtime, "parameters", lambda *_, **__: made)
     bare(engine, chains)
-    asked = [(str(key), [key, turn], length, turn) for (key, turn), length in lengths.items()]
-    assert sorted(engine._vllm.asked) == asked
-    assert [one[0] for one in engine._vllm.asked] == ["0", "1", "2", "0"]
+    expected = [(str(key), [key, turn], length, turn) for (key, turn), length in lengths.items()]
+    assert sorted(engine._vllm.requests) == expected
+    assert [one[0] for one in engine._vllm.requests] == ["0", "1", "2", "0"]
 
 
 def trl_run(*successes):
@@ -268,10 +268,10 @@ def test_an_arm_that_seldom_reaches_the_goal_has_no_median():
         "final/ppo/rate 2e-3, 2 steps/0": trl_run(0.3, 0.9, 0.9),
         "final/ppo/rate 2e-3, 2 steps/1": {"error": "stopped"},
     }
-    told = trl.summary(rows, 0.6)
-    assert list(told) == ["ppo", "trl"]
-    assert told["ppo"]["to_goal"] == pytest.approx(5.0)
-    theirs = told["trl"]
+    summary = trl.summary(rows, 0.6)
+    assert list(summary) == ["ppo", "trl"]
+    assert summary["ppo"]["to_goal"] == pytest.approx(5.0)
+    theirs = summary["trl"]
     assert (theirs["to_goal"], theirs["reached"]) == (None, 1)
     assert theirs["final"] == pytest.approx(0.5)
     assert theirs["interval"] == pytest.approx(4.30 * 0.2 / 3**0.5)

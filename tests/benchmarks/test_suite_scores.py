@@ -18,7 +18,7 @@ def suite(monkeypatch, tmp_path):
     return suite_scores
 
 
-def test_only_measures_those_rows_and_keeps_the_others(suite, capsys):
+def test_the_only_option_keeps_the_other_rows(suite, capsys):
     suite.save_scores(suite.SCORES, {ECHO: {"random": ["old"]}, GUESS: {"random": ["old"]}})
     suite.main(["--only", "Echo", "--episodes", "5"])
     scores = json.loads(suite.SCORES.read_text())["scores"]
@@ -29,6 +29,6 @@ def test_only_measures_those_rows_and_keeps_the_others(suite, capsys):
     assert capsys.readouterr().out.startswith(ECHO)
 
 
-def test_what_the_list_says_of_a_game_is_what_it_is(suite):
+def test_the_list_describes_each_game_as_it_is(suite):
     """If not: ``python -m benchmarks.envs.suite_scores --only Echo --players random``."""
     assert games() == {row.id: suite.game(row.id) for row in ENVS}

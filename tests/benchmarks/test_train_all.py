@@ -36,7 +36,7 @@ def test_readme_and_docs_have_examples_and_every_family_is_there():
 
 
 @pytest.mark.slow
-def test_a_command_that_runs_is_a_row_with_its_numbers():
+def test_a_training_command_gives_a_row_of_numbers():
     made = one.train("llm-gym train llm_gym/Echo-v0 --smoke --warm-start.turns 50")
     assert made["exit"] == 0
     assert made["env_id"] == "llm_gym/Echo-v0"
@@ -49,7 +49,7 @@ def test_a_command_that_runs_is_a_row_with_its_numbers():
     assert len(made["curve"]) == 1
 
 
-def test_what_is_done_again_keeps_its_row_until_it_is_known_better(monkeypatch, tmp_path):
+def test_a_failed_repeat_keeps_the_old_row(monkeypatch, tmp_path):
     place = tmp_path / "rows.json"
     place.write_text(json.dumps({"rows": {"llm-gym train a": row(), "llm-gym train b": row()}}))
     monkeypatch.setattr(script, "ONE", (str(tmp_path / "one.py"),))
@@ -68,7 +68,7 @@ def test_what_is_done_again_keeps_its_row_until_it_is_known_better(monkeypatch, 
 @pytest.mark.parametrize(
     ("lows", "end"), [([], 0.7), ([0.4, 0.5], 0.7), ([0.4, 0.8, 0.75], 0.9), ([0.6], 0.7)]
 )
-def test_a_run_that_was_cut_shows_the_weights_that_it_keeps(lows, end):
+def test_a_stopped_run_reports_the_weights_that_it_keeps(lows, end):
     evaluated = [{"eval/success": low + 0.1, "eval/success_low": low} for low in lows]
     found = one.kept({"eval/success": 0.7}, {"warm_start/success_low": 0.6}, evaluated)
     assert found["eval/success"] == pytest.approx(end)

@@ -1,4 +1,4 @@
-"""What bridges play on: a served model that says what it is told, games, and a server."""
+"""What bridges play on: a scripted model server, games, and an OpenEnv server."""
 
 import json
 import shutil
@@ -25,24 +25,24 @@ class _Server(LocalServer):
     def __init__(self):
         super().__init__(_Handler)
         self.url += "/v1"
-        self.asked = []
+        self.requests = []
         self.reply = lambda text: text
         self.talk = lambda messages: self.reply(messages[-1]["content"])
 
 
 class _Handler(LocalHandler):
     def do_POST(self):
-        asked = self.read()
-        self.server.asked.append(asked)
-        said = {"role": "assistant", "content": self.server.talk(asked["messages"])}
+        request = self.read()
+        self.server.requests.append(request)
+        message = {"role": "assistant", "content": self.server.talk(request["messages"])}
         answer = {
-            "id": "0", "object": "chat.completion", "created": 0, "model": asked["model"],
-            "choices": [{"index": 0, "message": said, "finish_reason": "stop"}],
+            "id": "0", "object": "chat.completion", "created": 0, "model": request["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
         }  # fmt: skip
         body, kind = json.dumps(answer).encode(), "application/json"
-        if asked.get("stream"):
-            end = {"index": 0, "delta": said, "finish_reason": "stop"}
+        if request.get("stream"):
+            end = {"index": 0, "delta": message, "finish_reason": "stop"}
             piece = answer | {"object": "chat.completion.chunk", "choices": [end]}
             body, kind = f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode(), _EVENTS
         self.say(self.server.status, body, {"Content-Type": kind})

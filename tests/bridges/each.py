@@ -1,4 +1,4 @@
-"""One environment of every bridge, so that what holds for all of them is asked of each."""
+"""One environment of every bridge, so that what holds for all of them is tested on each."""
 
 import gymnasium as gym
 import pytest
@@ -45,13 +45,13 @@ CHECKED = [
     *games("PettingZoo", "env_id", "pettingzoo.classic.connect_four_v3"),
 ]
 # Games that no text may upset; the two of Inform would read some as orders to their machine.
-SPOKEN_TO = [
+ANY_TEXT = [
     *games("TextArena", "env_id", "TicTacToe-v0", "Bandit-v0", "Mastermind-v0", "KuhnPoker-v0"),
     *games("TextWorld", "action_format", "raw"),
     *games("Jericho", "action_format", "raw"),
     *games("OpenEnv", "action_field", "message"),
 ]
-# Settings that cannot be, and what is told of them.
+# Settings that are refused, and the message.
 WRONG = [
     ("GEM", {"env_id": "game:GuessTheNumber"}, "such as game:"),
     ("GEM", {"env_id": "game:FifteenPuzzle-v0-random"}, "FifteenPuzzle-v0-random"),
@@ -85,19 +85,19 @@ def maker(bridge, request):
 
 
 def play(env, between=lambda: None):
-    """Take 100 random steps in episodes that follow from one seed; return all that was said."""
-    said, over = [env.reset(seed=3)], False
+    """Take 100 random steps from one seed; return what reset and step returned."""
+    trace, over = [env.reset(seed=3)], False
     for _ in range(100):
         between()
         if over:
-            said.append(env.reset())
-        said.append(env.step(env.random_action()))
-        _, reward, terminated, truncated, info = said[-1]
+            trace.append(env.reset())
+        trace.append(env.step(env.random_action()))
+        _, reward, terminated, truncated, info = trace[-1]
         over = terminated or truncated
         assert terminated + truncated <= 1
         assert info["success"] in (True, False)
         assert sum(info["reward_terms"].values()) == reward
-    return said
+    return trace
 
 
 def check_steps(make):

@@ -5,11 +5,11 @@ import random
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
 
 
-class Say(Action):
+class GuessAction(Action):
     message: str
 
 
-class Heard(Observation):
+class GuessObservation(Observation):
     text: str = ""
 
 
@@ -18,15 +18,15 @@ class Guess(Environment):
 
     def reset(self, seed=None, episode_id=None, **_):
         self.secret, self.turns = random.Random(seed).randint(1, 10), 0
-        return Heard(text="Guess a number from 1 to 10.")
+        return GuessObservation(text="Guess a number from 1 to 10.")
 
     def step(self, action, **_):
         if action.message == "refuse me":
             raise ValueError("no")
         self.turns += 1
         if action.message.strip() == str(self.secret):
-            return Heard(text="Right.", reward=1.0, done=True)
-        return Heard(text=f"Turn {self.turns}.", reward=0.0, done=self.turns == 5)
+            return GuessObservation(text="Right.", reward=1.0, done=True)
+        return GuessObservation(text=f"Turn {self.turns}.", reward=0.0, done=self.turns == 5)
 
     @property
     def state(self):
@@ -34,4 +34,4 @@ class Guess(Environment):
 
 
 def app():
-    return create_fastapi_app(Guess, Say, Heard, max_concurrent_envs=8)
+    return create_fastapi_app(Guess, GuessAction, GuessObservation, max_concurrent_envs=8)

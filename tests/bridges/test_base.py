@@ -14,10 +14,10 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.core.splits import split_of
 from llm_gym.evaluate.checker import HOSTILE, check_text_env
 from tests.bridges.each import (
+    ANY_TEXT,
     CHECKED,
     ROWS,
     SETTINGS,
-    SPOKEN_TO,
     STEPPED,
     WRONG,
     check_steps,
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 class Rude(BridgeEnv):
-    """Prints, and raises where it is told to."""
+    """Prints, and raises at the move "raise"."""
 
     has_splits = False
     breaks_at = ""
@@ -43,7 +43,7 @@ class Rude(BridgeEnv):
     def play(self, text):
         sys.stdout.write("debug: step\n")
         if text == "raise":
-            raise ZeroDivisionError("it was told to")
+            raise ZeroDivisionError("on demand")
         return BridgeStep(
             f"You said {text}.", stop=StopReason.WON if text == "win" else StopReason.PLAYING
         )
@@ -72,7 +72,7 @@ class Sorted(Rude):
         return f"Hello, {seed}."
 
 
-def test_splits_are_kept_apart_and_what_they_have_not_is_told():
+def test_splits_are_disjoint_and_an_empty_one_is_refused():
     env = Sorted()
     seen = {
         split: {env.reset(seed=seed, options={"split": split})[0] for seed in range(30)}
@@ -98,7 +98,7 @@ def test_giving_up_costs_as_much_as_losing():
     assert info["reward_terms"] == {"reward": 0.0, "given_up": -1.0}
 
 
-def test_a_game_that_cannot_begin_is_one_sentence_and_the_next_may_begin():
+def test_a_failed_start_raises_and_the_next_reset_works():
     env = Rude()
     env.breaks_at = "begin"
     with pytest.raises(WorkerError, match="no such level"):
@@ -107,7 +107,7 @@ def test_a_game_that_cannot_begin_is_one_sentence_and_the_next_may_begin():
     assert env.reset(seed=0)[0] == "Hello."
 
 
-def test_what_it_prints_goes_nowhere_and_what_it_raises_costs_a_turn(capsys):
+def test_prints_are_swallowed_and_an_exception_is_an_unusable_reply(capsys):
     env = Rude(max_invalid=2)
     env.reset(seed=0)
     text, reward, terminated, truncated, info = env.step("raise")
@@ -118,7 +118,7 @@ def test_what_it_prints_goes_nowhere_and_what_it_raises_costs_a_turn(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_steps_out_of_order_and_of_no_text_are_the_programmers_fault():
+def test_wrong_calls_of_reset_and_step_raise():
     env = Rude()
     with pytest.raises(ResetNeeded, match="has not begun"):
         env.step("x")
@@ -134,30 +134,30 @@ def test_steps_out_of_order_and_of_no_text_are_the_programmers_fault():
         env.reset(options={"split": "train"})
 
 
-def test_every_bridge_is_asked():
+def test_every_bridge_is_tested():
     assert SETTINGS.keys() == ROWS.keys()
 
 
 @each_bridge
-def test_a_hundred_steps_follow_from_the_seed_whatever_others_do(bridge, request):
+def test_seeds_determine_a_hundred_steps_of_every_bridge(bridge, request):
     check_steps(maker(bridge, request))
 
 
 @pytest.mark.parametrize(("bridge", "settings"), STEPPED)
-def test_more_games_follow_from_the_seed(bridge, settings, request):
+def test_seeds_determine_a_hundred_steps_of_more_games(bridge, settings, request):
     make = maker(bridge, request)
     check_steps(lambda: make(**settings))
 
 
 @pytest.mark.parametrize(("bridge", "settings"), CHECKED)
-def test_games_keep_the_contract(bridge, settings, request):
+def test_games_pass_the_checker(bridge, settings, request):
     env = maker(bridge, request)(**settings)
     if bridge == "PettingZoo":
         check_env(env, skip_render_check=True)
     check_text_env(env)
 
 
-@pytest.mark.parametrize(("bridge", "settings"), SPOKEN_TO)
+@pytest.mark.parametrize(("bridge", "settings"), ANY_TEXT)
 def test_no_text_raises_or_ends_the_process(bridge, settings, request):
     env = maker(bridge, request)(**settings)
     for text in (*HOSTILE.values(), "quit", "restart", "x\x00y"):
@@ -167,10 +167,10 @@ def test_no_text_raises_or_ends_the_process(bridge, settings, request):
     assert not info["success"]
 
 
-@pytest.mark.parametrize(("bridge", "settings", "told"), WRONG)
-def test_wrong_settings_are_told(bridge, settings, told, request, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("bridge", "settings", "message"), WRONG)
+def test_wrong_settings_are_refused(bridge, settings, message, request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         maker(bridge, request)(**settings)
 
 
@@ -198,7 +198,7 @@ CALLS = ("random_action", "oracle_action", "legal_actions", "instance_id", "rend
 
 
 @each_bridge
-def test_nothing_that_is_asked_of_it_touches_the_programs_randomness(bridge, request):
+def test_no_call_changes_the_global_random_state(bridge, request):
     make = maker(bridge, request)
     make().close()  # what a suite draws while it is imported is another question
     rng = np.random.default_rng(5)
@@ -224,7 +224,7 @@ def test_nothing_that_is_asked_of_it_touches_the_programs_randomness(bridge, req
 
 
 @each_bridge
-def test_a_closed_environment_says_so_and_begins_again(bridge, request):
+def test_a_closed_environment_refuses_steps_and_can_be_reset(bridge, request):
     env = maker(bridge, request)()
     with pytest.raises(ResetNeeded, match="has not begun"):
         env.step("look")

@@ -39,7 +39,7 @@ VARIABLES = {
 
 
 def run(*arguments, status=0, **variables):
-    """Run ``llm-gym``; return what it says, without a word of the libraries."""
+    """Run ``llm-gym``; return what it prints."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=300,
         env={**VARIABLES, **variables}, check=False,
@@ -49,29 +49,29 @@ def run(*arguments, status=0, **variables):
 
 
 def refused(*arguments, **variables):
-    """Run what cannot be; return the one sentence about it."""
-    said = run(*arguments, status=2, **variables)
-    assert said.startswith("llm-gym: "), said
-    assert said.count("\n") == 1, said
-    return said.removeprefix("llm-gym: ").strip()
+    """Run a command that fails; return its error, one line."""
+    output = run(*arguments, status=2, **variables)
+    assert output.startswith("llm-gym: "), output
+    assert output.count("\n") == 1, output
+    return output.removeprefix("llm-gym: ").strip()
 
 
 def trained(folder, env_id, setting):
     """Train two iterations; return the metrics of each."""
-    said = run(
+    output = run(
         "train", env_id, "--environment.env-kwargs", *setting, *TINY,
         "--checkpoint.output-dir", folder,
     )  # fmt: skip
-    assert "iteration 2/2" in said
-    assert f"before: {env_id}: success" in said
+    assert "iteration 2/2" in output
+    assert f"before: {env_id}: success" in output
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return said, [json.loads(line) for line in lines]
+    return output, [json.loads(line) for line in lines]
 
 
 def evaluated(*arguments):
-    """Let a model play two episodes; return what the command says of them."""
-    (told,) = json.loads(run(*arguments, "--episodes", "2", "--json"))
-    return told
+    """Let a model play two episodes; return the printed result."""
+    (result,) = json.loads(run(*arguments, "--episodes", "2", "--json"))
+    return result
 
 
 def test_bridges_are_played_trained_on_and_evaluated(tmp_path):
@@ -79,19 +79,20 @@ def test_bridges_are_played_trained_on_and_evaluated(tmp_path):
     if not here:
         pytest.skip("none of their suites is installed")
     for env_id in here:
-        said = run("play", env_id, "--set", PLAYED[env_id], "--player", "random", "--seed", "1")
-        assert re.search(r"\[\w+ after \d+ turns?, return ", said)
-    said, metrics = trained(tmp_path / "run", here[0], [PLAYED[here[0]]])
+        output = run("play", env_id, "--set", PLAYED[env_id], "--player", "random", "--seed", "1")
+        assert re.search(r"\[\w+ after \d+ turns?, return ", output)
+    output, metrics = trained(tmp_path / "run", here[0], [PLAYED[here[0]]])
     assert [row["iteration"] for row in metrics] == [1, 2]
     for row in metrics:
         sys.stdout.write(f"loss {row['loss/policy']:g}, reward {row['reward/mean']:g}\n")
         assert row["episode/failed"] == 0
-    (line,) = re.findall(r"^  llm-gym (eval .*)$", said, re.M)
-    told = evaluated(*shlex.split(line))  # as it was advised
-    assert (told["env"], told["episodes"]) == (here[0], 2)
+    (line,) = re.findall(r"^  llm-gym (eval .*)$", output, re.M)
+    result = evaluated(*shlex.split(line))  # as it was advised
+    assert (result["env"], result["episodes"]) == (here[0], 2)
     for env_id in here[1:]:
-        told = evaluated("eval", env_id, "--model", tmp_path / "run/final", "--set", PLAYED[env_id])
-        assert (told["env"], told["episodes"]) == (env_id, 2)
+        model = ("--model", tmp_path / "run/final")
+        result = evaluated("eval", env_id, *model, "--set", PLAYED[env_id])
+        assert (result["env"], result["episodes"]) == (env_id, 2)
 
 
 @contextmanager
@@ -114,46 +115,46 @@ def test_a_served_environment_is_played_trained_on_and_evaluated(tmp_path):
     with serving(*served, "--players", "random", "solver") as url:
         setting = f"url={url}"
         remote = "llm_gym/Remote-v0"
-        said = run("play", remote, "--set", setting, "--player", "solver", "--seed", "1")
-        assert "[won after" in said
-        said, metrics = trained(tmp_path / "run", remote, [setting])
+        output = run("play", remote, "--set", setting, "--player", "solver", "--seed", "1")
+        assert "[won after" in output
+        output, metrics = trained(tmp_path / "run", remote, [setting])
         assert [row["iteration"] for row in metrics] == [1, 2]
-        told = evaluated("eval", remote, "--model", tmp_path / "run/final", "--set", setting)
-        assert (told["env"], told["episodes"]) == (remote, 2)
+        result = evaluated("eval", remote, "--model", tmp_path / "run/final", "--set", setting)
+        assert (result["env"], result["episodes"]) == (remote, 2)
         port = url.rpartition(":")[2]
-        said = refused("serve", "llm_gym/Echo-v0", "--port", port)
-        assert said == (
+        output = refused("serve", "llm_gym/Echo-v0", "--port", port)
+        assert output == (
             f"cannot listen on 127.0.0.1 port {port}: something else listens there; --port 0 "
             "takes a free one"
         )
-    said = refused("play", remote, "--set", setting, "--set", "tries=1")
-    assert said.startswith("no server answers (")
-    assert said.endswith(f"does llm-gym serve run at {url}?")
+    output = refused("play", remote, "--set", setting, "--set", "tries=1")
+    assert output.startswith("no server answers (")
+    assert output.endswith(f"does llm-gym serve run at {url}?")
 
 
-def test_a_wrong_token_is_one_sentence_that_says_where_to_put_the_right_one():
+def test_a_wrong_token_is_one_sentence_with_the_remedy():
     mine, right = "one-token-of-sixteen-signs", "another-token-of-sixteen"
     with serving("llm_gym/Echo-v0", "--port", "0", LLM_GYM_SERVE_TOKEN=right) as url:
         for variables in ({}, {"LLM_GYM_SERVE_TOKEN": mine}):
-            said = refused("play", "llm_gym/Remote-v0", "--set", f"url={url}", **variables)
-            assert said == (
+            output = refused("play", "llm_gym/Remote-v0", "--set", f"url={url}", **variables)
+            assert output == (
                 f"{url} wants its token: put what it was started with into LLM_GYM_SERVE_TOKEN"
             )
 
 
-def test_what_a_newcomer_gets_wrong_is_one_sentence():
+def test_wrong_settings_of_bridges_are_one_sentence():
     if "llm_gym/TextArena-v0" in INSTALLED:
-        said = refused("play", "llm_gym/TextArena-v0", "--set", "env_id=TicTacTo-v0")
-        assert "such as TicTacToe-v0" in said
+        output = refused("play", "llm_gym/TextArena-v0", "--set", "env_id=TicTacTo-v0")
+        assert "such as TicTacToe-v0" in output
         for command in ("play", "serve"):
-            said = refused(command, "llm_gym/TextArena-v0", "--set", "game=TicTacToe-v0")
-            assert "it has no setting 'game'; it has" in said
-        said = refused("train", "llm_gym/TextArena-v0", "--environment.env-kwargs", "game=x")
-        assert "it has no setting 'game'" in said
+            output = refused(command, "llm_gym/TextArena-v0", "--set", "game=TicTacToe-v0")
+            assert "it has no setting 'game'; it has" in output
+        output = refused("train", "llm_gym/TextArena-v0", "--environment.env-kwargs", "game=x")
+        assert "it has no setting 'game'" in output
     if "llm_gym/Jericho-v0" in INSTALLED:
-        said = refused("play", "llm_gym/Jericho-v0")
-        assert said == "games must name files for the Z-machine, got nothing"
+        output = refused("play", "llm_gym/Jericho-v0")
+        assert output == "games must name files for the Z-machine, got nothing"
     if "llm_gym/OpenEnv-v0" in INSTALLED:
-        said = refused("play", "llm_gym/OpenEnv-v0", "--set", "url=http://127.0.0.1:9")
-        assert said.startswith("no episode from http://127.0.0.1:9")
+        output = refused("play", "llm_gym/OpenEnv-v0", "--set", "url=http://127.0.0.1:9")
+        assert output.startswith("no episode from http://127.0.0.1:9")
     assert "there is no environment" in refused("play", "llm_gym/TextArena-v9")

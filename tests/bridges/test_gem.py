@@ -23,13 +23,13 @@ def test_a_game_is_won_and_lost_at_its_own_limit():
     wrong = [n for n in range(1, 11) if n != env._game.game_number]
     for guess in wrong[: env._game.max_turns]:
         _, reward, terminated, truncated, info = env.step(rf"\boxed{{{guess}}}")
-    # GEM says both, and pays for coming close.
+    # GEM sets both flags, and pays for coming close.
     assert (terminated, truncated) == (True, False)
     assert info["stop_reason"] is StopReason.LOST
     assert 0.0 < reward < 1.0
 
 
-def test_what_is_in_no_format_cannot_be_used():
+def test_a_reply_without_the_format_is_unusable():
     env = make("game:GuessTheNumber-v0-easy")
     env.reset(seed=2)
     *_, info = env.step("seven")

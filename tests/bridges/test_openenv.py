@@ -38,13 +38,13 @@ def test_all_fields_are_shown_where_none_is_named(openenv_server):
         make(openenv_server, observation_field="words").reset(seed=0)
 
 
-def test_what_the_server_refuses_is_an_unusable_reply(openenv_server):
+def test_a_move_that_the_server_refuses_is_unusable(openenv_server):
     env = make(openenv_server)
     env.reset(seed=0)
     assert not env.step("refuse me")[4]["valid_action"]
 
 
-def test_a_server_that_is_not_there_is_no_move():
+def test_a_missing_server_is_an_error():
     env = make("http://127.0.0.1:9")
     with pytest.raises(WorkerError, match="no episode from"):
         env.reset(seed=0)

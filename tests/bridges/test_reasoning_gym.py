@@ -20,10 +20,10 @@ def make(dataset, **settings):
 
 
 @pytest.mark.parametrize("dataset", sorted(DATASETS))
-def test_every_data_set_asks_and_its_answer_scores(dataset):
+def test_the_answer_of_every_data_set_scores(dataset):
     env = make(dataset)
-    asked = [env.reset(seed=seed)[0] for seed in range(2)]
-    assert env.reset(seed=0)[0] == asked[0]
+    questions = [env.reset(seed=seed)[0] for seed in range(2)]
+    assert env.reset(seed=0)[0] == questions[0]
     if dataset in NO_ANSWER:
         with pytest.raises(NotImplementedError):
             env.oracle_action()
@@ -33,13 +33,13 @@ def test_every_data_set_asks_and_its_answer_scores(dataset):
     assert (reward, info["success"]) == (1.0, True)
 
 
-def test_a_part_that_cannot_be_is_told():
+def test_a_broken_part_of_a_composite_is_refused():
     env = make("composite", config={"datasets": [{"nam": "chain_sum"}]})
     with pytest.raises(ConfigError, match="composite cannot be built with"):
         env.reset(seed=0)
 
 
-def test_the_datas_own_scorer_gets_the_row():
+def test_the_scorer_of_a_data_set_gets_the_row():
     env = make("countdown", config={"min_numbers": 3, "max_numbers": 3})
     env.reset(seed=4)
     numbers = env._row["metadata"]["numbers"]
@@ -49,7 +49,7 @@ def test_the_datas_own_scorer_gets_the_row():
     assert info["success"]
 
 
-def test_reward_success_does_not_pay_for_a_part():
+def test_reward_success_pays_nothing_for_a_partial_score():
     paid = []
     for reward in ("score", "success"):
         env = make("word_sorting", reward=reward)
@@ -60,7 +60,7 @@ def test_reward_success_does_not_pay_for_a_part():
     assert paid[1] == 0.0
 
 
-def test_a_scorer_that_dies_of_an_answer_gives_it_nothing(monkeypatch):
+def test_a_scorer_that_raises_gives_a_score_of_zero(monkeypatch):
     env = make("chain_sum")
     env.reset(seed=1)
     monkeypatch.setattr(env._rows, "score_answer", lambda *_: 1 / 0)

@@ -1,4 +1,4 @@
-"""The bridges are registered and listed, and say in one sentence what is missing."""
+"""The bridges are registered and listed, and name a missing package in one sentence."""
 
 import re
 import subprocess
@@ -28,18 +28,18 @@ for _, env_id in {rows!r}:
 """
 
 
-def test_a_missing_package_is_one_sentence_and_no_bridge_is_in_the_suite():
+def test_a_missing_package_is_named_and_no_bridge_is_in_the_suite():
     code = MISSING.format(rows=[(row.package, row.id) for row in BRIDGES])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    for row, said in zip(BRIDGES, done.stdout.splitlines(), strict=True):
+    for row, line in zip(BRIDGES, done.stdout.splitlines(), strict=True):
         suite = row.package.partition(".")[0]
-        assert said.startswith(f"ConfigError this bridge needs {suite}"), done.stderr
-        assert install_command(row.extra) in said
+        assert line.startswith(f"ConfigError this bridge needs {suite}"), done.stderr
+        assert install_command(row.extra) in line
     assert {row.id for row in BRIDGES} <= gym.registry.keys()
     assert not {row.id for row in BRIDGES} & {row.id for row in ENVS}
 
 
-def test_the_list_says_what_each_needs(capsys):
+def test_list_shows_the_package_or_setting_that_a_bridge_needs(capsys):
     assert main(["list", "Echo"]) == 0
     assert "bridges" not in capsys.readouterr().out
     assert main(["list", "TextArena"]) == 0
@@ -49,7 +49,7 @@ def test_the_list_says_what_each_needs(capsys):
 
 
 @each_bridge
-def test_a_wish_for_rules_in_the_system_prompt_reaches_no_bridge_that_has_none(bridge):
+def test_rules_system_reaches_only_bridges_with_rules(bridge):
     given = {"rules": "system", "action_format": "tag", "max_turns": 3, "seat": 1}
     own, words = split_settings(ROWS[bridge].id, given)
     if bridge == "PettingZoo":  # in words, so it has rules

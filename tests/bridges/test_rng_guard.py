@@ -41,12 +41,12 @@ def places(request, monkeypatch):
     return request.param
 
 
-def test_the_quick_way_is_found_here():
+def test_the_fast_path_is_available_here():
     assert len(rng_guard.python_slots(random.Random(0))) == 2
     assert len(rng_guard.numpy_slots(np.random.RandomState(0))) == 2
 
 
-def test_the_program_around_draws_and_prints_as_if_they_were_not_there(places, capsys):
+def test_a_guarded_block_changes_no_generator_and_prints_nothing(places, capsys):
     seed_all(3)
     undisturbed = [draw() for _ in range(5)]
     theirs = GlobalRngGuard()
@@ -61,11 +61,11 @@ def test_the_program_around_draws_and_prints_as_if_they_were_not_there(places, c
             sys.stdout.write("Generated puzzle in 1 attempts\n")
             raise ZeroDivisionError
     assert disturbed == undisturbed
-    sys.stdout.write("heard\n")
-    assert capsys.readouterr().out == "heard\n"
+    sys.stdout.write("printed\n")
+    assert capsys.readouterr().out == "printed\n"
 
 
-def test_what_they_draw_follows_from_the_seed_whatever_others_do(places):
+def test_a_guards_draws_depend_on_its_seed_only(places):
     def episode(theirs, between):
         theirs.seed(11)
         drawn = []
@@ -88,7 +88,7 @@ def test_what_they_draw_follows_from_the_seed_whatever_others_do(places):
     assert alone[0] != alone[1]
 
 
-def test_two_of_them_one_inside_the_other(places):
+def test_guards_can_be_nested(places):
     outer, inner = GlobalRngGuard(), GlobalRngGuard()
     outer.seed(1)
     with outer:
@@ -101,7 +101,7 @@ def test_two_of_them_one_inside_the_other(places):
         assert [first, second] == [draw(), draw()]
 
 
-def test_what_a_suite_draws_and_prints_while_it_is_imported_is_not_noticed(
+def test_importing_a_suite_changes_no_generator_and_prints_nothing(
     places, tmp_path, monkeypatch, capsys
 ):
     lines = ["import random", "import numpy as np", "random.seed(4)", "np.random.seed(4)"]

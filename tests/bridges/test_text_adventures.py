@@ -73,11 +73,11 @@ class TestScienceWorld:
     def test_asking_for_the_gold_path_changes_nothing(self, world):
         def play(ask):
             world.reset(seed=2)
-            said = [world.step(text) for text in ("open door to kitchen", "look around")]
+            steps = [world.step(text) for text in ("open door to kitchen", "look around")]
             if ask:
                 with pytest.raises(NotImplementedError, match="no gold path from here"):
                     world.oracle_action()
-            return [*said, world.step("go to kitchen"), world.legal_actions()]
+            return [*steps, world.step("go to kitchen"), world.legal_actions()]
 
         assert play(ask=True) == play(ask=False)
 

@@ -21,7 +21,7 @@ def make(env_id, **settings):
 
 
 def replies(*texts):
-    """An opponent that says these in turn."""
+    """An opponent that plays these in turn."""
     waiting = list(texts)
     return lambda _: waiting.pop(0)
 
@@ -36,11 +36,11 @@ def test_a_game_is_won_with_what_its_state_hides():
         assert info["stop_reason"] is StopReason.WON
 
 
-def test_an_episode_shows_nothing_of_the_last_one_and_no_echo():
+def test_an_observation_repeats_neither_the_last_episode_nor_the_move():
     env = make("GuessTheNumber-v0")
     first, _ = env.reset(seed=0)
-    said, *_ = env.step("[unheard of]")
-    assert "unheard" not in said
+    observation, *_ = env.step("[unheard of]")
+    assert "unheard" not in observation
     again, _ = env.reset(seed=0)
     assert again == first
 
@@ -80,17 +80,17 @@ def test_a_scripted_opponent_is_beaten_beats_and_draws():
     ],
 )  # fmt: skip
 def test_an_opponent_without_a_legal_move_is_nobodys_win(env_id, move):
-    asked = []
-    env = make(env_id, opponent=lambda text: asked.append(text) or "[nonsense]")
+    calls = []
+    env = make(env_id, opponent=lambda text: calls.append(text) or "[nonsense]")
     env.reset(seed=0)
     _, reward, terminated, truncated, info = env.step(move)
     assert (reward, terminated, truncated, info["success"]) == (0.0, False, True, False)
     assert info["stop_reason"] is StopReason.ERROR
     assert "no legal move" in info["foreign"]["reason"]
-    assert len(asked) == 5
+    assert len(calls) == 5
 
 
-def test_an_opponent_that_errs_once_is_asked_again_and_our_own_errors_still_count():
+def test_an_opponents_illegal_move_is_retried_and_our_own_still_counts():
     env = make("TicTacToe-v0", opponent=replies("[no]", "[0]", "[1]"))
     env.reset(seed=0)
     assert "[Player 1] [0]" in env.step("[4]")[0]
@@ -110,7 +110,7 @@ def test_a_random_opponent_needs_a_list_of_legal_moves():
         assert info["stop_reason"] in (StopReason.WON, StopReason.LOST, StopReason.DRAWN)
 
 
-def test_giving_up_is_a_loss_and_random_moves_are_no_placeholders():
+def test_giving_up_is_a_loss_and_random_moves_fill_in_placeholders():
     env = make("TicTacToe-v0", action_format="tag", max_invalid=2)
     env.reset(seed=0)
     assert [env.step("no tag")[1] for _ in range(2)] == [0.0, -1.0]
@@ -151,13 +151,13 @@ def test_a_served_model_plays_the_other_seat(chat_server):
     env.reset(seed=0)
     text, *_ = env.step("[8]")
     assert "[Player 1] [0]" in text
-    assert "Tic Tac Toe" in chat_server.asked[0]["messages"][0]["content"]
+    assert "Tic Tac Toe" in chat_server.requests[0]["messages"][0]["content"]
     chat_server.status = 404
     with pytest.raises(EndpointError):
         env.step("[7]")
 
 
-def test_a_seat_that_the_game_has_not_is_told():
+def test_a_seat_that_the_game_lacks_is_refused():
     with pytest.raises(ConfigError, match="seat must be"):
         make("TicTacToe-v0", seat=2).reset(seed=0)
 
@@ -175,6 +175,6 @@ gym.make("llm_gym/TextArena-v0", env_id="Hangman-v0")
 """
 
 
-def test_a_game_of_words_says_what_to_download_where_they_are_not():
+def test_a_missing_word_list_names_its_download():
     done = subprocess.run([sys.executable, "-c", NO_WORDS], capture_output=True, text=True)
     assert "ConfigError: Hangman-v0 needs words that TextArena downloads: python -m" in done.stderr

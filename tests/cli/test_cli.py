@@ -34,12 +34,12 @@ def test_list_shows_every_environment_with_its_scores(capsys):
     assert "oracle" in out
 
 
-def test_list_finds_games_by_what_they_are_and_is_read_by_programs(capsys):
+def test_list_searches_descriptions_and_prints_json(capsys):
     assert main(["list", "sliding puzzle"]) == 0
-    told = capsys.readouterr().out
-    assert "Bring the tiles of a sliding puzzle into order." in told
-    assert "llm_gym/FifteenPuzzle-v0" in told
-    assert "Sudoku" not in told
+    out = capsys.readouterr().out
+    assert "Bring the tiles of a sliding puzzle into order." in out
+    assert "llm_gym/FifteenPuzzle-v0" in out
+    assert "Sudoku" not in out
     assert main(["list", "--json", "Echo"]) == 0
     assert "Repeat the word" in json.loads(capsys.readouterr().out)[ECHO]["about"]
     assert main(["list", "taxi-", "--all"]) == 0
@@ -63,7 +63,7 @@ def test_the_end_of_input_is_no_error(monkeypatch, capsys):
     assert "Goodbye." in capsys.readouterr().out
 
 
-def test_one_can_watch_a_player_and_read_the_rules(capsys):
+def test_play_shows_a_built_in_player_and_the_rules(capsys):
     assert main(["play", "llm_gym/TextGame-v0", "--seed", "1", "--player", "oracle"]) == 0
     out = capsys.readouterr().out
     assert "Your quest is done." in out
@@ -97,7 +97,7 @@ def test_check_passes_a_sound_environment_and_names_a_broken_rule(capsys, beside
     assert "1 rule broken" in out
 
 
-def test_an_error_of_the_author_is_told_once_with_its_line(capsys, beside):
+def test_check_shows_an_authors_exception_once_with_its_line(capsys, beside):
     (beside / "crashing.py").write_text(
         "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
         "class Crashing(GuessTheNumberEnv):\n"
@@ -149,9 +149,9 @@ def test_an_error_of_the_author_is_told_once_with_its_line(capsys, beside):
 )
 def test_mistakes_are_answered_in_one_sentence(arguments, message, capsys):
     assert main(arguments) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,7 @@ def test_mistakes_are_answered_in_one_sentence(arguments, message, capsys):
         ("eval run", "--model run"),
     ],
 )
-def test_what_lies_in_the_current_folder_is_suggested(
-    arguments, meant, capsys, tmp_path, monkeypatch
-):
+def test_files_of_the_current_folder_are_suggested(arguments, meant, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("coin.py").write_text("class Helper: ...\nclass Coin: ...\n")
     Path("run").mkdir()
@@ -175,11 +173,11 @@ def test_what_lies_in_the_current_folder_is_suggested(
     assert meant in capsys.readouterr().err
 
 
-def test_an_unknown_command_and_none_are_answered_with_all_there_are(capsys):
+def test_an_unknown_command_and_none_list_all_commands(capsys):
     assert main(["improve"]) == 2
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     for name in ("list", "play", "check", "eval", "train"):
-        assert f" {name}" in said
+        assert f" {name}" in error
     with pytest.raises(SystemExit) as left:
         main([])
     assert left.value.code == 0
@@ -248,13 +246,13 @@ def test_the_core_alone_answers_without_the_trainer(tmp_path):
         (["play", ECHO, "--model", str(tmp_path)], 2, "llm-gym play --model needs"),
     ]
     ends = run_all((row[0] for row in table), TRAINER)
-    for (arguments, code, said), (ended, out, err, _) in zip(table, ends, strict=True):
+    for (arguments, code, expected), (ended, out, err, _) in zip(table, ends, strict=True):
         assert ended == code, (arguments, err)
-        assert said in (err if code else out), arguments
+        assert expected in (err if code else out), arguments
         assert code == 0 or err.count("\n") == 1, arguments
 
 
-def test_what_cannot_be_is_refused_without_torch(tmp_path):
+def test_wrong_settings_are_refused_without_importing_torch(tmp_path):
     pytest.importorskip("pydantic")
     (tmp_path / "warm-start").mkdir()
     (tmp_path / "config.json").write_text('{"model": {"trust_remote_code": true}}')
@@ -304,15 +302,14 @@ def test_a_command_that_does_no_work_imports_little():
 STEERING = "\x1b]0;evil\x07\x1b[2J\u202e\x9b1m\r"
 
 
-def test_text_of_strangers_cannot_steer_a_terminal(capsys):
+def test_control_characters_are_not_printed(capsys):
     say(STEERING)
     say(STEERING, error=True)
-    told = capsys.readouterr()
-    for text in (told.out, told.err):
+    for text in capsys.readouterr():
         assert not set(text.rstrip("\n")) & set(STEERING) - set("]0;evil[2J1m")
 
 
-def test_every_command_speaks_through_one_door():
+def test_every_command_prints_through_say():
     """Which writes out what would steer a terminal; ``_progress`` writes only its own words."""
     rooms = [ROOT / "llm_gym/cli", ROOT / "agents/llm_gym_agents/commands"]
     for path in (path for room in rooms for path in room.glob("*.py")):
@@ -321,7 +318,7 @@ def test_every_command_speaks_through_one_door():
             assert not re.search(r"sys\.(stdout|stderr)\.write|(?<!\.)\bprint\(", text), path
 
 
-def test_what_is_no_move_costs_a_person_no_turn(monkeypatch, capsys):
+def test_help_and_arrow_keys_cost_no_turn(monkeypatch, capsys):
     typed = iter(["?", "help", "", "\x1b[C", "\x1b[A\x1b[D", "\x01", "quit"])
     monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
     taken = []
@@ -331,24 +328,24 @@ def test_what_is_no_move_costs_a_person_no_turn(monkeypatch, capsys):
     assert "Goodbye." in capsys.readouterr().out
 
 
-def test_a_line_is_edited_with_the_keys_of_a_terminal():
+def test_arrow_keys_edit_the_line_and_recall_the_last_one():
     pytest.importorskip("readline")
     terminal, end = pytest.importorskip("pty").openpty()
     command = [sys.executable, "-m", "llm_gym", "play", GUESS, "--seed", "0"]
     child = subprocess.Popen(command, stdin=end, stdout=end, stderr=end, cwd=ROOT)
     os.close(end)
-    told = b""
+    screen = b""
     for typed in (b"0\x1b[D1\r", b"\x1b[A\r", b"quit\r"):  # left, then up
-        while not told.endswith(b"> "):
-            told += os.read(terminal, 1024)
+        while not screen.endswith(b"> "):
+            screen += os.read(terminal, 1024)
         os.write(terminal, typed)
-        told += os.read(terminal, 1)
+        screen += os.read(terminal, 1)
     with suppress(OSError):  # the other end is closed
         while part := os.read(terminal, 1024):
-            told += part
+            screen += part
     os.close(terminal)
     assert child.wait(60) == 0
-    assert told.count(b"than 10.") == 2, told
+    assert screen.count(b"than 10.") == 2, screen
 
 
 @pytest.mark.parametrize(
@@ -360,7 +357,7 @@ def test_an_id_of_a_known_package_names_it(env_id, home, capsys, monkeypatch):
     assert home in capsys.readouterr().err
 
 
-def test_check_alone_says_what_works_and_how_to_add_the_rest(capsys, monkeypatch):
+def test_check_lists_installed_packages_and_install_commands(capsys, monkeypatch):
     packages = ["gymnasium>=1.1", "torch>=2; extra == 'train'", "nowhere>=1; extra == 'vllm'"]
     packages += ["far>=1; sys_platform == 'win32' and extra == 'serve'"]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: packages)
@@ -371,11 +368,11 @@ def test_check_alone_says_what_works_and_how_to_add_the_rest(capsys, monkeypatch
 
     monkeypatch.setattr("importlib.metadata.version", version)
     assert main(["check"]) == 0
-    told = capsys.readouterr().out
-    assert "ok    transformers (torch 2.13.0)" in told
-    assert "[vllm]" in told
-    assert "far" not in told
-    assert "sandbox" in told
+    out = capsys.readouterr().out
+    assert "ok    transformers (torch 2.13.0)" in out
+    assert "[vllm]" in out
+    assert "far" not in out
+    assert "sandbox" in out
 
 
 ZSH = "autoload -U bashcompinit && bashcompinit; setopt ksharrays; complete() { :; }"
@@ -388,10 +385,10 @@ def test_completion_offers_commands_flags_and_ids(capsys, shell, before):
         pytest.skip(f"there is no {shell} here")
     assert main(["--completion"]) == 0
     script = capsys.readouterr().out
-    asked = "COMP_WORDS=(llm-gym {}); COMP_CWORD={}; _llm_gym; echo ${{COMPREPLY[*]}}"
+    template = "COMP_WORDS=(llm-gym {}); COMP_CWORD={}; _llm_gym; echo ${{COMPREPLY[*]}}"
     offers = {"pl": "play", "check --iso": "--isolation", "play llm_gym/Ec": ECHO}
     for words, offered in offers.items():
-        line = asked.format(words, len(words.split()))
+        line = template.format(words, len(words.split()))
         command = [shell, "-c", f"{before}\n{script}\n{line}"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         found = done.stdout.split()

@@ -139,37 +139,37 @@ def mine(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["Corridor", "long_corridor", "Door"])
-def test_a_class_or_function_needs_no_id_and_an_older_shape_is_adapted(name, mine, monkeypatch):
+def test_a_class_or_function_is_played_without_an_id(name, mine, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda _: "1")
     assert main(["play", f"{mine}:{name}", "--seed", "0"]) == 0
 
 
 @pytest.mark.parametrize(
-    ("name", "typed", "told"),
+    ("name", "typed", "expected"),
     [
         ("mine_to_play:Hello", ["hm", "hello"], "after 2 turns, return 2]"),
-        # As a file, too; ? tells what is known of the moves.
+        # As a file, too; ? lists examples of moves.
         ("mine_to_play.py:Coin", ["?", "heads"], "for example: heads  tails"),
         ("mine_to_play:Coin", ["heads"], "[won after 1 turn, return 1]"),
     ],
 )
-def test_a_game_is_played_by_hand(name, typed, told, mine, monkeypatch, capsys):
+def test_a_game_is_played_by_hand(name, typed, expected, mine, monkeypatch, capsys):
     lines = iter(typed)
     monkeypatch.setattr("builtins.input", lambda _: next(lines))
     assert main(["play", name]) == 0
-    assert told in capsys.readouterr().out
+    assert expected in capsys.readouterr().out
 
 
 def test_settings_reach_the_class_and_its_words(mine, capsys):
     tagged = ["--set", "length=9", "--set", "action_format=tag", "--player", "random"]
     assert main(["play", f"{mine}:Corridor", *tagged, "--seed", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "<action>" in said
-    assert int(said.rpartition("after ")[2].split()[0]) >= 8, "a corridor of nine takes as long"
+    out = capsys.readouterr().out
+    assert "<action>" in out
+    assert int(out.rpartition("after ")[2].split()[0]) >= 8, "a corridor of nine takes as long"
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("BreaksInStep", f"RuntimeError: the simulator lost its licence ({at('licence')}, in"),
         ("ExitsInStep", f"SystemExit: the window was closed ({at('the window')}, in step)"),
@@ -188,15 +188,15 @@ def test_settings_reach_the_class_and_its_words(mine, capsys):
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # Gymnasium's own, about the same mistakes
-def test_what_is_wrong_with_it_is_one_sentence_with_the_line(name, said, mine, capsys):
+def test_an_error_of_an_environment_is_one_sentence_with_the_line(name, message, mine, capsys):
     assert main(["play", f"{mine}:{name}", "--player", "random", "--seed", "0"]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("module", "said"),
+    ("module", "message"),
     [
         ("bad_syntax", "SyntaxError: invalid syntax (bad_syntax.py, line 2)"),
         ("bad_import", "RuntimeError: set MY_HOME first (bad_import.py, line 1, in <module>)"),
@@ -205,15 +205,15 @@ def test_what_is_wrong_with_it_is_one_sentence_with_the_line(name, said, mine, c
     ],
 )
 @pytest.mark.parametrize("how", ["before the name", "--import"])
-def test_a_module_that_cannot_be_imported_is_one_sentence(module, said, how, mine, capsys):
+def test_a_module_that_cannot_be_imported_is_one_sentence(module, message, how, mine, capsys):
     named = [f"{module}:X"] if how == "before the name" else ["CartPole-v1", "--import", module]
     assert main(["play", *named]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
-def test_its_author_may_see_the_traceback(mine, monkeypatch, capsys):
+def test_the_traceback_is_shown_on_request(mine, monkeypatch, capsys):
     monkeypatch.setenv(TRACEBACK, "1")
     assert main(["play", f"{mine}:BreaksWhenBuilt"]) == 2
     error = capsys.readouterr().err
@@ -221,6 +221,6 @@ def test_its_author_may_see_the_traceback(mine, monkeypatch, capsys):
     assert error.count("cannot build mine_to_play:BreaksWhenBuilt") == 1
 
 
-def test_check_says_once_what_it_cannot_check(mine, capsys):
+def test_check_lists_once_the_checks_that_do_not_apply(mine, capsys):
     assert main(["check", f"{mine}:Corridor"]) == 0
     assert capsys.readouterr().out.count("needs a TextEnv") == 1

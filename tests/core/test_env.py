@@ -95,17 +95,17 @@ def test_a_game_may_end_without_being_won_or_lost():
 
 
 @pytest.mark.parametrize(
-    ("moves", "said"),
+    ("moves", "text"),
     [
         (["out"], "You are out."),
         (["wait"] * 3, "Tick. No turns left: you lost. The door was open."),
     ],
 )
-def test_losing_by_a_move_or_by_the_turn_limit_pays_nothing_and_terminates(moves, said):
+def test_losing_by_a_move_or_by_the_turn_limit_pays_nothing_and_terminates(moves, text):
     env = Door()
     assert "You have 3 turns." in env.reset(seed=0)[0]
     *_, (obs, reward, terminated, truncated, info) = [env.step(move) for move in moves]
-    assert (obs, reward, terminated, truncated) == (said, 0.0, True, False)
+    assert (obs, reward, terminated, truncated) == (text, 0.0, True, False)
     assert info["stop_reason"] is StopReason.LOST
 
 
@@ -120,7 +120,7 @@ def test_losing_by_a_move_or_by_the_turn_limit_pays_nothing_and_terminates(moves
         ({"invalid": "terminate", "retries": 1}, ["jump", "jump"], [0, 1], StopReason.INVALID),
     ],
 )
-def test_unusable_moves_cost_turns_but_for_the_retries(settings, moves, turns, stop):
+def test_unusable_moves_cost_turns_after_the_retries(settings, moves, turns, stop):
     env = make(**settings)
     for _ in range(2):  # a new episode has all its retries
         steps = [env.step(move) for move in moves]
@@ -130,7 +130,7 @@ def test_unusable_moves_cost_turns_but_for_the_retries(settings, moves, turns, s
         env.reset()
 
 
-def test_an_unusable_move_says_why_and_costs_a_turn_and_the_penalty():
+def test_an_unusable_move_is_explained_and_costs_a_turn_and_the_penalty():
     obs, reward, terminated, _, info = make().step("jump")
     assert obs == "Say in, out or wait.\nProgress 0."
     assert (reward, terminated) == (0.0, False)
@@ -142,7 +142,7 @@ def test_an_unusable_move_says_why_and_costs_a_turn_and_the_penalty():
     assert "costs 0.25 points" in env._base_rules()
 
 
-def test_the_random_player_begins_anew_with_the_seed():
+def test_the_random_player_is_seeded_by_reset():
     env = make()
     played = []
     for seed in (3, 3, None):
@@ -151,13 +151,13 @@ def test_the_random_player_begins_anew_with_the_seed():
     assert played[0] == played[1] != played[2]
 
 
-def test_the_move_is_a_plain_string_whatever_kind_of_string_was_played():
+def test_the_move_in_the_info_is_a_plain_string():
     for action in (np.str_("wait"), np.str_(" wait ")):
         move = make().step(action)[4]["move"]
         assert (type(move), move) == (str, "wait")
 
 
-def test_a_reply_without_a_move_or_beyond_the_limit_is_told():
+def test_a_reply_without_a_move_or_beyond_the_limit_is_refused():
     obs, *_ = make(action_format="tag").step("Hm.")
     assert "<action>wait</action>" in obs
     assert make().step("x" * 1001)[0].startswith("A move has at most 1000 characters.")
@@ -221,7 +221,7 @@ def test_stepping_out_of_order_or_with_token_ids_is_refused():
         make().step([1, 2, 3])
 
 
-def test_rendering_shows_the_last_exchange_prints_it_or_warns(capsys):
+def test_render_returns_prints_or_warns(capsys):
     env = make(render_mode="ansi")
     env.step("wait")
     assert env.render() == "> wait\nTick.\nProgress 1."
@@ -233,7 +233,7 @@ def test_rendering_shows_the_last_exchange_prints_it_or_warns(capsys):
         make().render()
 
 
-def test_games_without_optional_parts_say_what_is_missing():
+def test_missing_players_raise_not_implemented():
     for name in ("oracle_action", "solver_action"):
         with pytest.raises(NotImplementedError):
             getattr(make(), name)()
@@ -263,25 +263,25 @@ def test_bad_settings_are_named_with_their_value(kwargs, message):
 UNREADABLE = ["no", None, [], {"at": 1}, np.array([True, False]), np.str_("no"), len]
 
 
-@pytest.mark.parametrize("said", UNREADABLE, ids=repr)
-def test_a_success_that_is_no_yes_and_no_no_is_none(said):
-    info = {"success": said, "valid_action": said, "reward_terms": said}
+@pytest.mark.parametrize("value", UNREADABLE, ids=repr)
+def test_an_unreadable_success_counts_as_no_outcome(value):
+    info = {"success": value, "valid_action": value, "reward_terms": value}
     episode = Trajectory(
         states=["?", "!"], actions=["hm"], rewards=[0.0], dones=[True], infos=[info]
     )
     assert stop_reason(True, False, info) is StopReason.FINISHED is episode.stop_reason
     assert not episode.success
-    assert episode.reward_terms == [{}] or said == {"at": 1}
+    assert episode.reward_terms == [{}] or value == {"at": 1}
     result = Evaluation("theirs", [episode], 1, 1.0)
     assert result.invalid == 0.0
-    assert result.without_outcome == 1, "a person is told that nobody can say how it went"
+    assert result.without_outcome == 1, "the summary counts episodes without an outcome"
 
 
 @pytest.mark.parametrize("yes", [True, 1, 1.0, np.True_, np.float32(1)])
-def test_numbers_and_numpys_are_a_yes(yes):
+def test_numbers_and_numpy_booleans_mean_success(yes):
     assert stop_reason(True, False, {"success": yes}) is StopReason.WON
 
 
-def test_terms_are_its_numbers_by_name():
-    told = {"goal": np.float32(0.5), ("a", 1): 2, "why": "near", "each": np.ones(2), "none": None}
-    assert reward_terms({"reward_terms": told}) == {"goal": 0.5, "('a', 1)": 2.0}
+def test_reward_terms_keep_only_numbers():
+    terms = {"goal": np.float32(0.5), ("a", 1): 2, "why": "near", "each": np.ones(2), "none": None}
+    assert reward_terms({"reward_terms": terms}) == {"goal": 0.5, "('a', 1)": 2.0}

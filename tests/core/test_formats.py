@@ -41,12 +41,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "text", "move"), CASES)
-def test_finds_the_move(name, text, move):
+def test_each_format_finds_the_move(name, text, move):
     assert FORMATS[name].parse(drop_thinking(text)) == move
 
 
 @given(move=st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1))
-def test_what_a_format_writes_it_reads_back(move):
+def test_each_format_reads_back_its_own_moves(move):
     move = move.strip()
     if not move or any(mark in move for mark in ("think>", "action>", "{", "}", "\n")):
         return
@@ -78,6 +78,6 @@ def test_deeply_nested_text_is_read_in_bounded_work():
 
 
 @given(st.text(st.characters(categories=["L", "Nd"], include_characters=" "), min_size=1))
-def test_words_are_a_plain_move_as_they_stand(words):
+def test_words_are_a_plain_move_unchanged(words):
     # ``TextEnv.step`` relies on it and does not ask the parser.
     assert FORMATS["plain"].parse(visible(words)) == (words.strip() or None)

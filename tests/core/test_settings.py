@@ -30,7 +30,7 @@ def first_of_every_class():
 
 
 @pytest.mark.parametrize("row", first_of_every_class(), ids=lambda row: row.id)
-def test_every_setting_is_held_to_its_type(row):
+def test_every_setting_is_checked_for_its_type(row):
     cls = gym.envs.registration.load_env_creator(row.entry_point)
     own = inspect.signature(cls.__init__).parameters
     common = inspect.signature(TextEnv.__init__).parameters
@@ -45,7 +45,7 @@ def test_every_setting_is_held_to_its_type(row):
 
 
 @pytest.mark.parametrize("row", ENVS, ids=lambda row: row.id)
-def test_every_default_is_of_its_own_type(row):
+def test_every_default_has_its_annotated_type(row):
     cls = gym.envs.registration.load_env_creator(row.entry_point)
     defaults = {
         each.name: each.default
@@ -58,7 +58,7 @@ def test_every_default_is_of_its_own_type(row):
     check_types(cls, defaults | row.kwargs)
 
 
-def test_numbers_of_numpy_and_whole_floats_are_numbers():
+def test_numpy_numbers_are_accepted():
     env = gym.make("llm_gym/GuessTheNumber-v0", low=np.int64(1), high=np.int32(9), penalty=0)
     env.reset(seed=0, options={"difficulty": np.float32(0.5)})
     assert pickle.loads(pickle.dumps(env)).unwrapped.low == 1
@@ -70,7 +70,7 @@ def of_numpy(value):
 
 
 @pytest.mark.parametrize("row", first_of_every_class(), ids=lambda row: row.id)
-def test_numbers_of_numpy_play_the_same_game(row):
+def test_numpy_numbers_play_the_same_game(row):
     cls = gym.envs.registration.load_env_creator(row.entry_point)
     settings = {
         each.name: each.default
@@ -78,19 +78,19 @@ def test_numbers_of_numpy_play_the_same_game(row):
         for each in inspect.signature(kind.__init__).parameters.values()
         if type(each.default) in (bool, int, float)
     } | row.kwargs
-    told = []
+    episodes = []
     for given in (settings, {name: of_numpy(value) for name, value in settings.items()}):
         env = cls(**given)
-        told.append([env.reset(seed=3)[0], *(type(getattr(env, name)) for name in row.kwargs)])
+        episodes.append([env.reset(seed=3)[0], *(type(getattr(env, name)) for name in row.kwargs)])
         ended = False
         while not ended:
             text, _, ended, _, info = env.step(env.random_action())
-            told[-1] += [text, repr(info)]
+            episodes[-1] += [text, repr(info)]
         env.close()
-    assert told[0] == told[1]
+    assert episodes[0] == episodes[1]
 
 
-def test_a_message_keeps_what_can_be_read_of_a_megabyte():
+def test_error_messages_shorten_long_values():
     with pytest.raises(ConfigError, match="action_format") as caught:
         gym.make("llm_gym/Maze-v0", action_format="x" * 1_000_000)
     assert len(str(caught.value)) < 5000
@@ -98,17 +98,17 @@ def test_a_message_keeps_what_can_be_read_of_a_megabyte():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("abc", "options"), (0, "options"), ([1], "options"), ({1: 2, "x": 3}, "'1', 'x'"),
         ({"split": "exam"}, "split"), ({"difficulty": -1}, "difficulty"),
         ({"difficulty": "x"}, "difficulty"), ({"difficulty": True}, "difficulty"),
     ],
 )  # fmt: skip
-def test_odd_options_are_refused_and_the_episode_goes_on(options, said):
+def test_odd_options_are_refused_and_the_episode_goes_on(options, message):
     env = gym.make("llm_gym/GuessTheNumber-v0")
     env.reset(seed=0)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         env.reset(options=options)
     assert env.step("5")[4]["valid_action"]
 
@@ -127,7 +127,7 @@ def test_odd_options_are_refused_and_the_episode_goes_on(options, said):
         ("MathPython", {"kinds": "story"}),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(name, settings):
+def test_impossible_settings_are_refused(name, settings):
     with pytest.raises(ConfigError, match="must be"):
         gym.make(f"llm_gym/{name}-v0", **settings)
 
@@ -140,7 +140,7 @@ class Whole:
         return 10**30
 
 
-def test_a_whole_number_of_any_kind_stays_one():
+def test_plain_keeps_integers_of_any_type():
     assert plain(Whole()) == 10**30
     assert isinstance(plain(Whole()), int)
     assert isinstance(plain(Fraction(1, 2)), float)

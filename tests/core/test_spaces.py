@@ -12,16 +12,16 @@ from llm_gym.core.spaces import AnyText
 
 
 @given(st.text(max_size=50) | st.sampled_from(["\ud800", "\x00", "a b\nc", "é✓漢字🙂"]))
-def test_takes_any_unicode(text):
+def test_any_unicode_text_is_in_the_space(text):
     assert text in AnyText(50)
 
 
 @pytest.mark.parametrize("other", [None, 3, b"bytes", ["list"], "x" * 51])
-def test_refuses_what_is_no_string_or_too_long(other):
+def test_other_types_and_long_texts_are_not_in_the_space(other):
     assert other not in AnyText(50)
 
 
-def test_contains_never_looks_at_the_characters():
+def test_contains_reads_no_characters():
     class Unreadable(str):
         def __iter__(self):
             raise AssertionError("read a character")
@@ -32,14 +32,14 @@ def test_contains_never_looks_at_the_characters():
     assert AnyText(10**7).contains(Unreadable("x" * 10**6))
 
 
-def test_equality_is_length_and_survives_pickling():
+def test_spaces_of_one_length_are_equal_even_after_pickling():
     assert AnyText(5) == AnyText(5)
     assert AnyText(5) != AnyText(6)
     assert AnyText(5) != gym.spaces.Text(5)
     assert pickle.loads(pickle.dumps(AnyText(5))) == AnyText(5)
 
 
-def test_samples_are_seeded_inside_and_of_the_examples():
+def test_samples_are_seeded_and_in_the_space():
     one, two = AnyText(30, seed=4), AnyText(30, seed=4)
     samples = [one.sample() for _ in range(50)]
     assert samples == [two.sample() for _ in range(50)]
@@ -55,7 +55,7 @@ def test_a_mask_and_a_negative_length_are_refused():
         AnyText(-1)
 
 
-def test_texts_in_shared_memory_are_those_of_the_last_step():
+def test_async_vector_envs_return_the_texts_of_sync_ones():
     shared, plain = (
         gym.make_vec("llm_gym/GuessTheNumber-v0", num_envs=2, vectorization_mode=mode)
         for mode in ("async", "sync")

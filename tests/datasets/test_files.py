@@ -101,7 +101,7 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         *((name, r"ends in \.jsonl.*load_dataset") for name in ("openai/gsm8k", "a.json", "rows")),
         ("nowhere.jsonl", r"no file 'nowhere\.jsonl'"),
@@ -109,12 +109,12 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
         ("a\x00.jsonl", "no file"),
     ],
 )
-def test_what_is_no_file_of_ours_is_told_what_to_do(name, told):
-    with pytest.raises(ConfigError, match=told):
+def test_an_unknown_kind_of_file_is_refused_with_a_remedy(name, message):
+    with pytest.raises(ConfigError, match=message):
         open_source(name)
 
 
-def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_on_the_way(tmp_path, monkeypatch):
+def test_a_decompression_bomb_is_refused_early(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "FREE_BYTES", 1 << 20)
     (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b'{"a": 1}\n' * (1 << 20)))
     unpacked = []

@@ -76,7 +76,7 @@ GRADED = [
         for reply in replies
     ],
 )
-def test_a_reply_is_paid_what_its_grader_says(name, reply, answer, choices, score):
+def test_each_grader_scores_these_replies(name, reply, answer, choices, score):
     assert grade(name, reply, answer, choices) == score
 
 
@@ -96,7 +96,7 @@ def test_a_setting_outside_its_range_is_refused(grader, given):
 
 
 @pytest.mark.parametrize(
-    ("name", "answer", "said"),
+    ("name", "answer", "reply"),
     [
         ("exact", " Nile. ", "Nile."),
         ("number", "half of it\n#### $1,000.50", "1000.5"),
@@ -104,10 +104,10 @@ def test_a_setting_outside_its_range_is_refused(grader, given):
         ("contains", "New York", "New York"),
     ],
 )
-def test_what_a_perfect_player_says_is_paid(name, answer, said):
+def test_the_reply_of_a_perfect_player_scores_one(name, answer, reply):
     grader = get_grader(name)
-    assert grader.say(answer, grader.key(answer, ())) == said
-    assert grade(name, said, answer) == 1.0
+    assert grader.say(answer, grader.key(answer, ())) == reply
+    assert grade(name, reply, answer) == 1.0
 
 
 @pytest.mark.parametrize("name", GRADERS)
@@ -142,7 +142,7 @@ def test_long_replies_take_linear_time(name, bomb):
     [("number", "many"), ("number", "1 or 2"), ("choice", "Rome"), ("choice", 99),
      ("contains", " "), ("exact", None), ("exact", float("nan")), ("exact", ["x"])],
 )  # fmt: skip
-def test_an_answer_that_cannot_be_graded_says_why(name, answer):
+def test_an_answer_that_cannot_be_graded_is_refused(name, answer):
     grader = get_grader(name)
     with pytest.raises(ValueError, match="answer"):
         grader.key(answer, ())
@@ -151,7 +151,7 @@ def test_an_answer_that_cannot_be_graded_says_why(name, answer):
 # --- functions ---------------------------------------------------------------------------------
 
 
-def test_a_function_grades_with_a_score_and_has_one_of_two_shapes():
+def test_a_function_of_two_arguments_is_a_grader():
     grader = get_grader(lambda reply, answer: len(reply) / answer)
     assert grader.score("ab", 4) == 0.5
     with pytest.raises(ConfigError, match="reply"):
@@ -191,7 +191,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("text", "number"), NUMBERS, ids=[text for text, _ in NUMBERS])
-def test_a_number_is_read_however_it_is_written(text, number):
+def test_numbers_are_read_in_many_spellings(text, number):
     assert parse_number(text) == number
 
 
@@ -204,7 +204,7 @@ def test_a_number_is_read_however_it_is_written(text, number):
         "5\u00b2", "1\u00bd", "2e1000", "1e3e4", "5x10^3", "1e" + "9" * 5000,
     ],
 )  # fmt: skip
-def test_no_number_and_more_than_one_cannot_be_used(text):
+def test_text_without_exactly_one_number_is_no_number(text):
     assert parse_number(text) is None
 
 
@@ -221,7 +221,7 @@ def test_thousands_may_be_grouped(number):
     assert parse_number(f"${number:,}.") == number
 
 
-def test_a_number_under_a_condition_is_not_said_but_one_that_follows_from_it_is():
+def test_a_number_inside_a_condition_is_not_stated():
     assert is_stated("If so, the answer is 5")
     assert is_stated("If so it must be 5")
     assert not is_stated("It would be right if it were 5")

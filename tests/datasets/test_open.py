@@ -52,7 +52,7 @@ def test_a_limit_holds_for_each_split_of_a_dictionary(tmp_path):
 
 
 @pytest.mark.parametrize("dataset", [3, object(), {}, {"prompt": ["a"], "answer": ["b"]}])
-def test_what_holds_no_rows_is_refused(dataset):
+def test_an_object_without_rows_is_refused(dataset):
     with pytest.raises(ConfigError, match=r"must be a path, rows|must have splits as keys"):
         open_source(dataset, split_column="split")
 

@@ -1,4 +1,4 @@
-"""Parquet: rows in batches, and what is said without pyarrow."""
+"""Parquet: rows in batches, and the error without pyarrow."""
 
 import json
 import sys

@@ -19,7 +19,7 @@ def chat(*turns):
     return [{"role": role, "content": content} for role, content in turns]
 
 
-def test_a_conversation_is_written_out_and_its_last_word_is_the_answer():
+def test_a_conversation_becomes_a_prompt_and_its_last_message_the_answer():
     prompt = chat(("user", "Hi."), ("assistant", "Hello."), ("user", "2 + 2?"))
     row = read_row({"prompt": prompt, "answer": 4}, ColumnNames())
     assert row.prompt == "User: Hi.\n\nAssistant: Hello.\n\nUser: 2 + 2?"
@@ -58,12 +58,12 @@ def test_a_conversation_is_written_out_and_its_last_word_is_the_answer():
         ([1], "a row must have named columns, got list"),
     ],
 )
-def test_a_bad_row_says_what_is_wrong(row, message):
+def test_a_bad_row_is_refused_with_the_reason(row, message):
     with pytest.raises(ValueError, match=message):
         read_row(row, ColumnNames(choices="options"))
 
 
-def test_the_same_question_has_one_name_whatever_its_spaces_and_answer():
+def test_the_question_id_ignores_spaces_and_the_answer():
     rows = [
         read_row({"prompt": p, "answer": a}, ColumnNames()) for p, a in [("a b", 1), ("a  b\n", 2)]
     ]
@@ -75,7 +75,7 @@ def test_the_same_question_has_one_name_whatever_its_spaces_and_answer():
 # --- tables ------------------------------------------------------------------------------------
 
 
-def test_a_file_is_read_once_for_all_and_again_when_it_changes(tmp_path):
+def test_a_file_is_cached_until_it_changes(tmp_path):
     path = as_jsonl(tmp_path / "a.jsonl")
     table = open_table(path, PLAN)
     assert open_table(str(path), PLAN) is table
@@ -98,11 +98,11 @@ def test_a_table_pickles_as_a_reference_and_copies_as_itself(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reason"),
     [("two\nlines", "'plain'"), ("<think>x</think>", "'plain'"), ("x" * 4001, "4000")],
 )
-def test_an_answer_that_no_player_can_write_is_named(answer, told):
-    with pytest.raises(RecordError, match=rf"row 7: .*{told}"):
+def test_an_answer_that_no_player_can_write_is_named(answer, reason):
+    with pytest.raises(RecordError, match=rf"row 7: .*{reason}"):
         open_table([*ROWS, {"prompt": "?", "answer": answer}], PLAN)
 
 
@@ -120,7 +120,7 @@ def test_a_pass_visits_every_row_once(size, turn, key):
     assert sorted(visited) == list(range(size))
 
 
-def test_passes_and_keys_differ_without_a_list_of_rows():
+def test_passes_and_keys_have_different_orders():
     orders = {tuple(shuffled(turn * 20 + at, 20) for at in range(20)) for turn in range(30)}
     assert len(orders) == 30
     assert [shuffled(at, 20, 1) for at in range(20)] != [shuffled(at, 20, 2) for at in range(20)]

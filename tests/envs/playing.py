@@ -13,7 +13,7 @@ def game(name, **kwargs):
     return load_env_creator(ENTRY_POINTS[name])(**kwargs)
 
 
-def begun(name, seed=0, **given):
+def start_game(name, seed=0, **given):
     """Return the game on its first turn; what begins with ``_`` is state, the rest settings."""
     env = game(name, **{name: value for name, value in given.items() if name[0] != "_"})
     env.reset(seed=seed)

@@ -1,4 +1,4 @@
-"""What moves pay, how they end a game and what is said then: a row for each rule."""
+"""What moves pay, how they end a game and the last observation: a row for each rule."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.envs.deduction import test_minesweeper as minesweeper
 from tests.envs.navigation import test_cooking_world as cooking_world
 from tests.envs.navigation import test_frozen_lake as frozen_lake
 from tests.envs.navigation import test_text_game as text_game
-from tests.envs.playing import begun
+from tests.envs.playing import start_game
 from tests.envs.puzzles import test_fifteen_puzzle as fifteen_puzzle
 from tests.envs.puzzles import test_sokoban as sokoban
 from tests.envs.puzzles import test_sudoku as sudoku
@@ -21,11 +21,11 @@ LETTERS = {"e": 5, "t": 1, "s": 2, "z": 0}
 
 
 def chain(text="12 + 5 - 30"):
-    return lambda: begun("ChainSum", _chain=text)
+    return lambda: start_game("ChainSum", _chain=text)
 
 
 def letters(letter="e", **settings):
-    return lambda: begun("LetterCounting", _letter=letter, _text="cheese tree sky", **settings)
+    return lambda: start_game("LetterCounting", _letter=letter, _text="cheese tree sky", **settings)
 
 
 def on(module, *where, **settings):
@@ -37,7 +37,7 @@ def play(world, *moves, **settings):
 
 
 def at(name, **given):
-    return lambda: begun(name, **given)
+    return lambda: start_game(name, **given)
 
 
 BANDIT = at("Bandit", max_turns=6, _best=1)
@@ -47,7 +47,7 @@ HANGMAN = at("Hangman", _secret="level")
 JAMMED = "You cannot push the box right: there is no room behind it."
 MEMORY = at("Memory", _word="red")
 
-# The game, the moves, what they pay in all, why the game stops or "playing", and what is said last.
+# The game, the moves, what they pay in all, the stop reason, and a part of the last observation.
 # fmt: off
 OUTCOMES = [
     (BANDIT, ["red"] * 6, 0, "lost",
@@ -72,23 +72,23 @@ OUTCOMES = [
     (on(blackjack, "A 6", "9 9", "9 A"), ["hit"], 0, "playing", "You have A, 6, 9: 16. "),
     (on(blackjack, "A 6", "9 9", "9 A"), ["hit", "hit"], 0, "playing", "A, 6, 9, A: 17. "),
 
-    *((chain(asked), [str(value)], 1, "won", f"Yes, it is {value}.")
-      for asked, value in CHAINS.items()),
+    *((chain(question), [str(value)], 1, "won", f"Yes, it is {value}.")
+      for question, value in CHAINS.items()),
     *((chain(), [wrong], 0, "lost", "No. The answer is -13.")
       for wrong in ("13", "-12", "0", "-13.5", "-130")),
-    *((chain(), [said], 1, "won", "")
-      for said in ("\u221213", "-13.", "12 + 5 - 30 = -13", "The answer is -13.")),
+    *((chain(), [reply], 1, "won", "")
+      for reply in ("\u221213", "-13.", "12 + 5 - 30 = -13", "The answer is -13.")),
     (chain("999 + 1"), ["1,000"], 1, "won", ""),
-    *((chain(), [said], 0, "lost", "The answer is -13.")
-      for said in ("minus thirteen", "-13 or 13", "?", "12 + 5 - 30")),
+    *((chain(), [reply], 0, "lost", "The answer is -13.")
+      for reply in ("minus thirteen", "-13 or 13", "?", "12 + 5 - 30")),
     *((letters(letter), [str(value)], 1, "won", f"Yes, it is {value}.")
       for letter, value in LETTERS.items()),
     *((letters(), [wrong], 0, "lost", "No. The answer is 5.")
       for wrong in ("4", "6", "0", "-5", "50", "5.5")),
-    *((letters(), [said], 1, "won", "")
-      for said in ("It occurs 5 times.", "5.", "The answer is 5", "2 + 3 = 5")),
-    *((letters(), [said], 0, "lost", "The answer is 5.")
-      for said in ("several", "5 or 6", "e", "4, 5", "?")),
+    *((letters(), [reply], 1, "won", "")
+      for reply in ("It occurs 5 times.", "5.", "The answer is 5", "2 + 3 = 5")),
+    *((letters(), [reply], 0, "lost", "The answer is 5.")
+      for reply in ("several", "5 or 6", "e", "4, 5", "?")),
     (letters(retries=1), ["several", "5"], 1, "won", ""),  # a slip of form, but no wrong number
     (letters(retries=1), ["4"], 0, "lost", ""),
 
@@ -177,7 +177,7 @@ OUTCOMES = [
     (on(minesweeper, minesweeper.CORNER), ["flag 2 3", "flag 3 2"], 0, "playing", ""),
 
     *((on(sokoban, "######", row, "#OO..#", *["######"] * 3), [move], 0, "playing",
-       f"{said}\n# # # # # #\n{' '.join(after)}\n") for row, move, said, after in (
+       f"{text}\n# # # # # #\n{' '.join(after)}\n") for row, move, text, after in (
         ("#PX###", "right", JAMMED, "#PX###"), ("#PXX.#", "right", JAMMED, "#PXX.#"),
         ("#PX*.#", "right", JAMMED, "#PX*.#"),
         ("#.P.X#", "up", "You cannot move up: there is a wall.", "#.P.X#"),
@@ -214,8 +214,8 @@ OUTCOMES = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("start", "moves", "paid", "stop", "said"), OUTCOMES)
-def test_moves_pay_and_end_the_game_as_the_rules_say(start, moves, paid, stop, said):
+@pytest.mark.parametrize(("start", "moves", "paid", "stop", "text"), OUTCOMES)
+def test_moves_have_their_rewards_and_endings(start, moves, paid, stop, text):
     env = start()
     steps = [env.step(move) for move in moves]
     obs, _, terminated, truncated, info = steps[-1]
@@ -223,4 +223,4 @@ def test_moves_pay_and_end_the_game_as_the_rules_say(start, moves, paid, stop, s
     assert sum(step[1] for step in steps) == pytest.approx(paid)
     assert (terminated, truncated, info["stop_reason"]) == (stop != "playing", False, stop)
     assert info["success"] == (stop == "won")
-    assert said in obs
+    assert text in obs

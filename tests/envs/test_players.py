@@ -15,11 +15,11 @@ from tests.envs.navigation import test_frozen_lake as frozen_lake
 from tests.envs.navigation import test_maze as maze
 from tests.envs.navigation import test_text_game as text_game
 from tests.envs.playing import (
-    begun,
     expected_by_random_play,
     final_info,
     game,
     solver_and_oracle_moves,
+    start_game,
 )
 from tests.envs.puzzles import test_fifteen_puzzle as fifteen_puzzle
 from tests.envs.puzzles import test_game_2048 as game_2048
@@ -100,7 +100,7 @@ def test_the_solver_wins_from_the_text_alone(name, kwargs, least, seeds):
         ("TowerOfHanoi", {"pegs": 5, "scattered": True}),
     ],
 )
-def test_the_solver_plays_the_oracles_game_from_the_text_alone(name, kwargs):
+def test_the_solver_plays_the_oracles_moves(name, kwargs):
     solver, oracle = solver_and_oracle_moves(game(name, **kwargs), seeds=10)
     assert solver == oracle
     assert len(solver) > 10
@@ -163,7 +163,7 @@ def test_the_oracle_wins_within_the_turns_required(name, kwargs, seeds):
           for player in ("oracle", "solver")),
     ],
 )  # fmt: skip
-def test_players_repair_what_others_have_spoiled(name, kwargs, player, replies):
+def test_players_win_after_random_moves(name, kwargs, player, replies):
     env = game(name, **kwargs)
     for seed in range(10):
         env.reset(seed=seed)
@@ -186,7 +186,7 @@ def test_players_repair_what_others_have_spoiled(name, kwargs, player, replies):
           for kwargs in ({}, {"pegs": 4, "disks": 5}, {"pegs": 5, "scattered": True})),
     ],
 )  # fmt: skip
-def test_players_take_a_shortest_way(name, kwargs, player, fewest):
+def test_players_take_a_shortest_path(name, kwargs, player, fewest):
     env = game(name, **kwargs)
     for seed in range(20):
         env.reset(seed=seed)
@@ -205,13 +205,13 @@ def test_players_take_a_shortest_way(name, kwargs, player, fewest):
           for n, turns in ((4, 4), (2, 5), (3, 1))),
     ],
 )  # fmt: skip
-def test_a_random_player_gets_what_the_page_says(name, settings, score, success):
-    assert expected_by_random_play(begun(name, **settings)) == pytest.approx([score, success])
+def test_a_random_player_gets_the_documented_score(name, settings, score, success):
+    assert expected_by_random_play(start_game(name, **settings)) == pytest.approx([score, success])
 
 
 @pytest.mark.parametrize("name", ["Count", "Echo"])
-def test_after_an_unusable_reply_players_go_on_but_no_longer_expect_to_win(name):
-    env = begun(name)
+def test_after_an_unusable_reply_players_go_on_with_an_oracle_value_of_zero(name):
+    env = start_game(name)
     env.step(env.solver_action())
     assert env.oracle_value() == 1.0
     env.step("elephant")
@@ -236,7 +236,7 @@ SECRETS = {
 
 def secret(name):
     """Return the game on its first turn, with the secret above."""
-    return begun(name, **SECRETS.get(name, {}))
+    return start_game(name, **SECRETS.get(name, {}))
 
 
 STARTED = {
@@ -250,9 +250,9 @@ STARTED = {
     "Minesweeper, flagged": lambda: minesweeper.on(minesweeper.CORNER, "flag 2 3"),
     "Sudoku": sudoku.on,
     "Sudoku, one digit": lambda: sudoku.on("1..............."),
-    "TicTacToe, begun": lambda: tic_tac_toe.on("1", "5"),
+    "TicTacToe, two marks": lambda: tic_tac_toe.on("1", "5"),
     "TowerOfHanoi": lambda: tower_of_hanoi.started("A: 3 2", "B:", "C: 1"),
-    "Wordle, only words": lambda: begun("Wordle", only_words=True),
+    "Wordle, only words": lambda: start_game("Wordle", only_words=True),
 }
 
 NO_NUMBERS = ["0", "10", "-1", "4 4", "4,5", "4" * 300, "[", "column", "b2"]
@@ -310,8 +310,8 @@ UNUSABLE = {
         "answer: PRAGMA user_version", "answer: 42", "answer: ''",
     ],
     ("TicTacToe", "Your move must be the number of a square"): NO_NUMBERS,
-    ("TicTacToe, begun", "Square 1 is taken."): ["1"],
-    ("TicTacToe, begun", "Square 5 is taken."): ["5"],
+    ("TicTacToe, two marks", "Square 1 is taken."): ["1"],
+    ("TicTacToe, two marks", "Square 5 is taken."): ["5"],
     ("TowerOfHanoi", "Peg B is empty."): ["B A"],
     ("TowerOfHanoi", "Disk 2 may not lie on disk 1, which is smaller."): ["A C"],
     ("TowerOfHanoi", "A move needs two different pegs from A to C."): ["A A", "A D"],
@@ -329,7 +329,7 @@ UNUSABLE = {
 @pytest.mark.parametrize(
     ("name", "why", "text"), [(*row, text) for row, texts in UNUSABLE.items() for text in texts]
 )
-def test_anything_else_is_answered_with_what_is_wanted(name, why, text):
+def test_an_unusable_move_is_refused_with_the_reason(name, why, text):
     env = STARTED[name]() if name in STARTED else secret(name)
     obs, reward, terminated, _, info = env.step(text)
     assert (reward, terminated, info["valid_action"]) == (0.0, False, False)
@@ -369,7 +369,8 @@ POTENTIALS = {
     ),
     "Sudoku": (sudoku.on, ["1 3 4", "1 3 3"], [0.0, 0.0, 1 / 9]),
     "TowerOfHanoi": (
-        lambda: begun("TowerOfHanoi", disks=2, _rows=["A: 2 1", "B:", "C:"], _start=0, _goal=2),
+        lambda: start_game("TowerOfHanoi", disks=2, _rows=["A: 2 1", "B:", "C:"], _start=0,
+                           _goal=2),
         ["A B", "A C"], [3 / 6, 4 / 6, 5 / 6],
     ),
     "WordLadder": (
@@ -404,7 +405,7 @@ def of_worlds(rows):
 
 
 @pytest.mark.parametrize(("world", "moves", "message"), of_worlds("CANNOT"))
-def test_what_cannot_be_done_is_answered_with_the_reason(world, moves, message):
+def test_an_impossible_command_is_refused_with_the_reason(world, moves, message):
     env, _ = world.play(*moves[:-1])
     before = repr(env._world)
     obs, *_, info = env.step(moves[-1])
@@ -413,12 +414,12 @@ def test_what_cannot_be_done_is_answered_with_the_reason(world, moves, message):
 
 
 @pytest.mark.parametrize(("world", "text", "same_as"), of_worlds("SAME"))
-def test_people_may_say_it_their_way(world, text, same_as):
+def test_commands_have_synonyms(world, text, same_as):
     assert world.play(*world.READY, text)[1][:4] == world.play(*world.READY, same_as)[1][:4]
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_the_planner_finds_a_way_as_short_as_the_walkthrough(name):
+def test_the_planner_is_as_short_as_the_walkthrough(name):
     env, _ = WORLDS[name].play()
     turns = len(WORLDS[name].WALKTHROUGH)
     assert distance(env._world, env._quest) == turns

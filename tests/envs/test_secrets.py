@@ -24,13 +24,13 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_another_secret_would_have_told_the_same_story(name):
+def test_a_swapped_secret_gives_the_same_observations(name):
     secret, moves, settings = SECRETS[name]
     env, found = game(name, **settings), 0
     for seed in range(10):
         env.reset(seed=seed)
         start = env.snapshot()
-        told = [env.step(move)[0] for move in moves]
+        texts = [env.step(move)[0] for move in moves]
         before = repr(getattr(env, secret))
         if env.swap_secret(np.random.default_rng(1000 + seed)):
             swapped, found = getattr(env, secret), found + 1
@@ -38,12 +38,12 @@ def test_another_secret_would_have_told_the_same_story(name):
             if name == "Minesweeper":  # which draws its mines around the first cell
                 assert all(
                     mark == "." or int(mark) == number
-                    for mark, number in zip(minesweeper.marks(told[-1]), swapped, strict=True)
+                    for mark, number in zip(minesweeper.marks(texts[-1]), swapped, strict=True)
                 )
             else:
                 env.restore(start)
                 setattr(env, secret, swapped)
-                assert [env.step(move)[0] for move in moves] == told
+                assert [env.step(move)[0] for move in moves] == texts
     assert found
 
 
@@ -58,7 +58,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_what_the_player_knows_is_not_swapped(name):
+def test_a_secret_that_the_player_knows_is_not_swapped(name):
     settings, move = KNOWN[name]
     env = game(name, **settings)
     env.reset(seed=0)

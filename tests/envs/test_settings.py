@@ -1,4 +1,4 @@
-"""The settings of every game: values that are refused, difficulty, and rules that tell them."""
+"""The settings of every game: values that are refused, difficulty, and rules that state them."""
 
 import pytest
 
@@ -86,7 +86,7 @@ DIFFICULTY = [
     ("TowerOfHanoi", 1.0, {"disks": 7, "max_turns": 135}),
 ]
 
-# What the rules say under these settings, and do not say under the default ones.
+# Phrases of the rules under these settings, absent under the default ones.
 RULES = [
     ("Bandit", {"arms": 3, "gap": 0.25, "max_turns": 12},
      ["3 buttons: red, blue, green.", "0.25", "first 11 turns", "12 turns"]),
@@ -127,15 +127,15 @@ def test_a_bad_setting_is_refused_by_its_name(name, row):
 
 
 @pytest.mark.parametrize(("name", "level", "expected"), DIFFICULTY)
-def test_difficulty_is_a_row_of_settings(name, level, expected):
+def test_a_difficulty_sets_these_settings(name, level, expected):
     made = game(name, difficulty=level)
     assert {setting: getattr(made, setting) for setting in expected} == expected
 
 
-@pytest.mark.parametrize(("name", "kwargs", "told"), RULES)
-def test_the_rules_take_their_numbers_from_the_settings(name, kwargs, told):
+@pytest.mark.parametrize(("name", "kwargs", "phrases"), RULES)
+def test_the_rules_state_the_settings(name, kwargs, phrases):
     rules = game(name, rules="system", **kwargs).reset(seed=0)[1]["system_prompt"]
     plain = game(name, rules="system").reset(seed=0)[1]["system_prompt"]
-    for text in told:
+    for text in phrases:
         assert text in rules
         assert text not in plain

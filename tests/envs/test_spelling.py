@@ -59,5 +59,5 @@ SPELLINGS = [
     ("parse", "move", "text"),
     [(parse, move, text) for parse, move, texts in SPELLINGS for text in texts],
 )
-def test_a_move_is_read_however_it_is_written(parse, move, text):
+def test_moves_are_parsed_in_many_spellings(parse, move, text):
     assert parse(text) == move

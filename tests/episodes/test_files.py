@@ -79,7 +79,7 @@ GOOD = episode(0).to_json().encode()
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         (GOOD + b"\n\n" + GOOD + b'\n{"schema": 1, "actions": 3}\n' + GOOD, "line 4: actions must"),
         (b"\xff\xfe\n", "line 1: .*decode"),
@@ -88,15 +88,15 @@ GOOD = episode(0).to_json().encode()
     ids=["a wrong field", "no text", "a newer schema"],
 )
 def test_a_bad_line_is_named_with_file_number_and_reason_and_never_skipped(
-    tmp_path: Path, content: bytes, said: str
+    tmp_path: Path, content: bytes, reason: str
 ) -> None:
     path = tmp_path / "episodes.jsonl"
     path.write_bytes(content)
-    with pytest.raises(RecordError, match=f"{re.escape(str(path))}, {said}"):
+    with pytest.raises(RecordError, match=f"{re.escape(str(path))}, {reason}"):
         ids(path, torn="skip")
 
 
-def test_torn_takes_two_values(tmp_path: Path) -> None:
+def test_an_unknown_value_of_torn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="torn"):
         read_episodes(tmp_path / "x", torn="ignore")  # type: ignore[arg-type]
 
@@ -105,7 +105,7 @@ def test_torn_takes_two_values(tmp_path: Path) -> None:
 
 
 @SUFFIXES
-def test_a_file_cut_anywhere_is_detected_skippable_and_mended(
+def test_a_file_cut_anywhere_is_detected_skipped_and_repaired(
     tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / f"episodes{suffix}"
@@ -275,7 +275,7 @@ def test_a_file_can_be_filtered_into_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"Dear diary,\nnothing of note", b'{"name": "config"}'])
-def test_a_writer_refuses_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
+def test_a_writer_refuses_a_file_of_another_kind(tmp_path: Path, content: bytes) -> None:
     for name, data in (("a.jsonl", content), ("a.jsonl.gz", gzip.compress(content))):
         path = tmp_path / name
         path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Files of episodes from strangers: they are data, whatever they say."""
+"""Files of episodes from strangers: they are data, whatever they hold."""
 
 import gzip
 import json
@@ -93,7 +93,7 @@ def test_replaying_a_foreign_record_runs_and_writes_nothing(tmp_path, capsys, to
     ],
     ids=lambda changes: str(changes)[:50],
 )  # fmt: skip
-def test_what_is_not_on_the_list_is_not_built(changes, monkeypatch):
+def test_only_allowed_specs_are_built(changes, monkeypatch):
     def explode(*args, **kwargs):
         raise AssertionError("the file's code was run")
 
@@ -102,7 +102,7 @@ def test_what_is_not_on_the_list_is_not_built(changes, monkeypatch):
         rebuild(with_spec(**changes))
 
 
-def test_what_is_on_the_list_plays_as_before():
+def test_records_of_allowed_specs_replay_unchanged():
     for env_id, settings in (
         (GAME, {"low": 1, "high": 50}),
         ("llm_gym/TextToSQL-v0", {}),
@@ -116,7 +116,7 @@ def test_what_is_on_the_list_plays_as_before():
 
 
 @pytest.mark.parametrize("seed", [-1, 10**30, -(10**400)])
-def test_a_seed_that_no_episode_has_is_a_sentence(seed):
+def test_an_impossible_seed_is_refused(seed):
     episode = played()
     episode.seed = seed
     env = rebuild(episode)
@@ -125,7 +125,7 @@ def test_a_seed_that_no_episode_has_is_a_sentence(seed):
     env.close()
 
 
-def test_one_bad_record_costs_no_other(tmp_path, capsys):
+def test_a_bad_record_does_not_stop_the_others(tmp_path, capsys):
     good, strange = played(), played()
     strange.options = {"difficulty": "enormous"}
     file = tmp_path / "mixed.jsonl"
@@ -134,10 +134,10 @@ def test_one_bad_record_costs_no_other(tmp_path, capsys):
     deep = '{"schema": 1, "extra": ' + "[" * 5000 + "]" * 5000 + "}"
     file.write_text("\n".join([lines[0], "no record", deep, lines[1]]) + "\n")
     assert main(["replay", str(file)]) == 2
-    told = capsys.readouterr().out
-    assert "1 the same, 0 different, 3 not played" in told
-    assert "line 2" in told
-    assert "line 3" in told
+    out = capsys.readouterr().out
+    assert "1 the same, 0 different, 3 not played" in out
+    assert "line 2" in out
+    assert "line 3" in out
 
 
 def test_escapes_in_a_record_do_not_reach_the_terminal(tmp_path, capsys):
@@ -147,13 +147,13 @@ def test_escapes_in_a_record_do_not_reach_the_terminal(tmp_path, capsys):
     file = tmp_path / "escapes.jsonl"
     write_episodes(file, [episode])
     main(["replay", str(file)])
-    told = capsys.readouterr().out
-    assert "\\x1b]0;owned" in told
-    assert all(sign == "\n" or sign.isprintable() for sign in told)
-    assert len(told.splitlines()) == 2
+    out = capsys.readouterr().out
+    assert "\\x1b]0;owned" in out
+    assert all(sign == "\n" or sign.isprintable() for sign in out)
+    assert len(out.splitlines()) == 2
 
 
-def test_a_module_beside_the_user_is_not_imported(tmp_path, monkeypatch, capsys):
+def test_replay_does_not_add_the_current_folder_to_the_path(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [path for path in os.sys.path if path])
     write_episodes("episodes.jsonl", [played()])
@@ -161,7 +161,7 @@ def test_a_module_beside_the_user_is_not_imported(tmp_path, monkeypatch, capsys)
     assert "" not in os.sys.path
 
 
-def test_a_small_file_that_unpacks_to_a_huge_line_is_refused_early(tmp_path, monkeypatch):
+def test_a_decompression_bomb_is_refused_early(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_RECORD_BYTES", 1 << 20)
     bomb = tmp_path / "bomb.jsonl.gz"
     bomb.write_bytes(gzip.compress(b'{"schema":' + b" " * (50 << 20)))
@@ -179,11 +179,11 @@ def test_a_small_file_that_unpacks_to_a_huge_line_is_refused_early(tmp_path, mon
     assert sum(read) <= (1 << 20) + 1
 
 
-def test_bad_lines_are_told_and_passed_over_where_asked(tmp_path):
+def test_on_bad_gets_the_errors_of_skipped_lines(tmp_path):
     file = tmp_path / "some.jsonl"
     write_episodes(file, [played(), played()])
     first, second = file.read_text().splitlines()
     file.write_text(f"{first}\n[]\n{second}\n")
-    told: list[RecordError] = []
-    assert len(list(read_episodes(file, on_bad=told.append))) == 2
-    assert [str(one).partition(": ")[0] for one in told] == [f"{Path(file)}, line 2"]
+    errors: list[RecordError] = []
+    assert len(list(read_episodes(file, on_bad=errors.append))) == 2
+    assert [str(one).partition(": ")[0] for one in errors] == [f"{Path(file)}, line 2"]

@@ -15,7 +15,7 @@ from llm_gym.wrappers import TokenBudget
 from tests.episodes.small import reread
 
 
-def test_a_played_episode_records_who_what_and_why() -> None:
+def test_a_played_episode_records_spec_seed_options_and_moves() -> None:
     env = gym.make("llm_gym/GuessTheNumber-v0", low=1, high=3, max_turns=2)
     episode = play_episode(env, lambda observation: "no idea", seed=5, options={"difficulty": 0.0})
     assert episode.env_id == "llm_gym/GuessTheNumber-v0"
@@ -39,7 +39,7 @@ def test_the_split_is_part_of_the_record() -> None:
     assert Trajectory().split is None
 
 
-def test_the_conversation_begins_with_the_system_prompt_and_keeps_the_last_word() -> None:
+def test_the_messages_run_from_the_system_prompt_to_the_last_observation() -> None:
     env = gym.make("llm_gym/GuessTheNumber-v0", rules="system", max_turns=1)
     episode = play_episode(env, lambda observation: "99", seed=0)
     roles = [message["role"] for message in episode.messages]
@@ -50,7 +50,7 @@ def test_the_conversation_begins_with_the_system_prompt_and_keeps_the_last_word(
     assert plain.messages[0]["role"] == "user", "an empty system prompt is no message"
 
 
-def test_a_time_limit_of_gymnasium_is_recorded_as_a_cut() -> None:
+def test_gymnasiums_time_limit_is_recorded_as_a_truncation() -> None:
     env = TimeLimit(gym.make("llm_gym/GuessTheNumber-v0", max_turns=9), max_episode_steps=2)
     episode = play_episode(env, lambda observation: "no idea")
     assert episode.truncated == [False, True]
@@ -67,7 +67,7 @@ def test_an_old_style_environment_is_adapted_silently() -> None:
     assert reread(episode) == episode
 
 
-def test_a_spec_that_json_cannot_hold_is_described() -> None:
+def test_a_spec_that_json_cannot_hold_is_recorded_by_its_repr() -> None:
     env = TokenBudget(gym.make("llm_gym/GuessTheNumber-v0", high=9), 1, len)
     episode = reread(play_episode(env, lambda observation: "no idea", seed=0))
     assert episode.env_spec is not None
@@ -100,7 +100,7 @@ def test_a_move_that_the_environment_reports_is_recorded() -> None:
     assert reread(episode) == episode
 
 
-def test_what_is_no_text_is_refused_and_what_a_policy_raises_is_passed_on() -> None:
+def test_only_text_is_accepted_and_a_policys_exception_is_raised() -> None:
     env = Parrot()
     env.observation = np.zeros(2)
     with pytest.raises(ContractError, match="ndarray"):

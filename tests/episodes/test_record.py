@@ -42,7 +42,7 @@ def test_an_empty_trajectory_can_be_made_and_filled_as_in_the_examples() -> None
     assert Trajectory().actions == [], "lists are not shared"
 
 
-def test_an_empty_record_is_playing_and_takes_no_unknown_stop_reason() -> None:
+def test_an_empty_record_has_defaults_and_refuses_an_unknown_stop_reason() -> None:
     empty = reread(Trajectory())
     assert (empty.stop_reason, empty.success, empty.total_reward, empty.num_turns) == (
         StopReason.PLAYING,
@@ -65,7 +65,7 @@ def test_stop_reason_and_success_follow_from_the_last_turn() -> None:
     assert episode.stop_reason is StopReason.MAX_STEPS
 
 
-def test_a_cut_from_outside_is_assigned_and_kept_even_without_a_turn() -> None:
+def test_an_assigned_stop_reason_is_kept_even_without_a_turn() -> None:
     episode = Trajectory(states=["a prompt that does not fit"])
     episode.stop_reason = "context"
     episode.success = True
@@ -117,7 +117,7 @@ def record(**changes: Any) -> str:
         ('{"schema": 1, "seed": ' + "9" * 5000 + "}", "the record is not JSON"),
     ],
 )
-def test_a_bad_record_is_refused_with_what_is_wrong(line: str, sentence: str) -> None:
+def test_a_bad_record_is_refused_with_the_reason(line: str, sentence: str) -> None:
     with pytest.raises(RecordError, match=re.escape(sentence)):
         Trajectory.from_json(line)
 
@@ -137,9 +137,7 @@ def test_a_bad_record_is_refused_with_what_is_wrong(line: str, sentence: str) ->
         ({"seed": 10**5000}, "the record cannot be written as JSON"),
     ],
 )
-def test_a_trajectory_that_does_not_fit_together_is_not_written(
-    changes: dict[str, Any], sentence: str
-) -> None:
+def test_an_inconsistent_trajectory_is_not_written(changes: dict[str, Any], sentence: str) -> None:
     episode = small_episode()
     vars(episode).update(changes)
     with pytest.raises(RecordError, match=re.escape(sentence)):
@@ -237,7 +235,7 @@ def episodes(draw: st.DrawFn) -> Trajectory:
 
 
 @given(episodes())
-def test_what_is_written_is_read_back_exactly(episode: Trajectory) -> None:
+def test_a_written_episode_is_read_back_exactly(episode: Trajectory) -> None:
     again = reread(episode)
     assert again == episode
     assert again.to_json() == episode.to_json()
@@ -279,7 +277,7 @@ def test_nan_and_infinities_are_kept() -> None:
     assert again.log_probs[1:] == [math.inf, -math.inf]
 
 
-def test_arrays_are_taken_as_lists_without_losing_a_bit() -> None:
+def test_arrays_become_lists_without_losing_precision() -> None:
     log_probs = np.array([-0.1, -2.5, 1e-30], dtype=np.float32)
     episode = Trajectory(
         tokens=Tokens(
@@ -322,7 +320,7 @@ class Rude:
         raise RuntimeError("no attributes either")
 
 
-def test_a_value_that_json_cannot_hold_costs_its_detail_and_not_the_episode() -> None:
+def test_values_that_json_lacks_are_written_by_their_repr() -> None:
     circle: dict[str, Any] = {}
     circle["self"] = circle
     deep: list[Any] = []

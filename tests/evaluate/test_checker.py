@@ -148,7 +148,7 @@ BROKEN = {
 @pytest.mark.parametrize(
     ("rule", "env_class"), [(rule, each) for rule, kinds in BROKEN.items() for each in kinds]
 )
-def test_a_broken_rule_is_found_and_named(rule, env_class, monkeypatch):
+def test_each_check_fails_on_its_broken_environment(rule, env_class, monkeypatch):
     monkeypatch.setattr(checker, "CHECKS", {rule: CHECKS[rule]})
     with pytest.raises(ContractError, match=f"- {re.escape(rule)}: "):
         check_text_env(env_class())
@@ -170,7 +170,7 @@ class UsesNamesOfItsOwn(GuessTheNumberEnv):
 
 
 @pytest.mark.parametrize("invalid", ["feedback", "terminate"])
-def test_a_game_that_costs_says_what_giving_up_costs(invalid):
+def test_worst_reward_is_the_price_of_giving_up(invalid):
     class Honest(CostlyTurns):
         worst_reward = -0.1
 
@@ -186,7 +186,7 @@ def test_a_game_that_costs_says_what_giving_up_costs(invalid):
     assert len(rewards) == (8 if invalid == "feedback" else 1)
 
 
-def test_an_authors_own_attributes_do_not_break_the_base():
+def test_an_authors_attribute_names_do_not_break_the_base_class():
     assert [check.passed for check in audit(UsesNamesOfItsOwn())] == [True] * len(CHECKS)
     plain, own = GuessTheNumberEnv(shaping=True), UsesNamesOfItsOwn(shaping=True)
     assert plain.reset(seed=3) == own.reset(seed=3)
@@ -195,7 +195,7 @@ def test_an_authors_own_attributes_do_not_break_the_base():
 
 
 class Foreign(gym.Env):
-    """A text environment of somebody else, on plain Gymnasium."""
+    """A text environment on plain Gymnasium."""
 
     observation_space = action_space = AnyText(100)
     metadata = {"render_modes": []}

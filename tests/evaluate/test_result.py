@@ -1,4 +1,4 @@
-"""What an evaluation says of its episodes, in numbers that can be counted by hand."""
+"""The figures of an evaluation, in numbers that can be counted by hand."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def four():
     return Evaluation("somebody/Own-v0", episodes, tokens=60, seconds=4.0)
 
 
-def test_the_figures_are_means_over_episodes_and_replies(four):
+def test_the_summary_has_means_over_episodes_and_replies(four):
     assert four.summary() == {
         "env": "somebody/Own-v0", "episodes": 4, "success": 0.25,
         "success_low": pytest.approx(0.0456, abs=1e-4),  # Wilson's interval of 1 in 4
@@ -39,7 +39,7 @@ def test_the_figures_are_means_over_episodes_and_replies(four):
     }  # fmt: skip
 
 
-def test_in_words_it_says_the_place_between_the_players_and_the_pace_where_they_are_known(four):
+def test_str_shows_success_scale_and_speed(four):
     assert str(four) == (
         "somebody/Own-v0: success 25.0% [4.6%, 69.9%] over 4 episodes, 2.0 turns, 25.0% of the "
         "replies unusable, 15 tokens/s"
@@ -51,10 +51,10 @@ def test_in_words_it_says_the_place_between_the_players_and_the_pace_where_they_
     assert str(read_again).endswith("unusable")
 
 
-def test_what_the_figures_do_not_show_is_said(four):
-    cut, failed, unsaid = four.notes()
+def test_notes_name_cut_failed_and_undecided_episodes(four):
+    cut, failed, without_outcome = four.notes()
     assert cut.startswith("1 of ")
     assert failed.startswith("1 of 4 episodes failed")
-    assert unsaid.startswith("1 episodes ended without saying whether they were won")
-    said = played([1.0], "finished", [{"success": False}])
-    assert Evaluation(None, [said, four.episodes[0]], 0, 0.0).notes() == []
+    assert without_outcome.startswith("1 episodes ended without saying whether they were won")
+    lost = played([1.0], "finished", [{"success": False}])
+    assert Evaluation(None, [lost, four.episodes[0]], 0, 0.0).notes() == []

@@ -41,7 +41,7 @@ THOUGHTS = [
 
 
 @pytest.mark.parametrize("reply", THOUGHTS)
-def test_no_model_is_held_to_what_it_only_thought_or_to_its_template(reply):
+def test_thoughts_and_template_tokens_are_not_read(reply):
     move, played = read("Maze", reply.format("down"))
     assert played
     assert move == "down"
@@ -54,7 +54,7 @@ def test_no_model_is_held_to_what_it_only_thought_or_to_its_template(reply):
     "reply",
     ["<thinking>down", "<|channel|>analysis<|message|>down", "[THINK]down", "<reasoning>down"],
 )
-def test_a_thought_that_never_ends_says_nothing(reply):
+def test_an_unclosed_thought_has_no_move(reply):
     assert read("Maze", reply) == (None, False)
 
 
@@ -68,7 +68,7 @@ def test_a_thought_that_never_ends_says_nothing(reply):
      'I will search "Mila Farrow"', "`search: Mila Farrow`", "search: Mila Farrow<|im_end|>",
      "Here it is:\n\n```\nsearch: Mila Farrow\n```\nThat should do."],
 )  # fmt: skip
-def test_a_call_is_a_call_in_every_style(reply):
+def test_a_tool_call_is_read_in_every_style(reply):
     assert read("SearchQA", reply) == ("search: Mila Farrow", True)
     if "\nsearch:" not in reply:
         assert read("SearchQA", reply, strict=True)[0] != "search: Mila Farrow"
@@ -77,7 +77,7 @@ def test_a_call_is_a_call_in_every_style(reply):
 @pytest.mark.parametrize(
     "name", ["TextGame", "CookingWorld", "TicTacToe", "GuessTheNumber", "Sudoku"]
 )
-def test_a_list_of_different_moves_is_no_move_and_of_the_same_one_is(name):
+def test_a_list_of_different_moves_is_refused_and_of_one_move_is_read(name):
     env = gym.make(f"llm_gym/{name}-v0")
     env.reset(seed=0)
     first, second = env.unwrapped.legal_moves()[:2]
@@ -95,18 +95,18 @@ def test_a_list_of_different_moves_is_no_move_and_of_the_same_one_is(name):
      "Action Input: Norvik",
      "search: Mila<|im_end|>\n<|im_start|>user\nNo.<|im_end|>\nsearch: Norvik"],
 )  # fmt: skip
-def test_the_last_call_of_the_players_own_turn_is_made(reply):
+def test_the_last_call_of_the_players_own_turn_counts(reply):
     assert read("SearchQA", reply) == ("search: Mila", True)
 
 
-def test_an_answer_of_any_text_may_say_wait():
+def test_an_answer_may_contain_the_word_wait():
     show = "Wait, Wait, no: Don't Tell"
     env = gym.make("llm_gym/Dataset-v0", dataset=[{"prompt": "A show?", "answer": show}])
     env.reset(seed=0)
     assert env.step(f"It is {show}.\n<answer>{show}</answer>")[1] == 1.0
 
 
-def test_a_call_that_is_given_as_the_answer_is_the_call():
+def test_a_call_inside_answer_tags_is_read():
     for reply in (
         "<answer>search: Mila</answer>",
         "**Answer: search: Mila**",
@@ -125,12 +125,12 @@ def test_a_call_that_is_given_as_the_answer_is_the_call():
         ("Mastermind", "\u0661 \u0662 \u0663 \u0664", "1 2 3 4"),
     ],
 )
-def test_digits_of_every_script_are_digits_but_where_the_letter_counts(name, reply, move):
+def test_digits_of_every_script_are_read_but_not_in_strict_mode(name, reply, move):
     assert read(name, reply) == (move, True)
     assert read(name, reply, strict=True)[1] is False
 
 
-def test_a_query_is_run_without_what_surrounds_it():
+def test_a_query_is_run_without_the_markup_around_it():
     query = "SELECT count(*) FROM loans WHERE id > 0"
     for reply in (
         f"sql: `{query}`",
@@ -151,7 +151,7 @@ def test_a_query_is_run_without_what_surrounds_it():
         assert not env.step(reply)[0].startswith("SQL error"), reply
 
 
-def test_code_that_talks_of_calls_is_code():
+def test_code_that_contains_a_call_stays_code():
     code = 'python: print({"name": "answer", "arguments": {"n": 3}})'
     assert read("MathPython", code)[0] == code
     code = "```python\nanswer = int('7')\nprint(answer)\n```"
@@ -159,7 +159,7 @@ def test_code_that_talks_of_calls_is_code():
 
 
 @pytest.mark.parametrize("tag", ["action", "answer", "move", "guess"])
-def test_a_tag_of_our_own_is_left_as_it_is_and_what_is_around_it_is_not(tag):
+def test_our_tags_stay_and_the_text_around_them_is_stripped(tag):
     move = f"<{tag}>up</{tag}>"
     assert visible(move) == move
     assert visible(f"{move}<|im_end|>") == visible(f"<s>{move}") == move
@@ -167,14 +167,14 @@ def test_a_tag_of_our_own_is_left_as_it_is_and_what_is_around_it_is_not(tag):
 
 
 @pytest.mark.parametrize("name", ["Maze", "Sudoku", "Wordle"])
-def test_of_a_long_reply_only_its_end_is_brought_into_our_script(name, monkeypatch):
+def test_only_the_end_of_a_long_reply_is_normalised(name, monkeypatch):
     lengths = []
     monkeypatch.setattr(answer, "plain_text", lambda text: lengths.append(len(text)) or text)
     read(name, "\uff17" * 1_000_000)
     assert 0 < max(lengths) <= WINDOW
 
 
-def test_a_call_that_is_too_long_is_not_weighed(monkeypatch):
+def test_a_call_that_is_too_long_is_not_scanned(monkeypatch):
     weighed = []
     pattern = type("Pattern", (), {"search": lambda self, text: weighed.append(len(text))})()
     monkeypatch.setattr(tool_env, "_TAIL", pattern)
@@ -193,7 +193,7 @@ PIECES = [
 @pytest.mark.parametrize(
     "name", ["Maze", "Sudoku", "TowerOfHanoi", "Wordle", "TextToSQL", "Memory"]
 )
-def test_nothing_that_is_put_together_of_marks_upsets_a_game(name):
+def test_random_sequences_of_markup_never_raise(name):
     env, draw = gym.make(f"llm_gym/{name}-v0"), random.Random(name)
     for reply in [
         "\\boxed{. ",

@@ -61,7 +61,7 @@ def play(env, piece, size):
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_no_character_is_given_to_patterns_more_than_forty_times(game, counted):
+def test_each_character_is_scanned_at_most_forty_times(game, counted):
     env = gym.make(f"llm_gym/{game}-v0")
     for piece in PIECES:
         for size in (2_000, 32_000):
@@ -71,7 +71,7 @@ def test_no_character_is_given_to_patterns_more_than_forty_times(game, counted):
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_four_times_the_reply_is_at_most_four_times_the_steps(game):
+def test_the_work_grows_linearly_with_the_reply(game):
     env = gym.make(f"llm_gym/{game}-v0")
     for piece in PIECES:
         small, large = (steps_of(play, env, piece, size) for size in (2_000, 8_000))
@@ -79,7 +79,7 @@ def test_four_times_the_reply_is_at_most_four_times_the_steps(game):
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_the_longest_reply_is_read(game):
+def test_a_very_long_reply_is_read(game):
     """What backtracks would take hours here."""
     env = gym.make(f"llm_gym/{game}-v0")
     with ends_at_all():
@@ -88,16 +88,16 @@ def test_the_longest_reply_is_read(game):
 
 
 @pytest.mark.parametrize("piece", PIECES)
-def test_a_finder_is_asked_for_a_bounded_part(piece):
-    asked = []
+def test_finders_get_bounded_parts_of_a_reply(piece):
+    lengths = []
 
     def find(text):
-        asked.append(len(text))
+        lengths.append(len(text))
         return find_numbers(text)
 
     moves.judge(piece * (200_000 // len(piece)), find)
-    assert max(asked, default=0) <= 600
-    assert sum(asked) <= moves.WINDOW
+    assert max(lengths, default=0) <= 600
+    assert sum(lengths) <= moves.WINDOW
 
 
 LONG = 100_000
@@ -105,7 +105,7 @@ SIGNS = ["9", "1/", "1 + ", "1 2 ", "\t", "\\", "e5", "5 \\abc{", "9,", "\u0301"
 
 
 @pytest.mark.parametrize(("piece", "end"), some_of(SIGNS, ["", "no good", "7 ="]))
-def test_numbers_and_words_are_looked_for_in_one_pass(piece, end):
+def test_numbers_and_words_are_found_in_one_pass(piece, end):
     text = piece * (LONG // len(piece)) + end
     assert isinstance(is_bare(text), bool)
     assert parse_number(text) is None
@@ -113,6 +113,6 @@ def test_numbers_and_words_are_looked_for_in_one_pass(piece, end):
     assert sum(1 for _ in find_words(text[:20_000], (1, 5))) <= LONG
 
 
-def test_a_chain_is_a_sum_only_where_its_result_follows():
+def test_a_chain_of_numbers_is_a_sum_only_where_its_result_follows():
     assert [move for *_, move in find_numbers("1 + 2 + 3 = 6 and 1/2/3")] == ["6", "1", "2", "3"]
     assert [move for *_, move in find_numbers("12*3 gives 36")] == ["36"]

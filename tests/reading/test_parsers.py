@@ -199,12 +199,12 @@ CASES = [(style, text) for style, texts in WRITTEN.items() for text in texts]
 
 
 @pytest.mark.parametrize(("style", "text"), CASES)
-def test_every_family_of_models_is_read(style, text):
+def test_calls_of_every_model_family_are_read(style, text):
     assert read(style, text).calls == (ADD,)
     assert read("auto", text).calls == (ADD,)
 
 
-def test_the_xml_of_coders_has_text_for_values():
+def test_values_in_qwen_xml_are_text():
     text = (
         "<tool_call>\n<function=write>\n<parameter=path>\na.py\n</parameter>\n"
         "<parameter=code>\n\nif a < b:\n    pass\n</parameter>\n</function>\n</tool_call>"
@@ -265,7 +265,7 @@ def test_a_broken_call_is_explained_with_the_right_form(style, text, why):
     assert "Write it as" in problem
 
 
-def test_one_broken_call_stops_all_of_them():
+def test_one_broken_call_discards_all_of_them():
     good = f'<tool_call>{{"name": "add", "arguments": {ARGUMENTS}}}</tool_call>'
     found = read("hermes", f"{good}<tool_call>oops</tool_call>{good}")
     assert found.calls == ()
@@ -308,7 +308,7 @@ def test_a_result_is_shown_whole(name):
     assert "{3} \\1 {}" in shown
 
 
-def test_parsers_have_names():
+def test_parsers_are_found_by_name():
     for name in PARSERS:
         assert get_parser(name).name == name
         assert get_parser(get_parser(name)).name == name

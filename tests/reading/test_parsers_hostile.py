@@ -69,13 +69,13 @@ def grown(name, size):
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("parser", PARSERS)
-def test_a_reply_that_has_come_apart_is_read(parser, name):
+def test_a_degenerate_reply_is_parsed_without_an_exception(parser, name):
     for size in (0, 1, 7, 100, 5000):
         assert_sound(get_parser(parser).parse(grown(name, size)))
 
 
 @pytest.mark.parametrize("parser", PARSERS)
-def test_four_times_the_text_is_at_most_four_times_the_steps(parser):
+def test_parsing_takes_linear_time(parser):
     """A parser that were quadratic would take sixteen times as many."""
     read = get_parser(parser).parse
     for name in HOSTILE:
@@ -87,7 +87,7 @@ def test_four_times_the_text_is_at_most_four_times_the_steps(parser):
     "parser",
     [name if name == "auto" else pytest.param(name, marks=pytest.mark.slow) for name in PARSERS],
 )
-def test_the_longest_reply_is_read(parser):
+def test_the_longest_allowed_reply_is_parsed(parser):
     """What backtracks would take hours here; ``envs/parsing.py`` measures seconds."""
     for name in HOSTILE:
         with ends_at_all():
@@ -95,7 +95,7 @@ def test_the_longest_reply_is_read(parser):
 
 
 @pytest.mark.parametrize("parser", PARSERS)
-def test_a_longer_reply_is_refused_unread(parser):
+def test_a_longer_reply_is_refused(parser):
     assert str(MAX_CHARS) in get_parser(parser).parse("x" * (MAX_CHARS + 1)).problem
 
 
@@ -109,7 +109,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.sampled_from(PARSERS), st.one_of(st.text(), st.lists(PIECES, max_size=30).map("".join)))
-def test_any_text_is_read(parser, text):
+def test_any_text_is_parsed_the_same_way_twice(parser, text):
     assert_sound(get_parser(parser).parse(text))
     assert get_parser(parser).parse(text) == get_parser(parser).parse(text)
 
@@ -117,8 +117,8 @@ def test_any_text_is_read(parser, text):
 def assert_sound(parsed):
     assert isinstance(parsed, Parsed)
     bare = parsed.answer is not None and bool(parsed.calls)
-    said = [bool(parsed.calls), parsed.answer is not None, bool(parsed.problem)]
-    assert sum(said) == 1 or (bare and len(parsed.calls) == 1 and not parsed.problem)
+    outcomes = [bool(parsed.calls), parsed.answer is not None, bool(parsed.problem)]
+    assert sum(outcomes) == 1 or (bare and len(parsed.calls) == 1 and not parsed.problem)
     assert len(parsed.calls) <= MAX_CALLS
     assert len(parsed.problem) < 600
     for call in parsed.calls:
@@ -129,7 +129,7 @@ def assert_sound(parsed):
 
 
 @pytest.mark.parametrize("parser", PARSERS)
-def test_calls_in_reasoning_are_not_made(parser):
+def test_calls_inside_reasoning_are_ignored(parser):
     parser = get_parser(parser)
     reply = parser.render([ToolCall("rm", {"path": "/"})])
     assert parser.parse(f"<think>{reply}</think>no").calls == ()

@@ -46,14 +46,12 @@ def read(name, reply, **settings):
         ("The wall is left.\nI go right.", "right", "named"),
     ],
 )
-def test_an_explicit_marker_comes_before_the_last_line_and_that_before_what_is_named(
-    reply, move, how
-):
+def test_markers_come_before_the_last_line_and_that_before_named_moves(reply, move, how):
     assert read("Maze", reply) == (move, how, True)
 
 
 @pytest.mark.parametrize(
-    ("reply", "how", "said"),
+    ("reply", "how", "explanation"),
     [
         ("left or right", "doubt", "I read left and right in your reply, but in doubt"),
         ("I go left. I go right.", "two", "more than one move: left and right"),
@@ -66,29 +64,29 @@ def test_an_explicit_marker_comes_before_the_last_line_and_that_before_what_is_n
         ("", "nothing", "I found no move in your reply."),
     ],
 )
-def test_what_is_no_move_is_answered_with_what_was_understood(reply, how, said):
+def test_a_reply_without_a_move_is_refused_with_an_explanation(reply, how, explanation):
     text, _, _, _, info = step("Maze", reply)
     assert (info["valid_action"], info["reader"]) == (False, how)
-    assert said in text
+    assert explanation in text
 
 
-def test_what_the_player_was_told_never_counts_when_it_is_quoted_back():
+def test_a_quoted_observation_is_no_move():
     for name in ("Maze", "Sokoban", "FrozenLake", "Game2048", "TicTacToe", "GuessTheNumber"):
         env = gym.make(f"llm_gym/{name}-v0")
-        told = env.reset(seed=0)[0]
-        assert not env.step(told)[4]["valid_action"], name
+        observation = env.reset(seed=0)[0]
+        assert not env.step(observation)[4]["valid_action"], name
     assert read("Maze", "Turns left: 50.\nExample of the form: right")[2] is False
     quoting = "Your move is up, down, left or right, one cell at a time.\nTurns left: 50.\nI go up"
     assert read("Maze", quoting) == ("up", "named", True)
 
 
-def test_a_sentence_that_was_cut_off_is_no_inventory():
+def test_the_last_word_of_a_cut_sentence_is_no_command():
     assert read("CookingWorld", "I am hungry.\n\nI")[2] is False
     assert read("CookingWorld", "inventory")[2] is True
 
 
 @pytest.mark.parametrize("reply", ["**up**", "I go up.", "<answer>up</answer>", "[up]?"])
-def test_strict_keeps_to_the_letter(reply):
+def test_strict_refuses_moves_in_sentences_and_markup(reply):
     assert read("Maze", reply, strict=True)[2] is False
     assert read("Maze", "Hm.\nup", strict=True) == ("up", "format", True)
 
@@ -101,13 +99,13 @@ def test_strict_reads_only_its_own_format(form):
     assert read("Maze", "up", action_format=form)[2] is True
 
 
-def test_a_reply_that_names_an_illegal_move_is_told_why():
+def test_an_illegal_move_in_a_sentence_is_refused_with_the_reason():
     text, *_, info = step("TicTacToe", "I take square 1, of course.")
     assert (info["move"], info["valid_action"]) == ("1", False)
     assert text.startswith("Square 1 is taken.")
 
 
-def test_tools_can_be_called_in_fences_blocks_and_sentences():
+def test_tool_calls_are_read_in_fences_blocks_and_sentences():
     for reply in (
         "```py\nprint(6 * 7)\n```\nThis prints it.",
         "python:\nprint(6 * 7)",
@@ -128,18 +126,18 @@ def rows():
     return [row for row in replies.table(seeds=1) if row["tuned"]]
 
 
-def test_the_tuned_half_of_the_table_holds_in_nearly_every_game(rows):
+def test_the_tuned_phrasings_are_read_right_in_nearly_every_game(rows):
     shares = replies.shares(rows)
     assert shares["accepted tuned"] >= 0.99
     assert shares["refused tuned"] >= 0.99
 
 
-def test_the_table_is_as_large_as_promised_and_split_by_hash():
+def test_the_table_of_phrasings_is_large_and_split_by_hash():
     assert len(ACCEPTED) >= 60 <= len({*ACCEPTED, *REFUSED})
     assert 0.35 < sum(map(is_tuned, ACCEPTED + REFUSED)) / len(ACCEPTED + REFUSED) < 0.65
 
 
-def test_both_halves_of_the_published_table_keep_the_promise():
+def test_both_halves_of_the_published_table_reach_their_share():
     shares = json.loads(replies.RESULT.read_text())["shares"]
     for half in ("tuned", "untouched"):
         assert shares[f"accepted {half}"] >= 0.95
@@ -160,7 +158,7 @@ def test_recorded_replies_of_a_small_model_are_read_as_published():
 @pytest.mark.parametrize("name", ["GuessTheNumber", "Mastermind", "Wordle", "Hangman", "ChainSum"])
 @settings(max_examples=15)
 @given(data=st.data())
-def test_what_a_pattern_of_moves_generates_is_read_as_it_stands(name, data):
+def test_every_match_of_a_move_pattern_is_read_unchanged(name, data):
     env = gym.make(f"llm_gym/{name}-v0")
     env.reset(seed=0)
     pattern = env.unwrapped.move_pattern()
@@ -191,13 +189,13 @@ class Game:
 
 
 @given(st.text())
-def test_no_text_upsets_the_reader(text):
+def test_no_text_raises_in_the_reader(text):
     found = list(readings(text, Game("x"), (text[::-1],)))
     assert all(one.move is None or isinstance(one.move, str) for one in found)
     assert isinstance(undress(text), str)
 
 
-def test_a_game_whose_move_is_to_wait_is_played():
+def test_wait_can_be_a_move():
     found = list(readings("The guard is near. Wait.", Game("wait"), ()))
     assert found[-1].move == "wait"
 
@@ -213,12 +211,12 @@ def test_a_game_whose_move_is_to_wait_is_played():
         ("ChainSum", "5 m\u0131llion", ("5 m\u0131llion", "format", True)),
     ],
 )
-def test_letters_that_patterns_take_for_ours_do_not_upset_a_game(name, reply, found):
+def test_letters_that_fold_to_ascii_do_not_raise(name, reply, found):
     assert read(name, reply) == found
 
 
 @given(st.sampled_from(["not x", "x or y", "x?", "maybe x", "never x", "if x then z"]))
-def test_a_bare_denial_doubt_or_question_is_never_a_move(text):
+def test_a_denied_doubted_or_questioned_move_is_refused(text):
     def find(sentence):
         return [(m.start(), m.end(), m[0]) for m in re.finditer(r"\b[xy]\b", sentence)]
 

@@ -54,7 +54,7 @@ def test_a_react_call_is_read_back(call, thought):
 @settings(max_examples=25)
 @given(calls=st.lists(CALLS, min_size=1, max_size=4), thought=WORDS)
 @pytest.mark.parametrize("style", ["openai", "hermes", "qwen", "llama3", "mistral"])
-def test_every_style_is_recognised_without_being_named(style, calls, thought):
+def test_auto_recognises_every_style(style, calls, thought):
     text = get_parser(style).render(calls, thought)
     assert get_parser("auto").parse(text).calls == tuple(calls)
 
@@ -68,7 +68,7 @@ def test_an_answer_is_read_back(name, answer):
 
 @settings(max_examples=25)
 @given(name=st.sampled_from(PARSERS), answer=TEXTS)
-def test_a_renderer_writes_what_is_read_back_or_refuses(name, answer):
+def test_a_rendered_answer_is_read_back_or_refused(name, answer):
     parser = get_parser(name)
     try:
         text = parser.render_answer(answer)
@@ -86,7 +86,7 @@ def test_a_renderer_writes_what_is_read_back_or_refuses(name, answer):
     ],
     ids=["NaN", "a tuple", "a key that is no string", "spaces around the name", "no name"],
 )  # fmt: skip
-def test_what_cannot_be_read_back_is_refused(name, call):
+def test_a_call_that_cannot_be_read_back_is_refused(name, call):
     with pytest.raises(ConfigError):
         get_parser(name).render([call])
 

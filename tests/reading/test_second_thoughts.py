@@ -1,7 +1,6 @@
 """Replies that go on: taken back, corrected, played for both sides, listed, crossed out.
 
-Every phrasing is said in every game. What a careful reader would play is played, and where one
-would ask again nothing is.
+Every phrasing is tried in every game. A clear reply is played; a doubtful one is refused.
 """
 
 import gymnasium as gym
@@ -82,12 +81,12 @@ def bent(states, phrasing, is_good):
 
 
 @pytest.mark.parametrize("phrasing", READ)
-def test_the_last_word_of_the_players_own_turn_is_its_move(states, phrasing):
+def test_the_last_stated_move_of_the_players_own_turn_counts(states, phrasing):
     assert not bent(states, phrasing, lambda state, did: did[:4] == state.play(state.moves[0])[:4])
 
 
 @pytest.mark.parametrize("phrasing", REFUSED)
-def test_what_is_taken_back_planned_crossed_out_or_mentioned_is_no_move(states, phrasing):
+def test_moves_taken_back_planned_crossed_out_or_mentioned_are_refused(states, phrasing):
     assert not bent(states, phrasing, lambda state, did: not did[3])
 
 
@@ -109,11 +108,11 @@ def test_a_move_in_its_own_tags_can_be_taken_back():
         ("My guess is crane and it fits", ["crane"]),
     ],
 )
-def test_words_side_by_side_are_both_meant_or_neither(sentence, words):
+def test_neighbouring_words_are_all_found_or_none(sentence, words):
     assert [word for *_, word in find_words(sentence, (5,))] == words
 
 
-def test_code_and_lines_of_a_thought_are_not_taken_for_the_other_side():
+def test_code_is_not_taken_for_a_turn_of_the_user():
     code = "user: int = 3\nprint(user)"
     assert visible(f"x = 1\n{code}").endswith(code)
     assert visible("<s>up</s> down") == "up</s> down"
@@ -140,13 +139,13 @@ def tag(call):
         f"{tag(A)}<|eot_id|>{tag(B)}",
     ],
 )
-def test_only_the_calls_of_the_models_own_turn_are_made(parser, reply):
+def test_calls_of_other_turns_and_thoughts_are_ignored(parser, reply):
     calls = get_parser(parser).parse(reply).calls
     assert [call.arguments for call in calls] == [{"a": 1}]
 
 
 @pytest.mark.parametrize("reply", [f"```json\n{A}\n```", f"Sure:\n```\n{A}\n```\nDone."])
-def test_a_call_in_a_fence_is_one_where_any_style_is(reply):
+def test_auto_reads_a_call_in_a_code_fence(reply):
     assert get_parser("auto").parse(reply).calls[0].arguments == {"a": 1}
     assert not get_parser("auto").parse("```\n{x}\n```").calls
 
@@ -157,11 +156,11 @@ def test_a_call_in_a_fence_is_one_where_any_style_is(reply):
     ["the <thought> tag", "<thinking>a</thinking> b", "</thinking>", "[THINK] a", "a <|im_end|> b",
      "<|channel|>final", "a <tool_response>", '"<thought>', "<think> \\"],
 )  # fmt: skip
-def test_a_mark_that_an_argument_mentions_is_no_mark(name, query):
+def test_markup_inside_an_argument_is_kept(name, query):
     parser, call = get_parser(name), ToolCall("search", {"query": query, "more": [query]})
     assert parser.parse(parser.render([call])).calls == (call,)
 
 
-def test_code_that_looks_up_a_thought_is_no_thought():
+def test_code_with_the_word_thought_is_kept():
     code = "best = scores[thought]\nprint(best, seen[think], a < thinking > b)"
     assert visible(code) == code

@@ -15,7 +15,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.registry.suite import ENVS
-from tests.envs.playing import begun
+from tests.envs.playing import start_game
 from tests.reading.test_linear import Counted
 from tests.work import steps_of
 
@@ -23,8 +23,8 @@ FILE = Path(__file__).with_name("work_per_step.json")
 GAMES = list({row.entry_point: row.id for row in reversed(ENVS)}.values())[::-1]
 """One id of each game, with its usual settings."""
 SEEDS = 3
-SAID = {"refused": "I do not know.", "no word": "xyzzy", "three numbers": "1 1 1"}
-KINDS = ("usable", *SAID)
+REPLIES = {"refused": "I do not know.", "no word": "xyzzy", "three numbers": "1 1 1"}
+KINDS = ("usable", *REPLIES)
 RUNS_CODE = {"llm_gym/MathPython-v0"}
 """Games whose usable moves wait for another process, which no count is the same of."""
 
@@ -68,7 +68,7 @@ def count(env_id, kind):
         most[measure] = 0
         for seed in range(SEEDS * at, SEEDS * (at + 1)):
             env.reset(seed=seed)
-            action = SAID.get(kind) or env.unwrapped.oracle_action()
+            action = REPLIES.get(kind) or env.unwrapped.oracle_action()
             most[measure] = max(most[measure], measure(env, action))
     env.close()
     return list(most.values())
@@ -79,7 +79,7 @@ def kinds(env_id):
 
 
 @pytest.mark.parametrize("env_id", GAMES)
-def test_a_step_costs_no_more_than_it_did(env_id):
+def test_a_step_does_no_more_work_than_recorded(env_id):
     for kind, bound in json.loads(FILE.read_text())[env_id].items():
         found = count(env_id, kind)
         most = [1.2 * each + 4 for each in bound]
@@ -88,8 +88,8 @@ def test_a_step_costs_no_more_than_it_did(env_id):
 
 
 @pytest.mark.parametrize("name", ["Bandit", "ConnectFour", "FrozenLake", "Sokoban", "Sudoku"])
-def test_a_board_is_shown_without_work_for_every_cell(name):
-    env = begun(name)
+def test_describing_a_board_again_takes_few_steps(name):
+    env = start_game(name)
     env.describe()
     assert steps_of(env.describe) <= 40
 

@@ -1,4 +1,4 @@
-"""Which environments are listed, whose they are, and how a module brings its own."""
+"""Which environments are listed, the package of each, and how a module registers its own."""
 
 import sys
 
@@ -11,14 +11,14 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.registry.lookup import find_spec
 
 
-def test_list_all_says_whose_they_are(capsys):
+def test_list_all_shows_the_package_of_each_id(capsys):
     assert main(["list", "--all"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert "gymnasium" in lines["CartPole-v1"]
     assert lines["llm_gym/TextGame-v0"].split()[1] == "llm_gym"
 
 
-def test_import_registers_what_a_module_brings(tmp_path, monkeypatch, capsys):
+def test_import_registers_the_environments_of_a_module(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_worlds.py").write_text(
         "import gymnasium as gym\n"
@@ -45,14 +45,14 @@ def test_import_registers_what_a_module_brings(tmp_path, monkeypatch, capsys):
         ("cartpole", "CartPole-v1"),
     ],
 )
-def test_an_id_that_is_not_there_names_the_closest_one(given, meant):
+def test_an_unknown_id_suggests_the_closest_one(given, meant):
     with pytest.raises(ConfigError) as caught:
         find_spec(given)
     assert str(caught.value) == f"there is no environment {given!r}; did you mean {meant}?"
 
 
 @pytest.mark.parametrize("given", ["my/Thing-v3", "a b", "", ":"])
-def test_where_none_is_close_it_is_said_how_to_name_one(given):
+def test_an_unknown_id_without_a_close_one_explains_module_class(given):
     with pytest.raises(ConfigError, match="MODULE:Class"):
         find_spec(given)
 
@@ -65,7 +65,7 @@ def test_where_none_is_close_it_is_said_how_to_name_one(given):
         ("CartPole-v1", "x", "it has no setting 'x'; it has render_mode, sutton_barto_reward"),
     ],
 )
-def test_a_setting_that_is_not_there_names_the_closest_one_or_all(env_id, setting, sentence):
+def test_an_unknown_setting_suggests_the_closest_one_or_all(env_id, setting, sentence):
     with pytest.raises(ConfigError) as caught:
         llm_gym.make_vec(env_id, 1, **{setting: 3})
     assert str(caught.value) == f"cannot build {env_id}: {sentence}"
@@ -83,12 +83,12 @@ def made():
     gym.registry.pop("tests/Made-v0", None)
 
 
-def test_of_an_id_that_a_function_makes_only_the_setting_is_named(made):
+def test_an_unknown_setting_of_a_factory_is_named(made):
     with pytest.raises(ConfigError, match=r"it has no setting 'size'$"):
         llm_gym.make_vec(made(lambda: gym.make("CartPole-v1")), 1, size=3)
 
 
-def test_a_mistake_inside_an_environment_is_its_own(made):
+def test_a_type_error_inside_a_factory_is_raised_unchanged(made):
     with pytest.raises(TypeError, match="'colour'"):
         llm_gym.make_vec(made(lambda size: make_nothing(colour=size)), 1, size=3)
 

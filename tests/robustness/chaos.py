@@ -2,7 +2,7 @@
 
 A run of a small model is played by Ray actors, twice: undisturbed in one process, and on a cluster
 whose actors are killed with ``kill -9`` at random moments, mostly while they play. Ids of episodes
-are counted where they reach the learner. ``equal`` says whether the rows of metrics, all that do
+are counted where they reach the learner. ``equal`` is whether the rows of metrics, all that do
 not depend on time, are those of the undisturbed run to the bit.
 
     python -m tests.robustness.chaos
@@ -50,7 +50,7 @@ def settings(folder: str, iterations: int, batch: int, actors: int | None) -> Co
 
 
 class Killer(threading.Thread):
-    """Kills actors of a group at random moments, until there were enough kills or it is told."""
+    """Kills actors of a group at random moments, until there were enough kills or ``stop``."""
 
     def __init__(self, trainer: PPOTrainer, kills: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -71,8 +71,8 @@ class Killer(threading.Thread):
             # Only who can be replaced: somebody who is just being started is not killed.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-                told = {"iteration": self._trainer.iteration, "actor": actor.index}
-                self.killed.append(told | {"playing": bool(actor.shards)})
+                kill = {"iteration": self._trainer.iteration, "actor": actor.index}
+                self.killed.append(kill | {"playing": bool(actor.shards)})
             while actor.info is None or actor.info.pid == pid:
                 if self._over.wait(0.05):
                     return

@@ -164,5 +164,5 @@ def read(path: Path, reader: Reader) -> str:
 
 
 def planted(folder: Path) -> list[str]:
-    """Return what was written that nobody asked for."""
+    """Return the files that a hostile file has made us write."""
     return [name for name in os.listdir(folder) if name.startswith("planted")]

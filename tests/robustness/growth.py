@@ -62,8 +62,8 @@ def main() -> int:
         trainer.fit(10, options.updates // 10)
         trainer.cleanup()
     grown = sizes[-1] - sizes[len(sizes) * 3 // 4]
-    told = {"updates": steps, "grown": grown, "mib": [each >> 20 for each in sizes]}
-    print(json.dumps(told))
+    summary = {"updates": steps, "grown": grown, "mib": [each >> 20 for each in sizes]}
+    print(json.dumps(summary))
     return int(grown > MOST or steps < options.updates / 2)
 
 

@@ -93,12 +93,12 @@ def try_replies(size: int) -> dict[str, Any]:
     for name in chosen:
         start = time.perf_counter()
         try:
-            said = replies.ask(server, name, timeout=0.5, backoff=http.Backoff(tries=1))
+            shown = replies.ask(server, name, timeout=0.5, backoff=http.Backoff(tries=1))
         except Exception as error:  # noqa: BLE001 - what is looked for
-            said = ""
+            shown = ""
             odd.append(f"{name}: {type(error).__name__}: {error!s:.200}")
         times[name] = time.perf_counter() - start
-        odd += [f"{name}: the key is in what was said"] if key in said else []
+        odd += [f"{name}: the key is shown"] if key in shown else []
     server.close()
     return {"replies": len(chosen), **_verdict(odd, times)}
 
@@ -114,11 +114,11 @@ def try_sandbox(size: int) -> dict[str, Any]:
             if done.returncode:
                 odd.append(f"{case}: {done.stderr[-300:]}")
                 continue
-            told = json.loads(done.stdout.splitlines()[-1])
-            if "refused" in told:
-                modes[case] = f"refused: {told['refused']:.200}"
+            outcome = json.loads(done.stdout.splitlines()[-1])
+            if "refused" in outcome:
+                modes[case] = f"refused: {outcome['refused']:.200}"
                 continue
-            rows = told["attempts"]
+            rows = outcome["attempts"]
             modes[case] = {"attempts": len(rows), "contained": sum(row[1] for row in rows)}
             odd += [f"{case}: {row[0]}: {row[2]}" for row in rows if not row[1]]
             times |= {f"{case}: {row[0]}": row[3] for row in rows}

@@ -28,7 +28,7 @@ def plain(body: bytes, status: bytes = b"200 OK", more: bytes = b"") -> bytes:
     return b"HTTP/1.1 " + status + b"\r\n" + JSON + length + more + b"\r\n" + body
 
 
-def says(value: Any) -> bytes:
+def json_answer(value: Any) -> bytes:
     """Return a whole answer with JSON."""
     return plain(json.dumps(value).encode())
 
@@ -36,7 +36,7 @@ def says(value: Any) -> bytes:
 def choice(**changes: Any) -> bytes:
     """Return a good answer, but for some fields of its choice."""
     fields = {"message": {"content": "7"}, "finish_reason": "stop", **changes}
-    return says({"choices": [fields], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+    return json_answer({"choices": [fields], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
 
 
 def escaped(form: str) -> str:
@@ -68,7 +68,7 @@ def flood(head: bytes, part: bytes) -> Callable[[socket.socket, bytes], None]:
 
 
 def silent(plug: socket.socket, key: bytes) -> None:
-    """Take the request and say nothing."""
+    """Take the request and send nothing."""
     while plug.recv(65536):
         pass
 
@@ -86,7 +86,7 @@ def _bodies() -> dict[str, Reply]:
         "usage as a list": {"choices": [{"message": {"content": "x"}}], "usage": [1]},
         "usage as text": {"choices": [{"message": {"content": "x"}}], "usage": "many"},
     }  # fmt: skip
-    found: dict[str, Reply] = {name: says(value) for name, value in shapes.items()}
+    found: dict[str, Reply] = {name: json_answer(value) for name, value in shapes.items()}
     found |= {
         "content as a number": choice(message={"content": 7}),
         "content as an object": choice(message={"content": {"a": [1]}}),
@@ -95,11 +95,11 @@ def _bodies() -> dict[str, Reply]:
         "a million characters": choice(message={"content": "7 " * 500_000}),
         "a finish as a list": choice(finish_reason=[1, 2]),
         "a finish of a megabyte": choice(finish_reason="x" * 2**20),
-        "tokens below zero": says({"choices": [{"message": {"content": "7"}}],
+        "tokens below zero": json_answer({"choices": [{"message": {"content": "7"}}],
                                    "usage": {"prompt_tokens": -5, "completion_tokens": -1}}),
         "tokens of 400 digits": plain(b'{"choices": [{"message": {"content": "7"}}], "usage": '
                                       b'{"prompt_tokens": 1' + b"0" * 400 + b"}}"),
-        "tokens as true": says({"choices": [{"message": {"content": "7"}}],
+        "tokens as true": json_answer({"choices": [{"message": {"content": "7"}}],
                                 "usage": {"prompt_tokens": True, "completion_tokens": 1.5}}),
         "deep lists": plain(b"[" * 100_000 + b"]" * 100_000),
         "deep objects": plain(b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
@@ -183,7 +183,7 @@ def _keys() -> dict[str, Reply]:
         "the key in a header": plain(b"{}", b"500 No", b"Retry-After: {key}\r\n"),
         "the key in broken JSON": plain(b'{"a": {key}'),
         "the key as the only word": plain(b"{key}", b"401 No"),
-        "the key in an odd shape": says({"choices": "{key}"}),
+        "the key in an odd shape": json_answer({"choices": "{key}"}),
     }
     return found
 
@@ -231,8 +231,8 @@ class HostileServer:
         with plug:
             plug.settimeout(5)
             try:
-                asked = plug.recv(1 << 20)
-                key = asked.partition(b"Bearer ")[2].partition(b"\r\n")[0]
+                request = plug.recv(1 << 20)
+                key = request.partition(b"Bearer ")[2].partition(b"\r\n")[0]
                 if callable(self.reply):
                     self.reply(plug, key)
                     return
@@ -248,7 +248,7 @@ class HostileServer:
 
 
 def ask(server: HostileServer, name: str, **settings: Any) -> str:
-    """Return all that a client says about the reply ``name``: the reply, or one error of ours."""
+    """Return the client's reply, or its error, as text that must not hold the key."""
     server.reply = REPLIES[name]
     client = ChatClient(server.url, "m", **settings)
     client._pause = lambda seconds: False
@@ -262,7 +262,7 @@ def ask(server: HostileServer, name: str, **settings: Any) -> str:
 
 
 def _refit(data: bytes) -> bytes:
-    """Return an answer whose body has grown, with a length that says so."""
+    """Return an answer whose body has grown, with its new length."""
     head, _, body = data.partition(b"\r\n\r\n")
     lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
     return b"\r\n".join([*lines, b"Content-Length: %d" % len(body)]) + b"\r\n\r\n" + body

@@ -18,8 +18,8 @@ def _on_small_disk(place: Path, kilobytes: int, report: int) -> None:
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", str(place), "tmpfs", 0, f"size={kilobytes}k")
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
         where = ("--checkpoint.output-dir", str(place / "run"))
         code = main(["train", "llm_gym/Echo-v0", "--smoke", "--inference.max-tokens", "3", *where])
     from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint
@@ -27,8 +27,8 @@ def _on_small_disk(place: Path, kilobytes: int, report: int) -> None:
     latest = Checkpoints(place / "run/checkpoints").latest()
     if latest is not None:
         load_checkpoint(latest)  # what is there is whole
-    lines = [line for line in said.getvalue().splitlines() if line.startswith("llm-gym:")]
-    os.write(report, f"{code} {len(lines)} {'Traceback' in said.getvalue()}\n".encode())
+    lines = [line for line in errors.getvalue().splitlines() if line.startswith("llm-gym:")]
+    os.write(report, f"{code} {len(lines)} {'Traceback' in errors.getvalue()}\n".encode())
 
 
 def full_disks(folder: Path, count: int) -> dict[str, Any]:
@@ -44,16 +44,16 @@ def full_disks(folder: Path, count: int) -> dict[str, Any]:
         start = time.perf_counter()
         code = in_fork(partial(_on_small_disk, place, kilobytes, write))
         os.close(write)
-        told = os.read(read, 1000).decode().split()
+        outcome = os.read(read, 1000).decode().split()
         os.close(read)
         slowest = max(slowest, time.perf_counter() - start)
-        full = told[:1] == ["2"]
+        full = outcome[:1] == ["2"]
         filled += full
         # A full disk: exit code 2, one sentence, no traceback, whole checkpoints.
-        fine = code == 0 and (told == ["2", "1", "False"] or told[:1] == ["0"])
+        fine = code == 0 and (outcome == ["2", "1", "False"] or outcome[:1] == ["0"])
         good += fine
         if not fine:
-            odd.append(f"{kilobytes} KiB: fork {code}, {told}")
+            odd.append(f"{kilobytes} KiB: fork {code}, {outcome}")
     return {
         "runs": count,
         "full": filled,

@@ -48,7 +48,7 @@ class Caller:
 
 
 class Hanging(gym.Env):
-    """Says what it is told; at "hang" it waits until the test is over, at "raise" it raises."""
+    """Echoes the action; "hang" waits until the test is over, "raise" raises."""
 
     observation_space = action_space = AnyText(1000)
     let_go = threading.Event()
@@ -61,7 +61,7 @@ class Hanging(gym.Env):
         if action == "hang":
             self.let_go.wait(60)
         if action == "raise":
-            raise ZeroDivisionError("it was told to")
+            raise ZeroDivisionError("on demand")
         return action, 0.0, False, False, {"odd": {1: float("nan")}, "place": (1, 2)}
 
 

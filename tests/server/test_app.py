@@ -1,4 +1,4 @@
-"""The plain protocol, asked by hand."""
+"""The plain protocol, row by row."""
 
 import base64
 import os
@@ -24,7 +24,7 @@ def caller():
         yield Caller(server)
 
 
-def test_a_row_that_is_sent_again_is_answered_again_and_not_played_again(caller):
+def test_a_repeated_row_gets_the_same_answer_and_no_second_step(caller):
     row = [name(2), 2, "step", "1"]
     caller.rows([name(2), 1, "reset", [0, None]])
     first, again = caller.rows(row, row)
@@ -33,20 +33,20 @@ def test_a_row_that_is_sent_again_is_answered_again_and_not_played_again(caller)
     assert caller.rows([name(2), 3, "step", "1"])[0][4]["turn"] == 2
 
 
-def test_numbers_out_of_order_and_unknown_sessions_change_nothing(caller):
+def test_wrong_sequence_numbers_and_unknown_sessions_change_nothing(caller):
     caller.rows([name(3), 1, "reset", [0, None]])
-    early, late, unknown, begun = caller.rows(
+    early, late, unknown, unknown_reset = caller.rows(
         [name(3), 3, "step", "1"],
         [name(3), 0, "step", "1"],
         [name(99), 2, "step", "1"],
         [name(98), 2, "reset", [0, None]],
     )
     assert (early["error"], late["error"]) == ("order", "order")
-    assert (unknown["error"], begun["error"]) == ("lost", "lost")
+    assert (unknown["error"], unknown_reset["error"]) == ("lost", "lost")
     assert caller.rows([name(3), 2, "step", "1"])[0][4]["turn"] == 1
 
 
-def test_players_options_and_calls_beyond_those_allowed_are_refused():
+def test_calls_and_options_that_are_not_allowed_are_refused():
     with serving("llm_gym/Sokoban-v0", players=("solver",)) as server:
         caller = Caller(server)
         answers = caller.rows(
@@ -80,7 +80,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
-def test_a_malformed_request_is_one_sentence(body):
+def test_a_malformed_request_is_a_config_error(body):
     with pytest.raises(ConfigError, match=r"must|takes"):
         read_jobs(body, ServerLimits())
 
@@ -98,8 +98,8 @@ def test_limits_of_sessions_rows_bytes_and_turns_hold():
     limits = ServerLimits(sessions=2, rows=3, body_bytes=5000, episode_turns=2)
     with serving("llm_gym/Sokoban-v0", limits=limits) as server:
         caller = Caller(server)
-        begun = caller.rows(*([name(row), 1, "reset", [0, None]] for row in range(3)))
-        assert begun[2]["error"] == "full"
+        resets = caller.rows(*([name(row), 1, "reset", [0, None]] for row in range(3)))
+        assert resets[2]["error"] == "full"
         assert caller.rows([name(0), 2, "close", None]) == [[]]
         assert isinstance(caller.rows([name(2), 1, "reset", [0, None]])[0], list)
         assert caller.refused({"rows": [[name(1), 2, "step", "x"]] * 4})[0] == 400
@@ -113,7 +113,7 @@ def test_limits_of_sessions_rows_bytes_and_turns_hold():
         assert isinstance(third, list)
 
 
-def test_what_json_cannot_hold_arrives_all_the_same():
+def test_values_that_json_lacks_arrive_encoded():
     with serving("odd", make=Hanging) as server:
         answers = Caller(server).rows(
             [name(), 1, "reset", [0, None]], [name(), 2, "step", "\ud800"]
@@ -130,15 +130,15 @@ def headers(**given):
     return [(key.replace("_", "-").encode(), value.encode()) for key, value in given.items()]
 
 
-def test_a_server_answers_to_its_own_names_no_page_and_nobody_without_a_token():
+def test_the_guard_checks_host_origin_and_token():
     guard = Guard("127.0.0.1", 8000)
     assert guard.refusal(headers(host="127.0.0.1:8000")) is None
     assert guard.refusal(headers(host="LOCALHOST:8000")) is None
     for host in ("evil.example:8000", "127.0.0.1:80", "127.0.0.1", ""):
         assert guard.refusal(headers(host=host))[0] == 403, host
     for guard in (Guard("127.0.0.1", 8000), Guard("0.0.0.0", 8000, TOKEN)):
-        told = headers(host="127.0.0.1:8000", origin="http://127.0.0.1:8000")
-        assert guard.refusal([*told, *headers(authorization=f"Bearer {TOKEN}")])[0] == 403
+        same_origin = headers(host="127.0.0.1:8000", origin="http://127.0.0.1:8000")
+        assert guard.refusal([*same_origin, *headers(authorization=f"Bearer {TOKEN}")])[0] == 403
     for host in ("0.0.0.0", "::", "10.0.0.1", "example.com", ""):
         with pytest.raises(ConfigError, match="LLM_GYM_SERVE_TOKEN"):
             Guard(host, 8000)
@@ -158,7 +158,7 @@ def test_a_token_is_taken_from_a_bearer_or_from_the_password_of_a_url():
         assert TOKEN not in why
 
 
-def test_a_token_is_wanted_on_loopback_too_where_there_is_one(capfd):
+def test_a_token_is_required_on_loopback_too_and_never_shown(capfd):
     with serving(token=TOKEN) as server:
         reset = [name(), 1, "reset", [0, None]]
         status, body = Caller(server).refused({"rows": [reset]})
@@ -172,7 +172,7 @@ def test_a_token_is_wanted_on_loopback_too_where_there_is_one(capfd):
     assert TOKEN not in "".join(capfd.readouterr())
 
 
-def test_nothing_but_the_served_environment_can_be_had():
+def test_other_paths_are_not_served():
     with serving() as server:
         head = f"HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\n"
         for path in ("/", "/../etc/passwd", "/v1/rows/../about", "/docs", "/web", "//v1/about"):
@@ -201,7 +201,7 @@ def command(*arguments, **variables):
 @pytest.mark.parametrize(
     "sign", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
-def test_it_serves_until_it_is_told_to_stop_and_then_ends_cleanly(sign, monkeypatch):
+def test_a_signal_ends_the_server_cleanly(sign, monkeypatch):
     token = "a-token-of-sixteen-signs"
     env = "llm_gym/GuessTheNumber-v0"
     with command(env, "--port", "0", "--set", "high=5", LLM_GYM_SERVE_TOKEN=token) as started:
@@ -210,13 +210,13 @@ def test_it_serves_until_it_is_told_to_stop_and_then_ends_cleanly(sign, monkeypa
         remote = gym.make("llm_gym/Remote-v0", url=url, token_env="THE_TOKEN")
         assert "from 1 to 5" in remote.reset(seed=0)[0]
         process.send_signal(sign)  # in the middle of an episode
-        said, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=300)
         assert process.returncode == 0
-        assert said == ""
+        assert output == ""
         remote.unwrapped._connection.close()
 
 
-def test_what_cannot_be_served_is_one_sentence(capsys):
+def test_bad_arguments_of_serve_are_one_sentence(capsys):
     refused = {
         ("llm_gym/Nothing-v0",): "there is no environment",
         ("llm_gym/Echo-v0", "--host", "0.0.0.0"): "needs a token",
@@ -230,13 +230,13 @@ def test_what_cannot_be_served_is_one_sentence(capsys):
     }
     for arguments, why in refused.items():
         assert main(["serve", *arguments]) == 2, arguments
-        said = capsys.readouterr().err
-        assert why in said, said
-        assert said.count("\n") == 1, said
+        error = capsys.readouterr().err
+        assert why in error, error
+        assert error.count("\n") == 1, error
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_server_that_dies_at_once_is_not_entered(monkeypatch):
+def test_a_server_that_fails_to_start_raises(monkeypatch):
     server = serving()
     monkeypatch.setattr(server._server, "run", lambda sockets: 1 / 0)
     with pytest.raises(ConfigError, match="did not start"), server:

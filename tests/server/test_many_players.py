@@ -1,4 +1,4 @@
-"""Sixty-four players at once beside six without manners: they notice nothing."""
+"""Sixty-four clients play beside six hostile ones, undisturbed."""
 
 import socket
 import struct
@@ -32,7 +32,7 @@ def slow(server, stop):
 
 
 def silent(server, stop):
-    """Opens connections and says nothing."""
+    """Opens connections and sends nothing."""
     plugs = [socket.create_connection((server.host, server.port)) for _ in range(50)]
     stop.wait()
     for plug in plugs:
@@ -94,7 +94,7 @@ def flooding(server, stop):
                 plug.send(look)
 
 
-def test_players_without_manners_disturb_none_of_the_others():
+def test_hostile_clients_do_not_disturb_the_others():
     limits = ServerLimits(body_bytes=1 << 20)
     with serving(GAME, limits=limits) as server:
         stop = threading.Event()
@@ -132,7 +132,7 @@ def play(server, seed):
         env.close()
 
 
-def test_a_connection_that_says_nothing_is_closed_in_time():
+def test_a_silent_connection_is_closed_in_time():
     with (
         serving(limits=ServerLimits(request_s=1.0)) as server,
         talking(server) as silent,
@@ -143,7 +143,7 @@ def test_a_connection_that_says_nothing_is_closed_in_time():
         assert slow.recv(1000).startswith(b"HTTP/1.1 408")
 
 
-def test_a_kept_connection_that_drips_its_next_headers_is_closed_in_time():
+def test_a_kept_connection_with_slow_headers_is_closed_in_time():
     with serving(limits=ServerLimits(request_s=1.0)) as server, talking(server) as plug:
         for _ in range(2):  # a request that arrives at once may come at any time
             plug.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.port)

@@ -1,4 +1,4 @@
-"""Connections break, servers restart, and some say nonsense."""
+"""Connections break, servers restart, and some answer nonsense."""
 
 import re
 import socket
@@ -76,7 +76,7 @@ def trace(env, seed, moves=12):
     return steps
 
 
-def test_a_connection_that_breaks_in_mid_answer_changes_no_episode():
+def test_a_connection_that_breaks_in_mid_answer_repeats_no_step():
     home = gym.make(GAME)
     with serving(GAME) as server:
         cutting = Cutting(server)
@@ -91,22 +91,22 @@ def test_a_connection_that_breaks_in_mid_answer_changes_no_episode():
         cutting.close()
 
 
-def test_an_episode_that_the_server_has_lost_fails_and_the_next_goes_on():
+def test_a_lost_session_fails_its_episode_and_the_next_one_works():
     first = serving(GAME)
     with first:
         env = gym.make("llm_gym/Remote-v0", url=first.url, tries=1)
-        begun = env.reset(seed=4)
+        first_reset = env.reset(seed=4)
         env.step("look")
         first.sessions.end_idle(now=float("inf"))
         with pytest.raises(RemoteError, match="no such session"):
             env.step("look")
-        assert env.reset(seed=4) == begun
+        assert env.reset(seed=4) == first_reset
     with pytest.raises(RemoteError, match="no server answers"):
         env.step("look")
     with serving(GAME, port=first.port) as second:
         with pytest.raises(ResetNeeded, match="has failed"):
             env.step("look")
-        assert env.reset(seed=4) == begun
+        assert env.reset(seed=4) == first_reset
         assert Caller(second).count("sessions") == 1
         env.close()
 
@@ -149,11 +149,11 @@ ODD_CALLS = {
 
 
 class Liar(LocalServer):
-    """Says about itself what it should, and ``says`` where it is asked for a ``lie_at``."""
+    """Describes itself well, and answers the operation ``lie_at`` with ``reply``."""
 
-    def __init__(self, says, about=ABOUT, lie_at="step"):
+    def __init__(self, reply, about=ABOUT, lie_at="step"):
         super().__init__(_Lies)
-        self.says, self.about, self.lie_at = says, about, lie_at
+        self.reply, self.about, self.lie_at = reply, about, lie_at
 
 
 class _Lies(LocalHandler):
@@ -161,20 +161,20 @@ class _Lies(LocalHandler):
         self.say(200, self.server.about)
 
     def do_POST(self):
-        asked = self.read()["rows"][-1][2]
-        truth = {"reset": RESET, "step": STEP, "call": ["left"], "close": []}[asked]
-        self.say(200, self.server.says if asked == self.server.lie_at else {"rows": [truth]})
+        operation = self.read()["rows"][-1][2]
+        truth = {"reset": RESET, "step": STEP, "call": ["left"], "close": []}[operation]
+        self.say(200, self.server.reply if operation == self.server.lie_at else {"rows": [truth]})
 
 
 # The last is a body without an end.
 @pytest.mark.parametrize(
-    ("says", "why"),
+    ("reply", "why"),
     [*((each, None) for each in NONSENSE.values()), (b'{"rows": [["' + b"x" * (2 << 20), "1 MiB")],
     ids=[*NONSENSE, "endless"],
 )
-def test_a_server_that_says_nonsense_is_one_error_of_ours(says, why, monkeypatch):
+def test_an_invalid_answer_raises_a_remote_error(reply, why, monkeypatch):
     monkeypatch.setattr("llm_gym.evaluate.endpoint.http.MAX_BODY_BYTES", 1 << 20)
-    with Liar(says) as liar:
+    with Liar(reply) as liar:
         env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
         env.reset(seed=0)
         with pytest.raises(RemoteError, match=why):
@@ -183,7 +183,7 @@ def test_a_server_that_says_nonsense_is_one_error_of_ours(says, why, monkeypatch
 
 
 @pytest.mark.parametrize("row", ODD_RESETS.values(), ids=ODD_RESETS)
-def test_a_beginning_that_makes_no_sense_is_one_error_of_ours(row):
+def test_an_invalid_answer_to_reset_raises_and_the_next_reset_works(row):
     with Liar({"rows": [row]}, lie_at="reset") as liar:
         env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1, disable_env_checker=True)
         envs = llm_gym.make_vec("llm_gym/Remote-v0", 1, url=liar.url, tries=1)
@@ -201,7 +201,7 @@ def test_a_beginning_that_makes_no_sense_is_one_error_of_ours(row):
 @pytest.mark.parametrize(
     ("name", "answer"), [(name, each) for name, all_ in ODD_CALLS.items() for each in all_]
 )
-def test_a_call_that_makes_no_sense_is_one_error_of_ours(name, answer):
+def test_an_invalid_answer_to_a_call_raises_and_the_episode_goes_on(name, answer):
     with Liar({"rows": [answer]}, lie_at="call") as liar:
         env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
         envs = llm_gym.make_vec("llm_gym/Remote-v0", 1, url=liar.url, tries=1)
@@ -217,7 +217,7 @@ def test_a_call_that_makes_no_sense_is_one_error_of_ours(name, answer):
 
 
 class Careless(Hanging):
-    """Has players whose answers are not what they should be."""
+    """Its built-in players return wrong types."""
 
     def oracle_value(self):
         return np.float32("nan")
@@ -229,7 +229,7 @@ class Careless(Hanging):
         return np.int64(3)
 
 
-def test_what_an_environment_there_should_not_say_costs_nobody_elses_answer():
+def test_a_players_wrong_return_type_fails_its_own_call_only():
     with serving("odd", make=Careless) as server:
         rows = [[name(), 1, "reset", [0, None]], [name(1), 1, "reset", [0, None]]]
         calls = [[name(), 2, "call", "oracle_action"], [name(), 3, "call", "oracle_value"]]
@@ -247,6 +247,6 @@ def test_what_an_environment_there_should_not_say_costs_nobody_elses_answer():
     ],
     ids=str,
 )  # fmt: skip
-def test_a_server_that_describes_itself_badly_is_one_error_of_ours(about):
+def test_a_bad_description_of_the_server_raises_a_remote_error(about):
     with Liar({}, about) as liar, pytest.raises(RemoteError, match="is no llm-gym server"):
         gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)

@@ -42,14 +42,14 @@ def record(env, seed, player="random_action", options=None):
     return {name: value for name, value in vars(episode).items() if not name.startswith("env_")}
 
 
-def test_it_passes_gymnasiums_checker_and_ours(remote, capsys):
+def test_a_remote_environment_passes_gymnasiums_checker_and_ours(remote, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(remote.unwrapped, skip_close_check=True)
     llm_gym.check_text_env(remote)
 
 
-def test_episodes_are_those_of_home_to_the_bit(remote, server):
+def test_remote_episodes_equal_local_ones(remote, server):
     home = gym.make(server.env_id)
     for seed in range(4):
         for player in ("random_action", "solver_action", "oracle_action"):
@@ -58,7 +58,7 @@ def test_episodes_are_those_of_home_to_the_bit(remote, server):
     assert record(remote, None) == record(home, None)
 
 
-def test_types_of_what_comes_back_are_those_of_home(remote, server):
+def test_remote_values_have_the_types_of_local_ones(remote, server):
     home = gym.make(server.env_id)
     here, there = home.reset(seed=1), remote.reset(seed=1)
     for action in ("", "nonsense \ud800 é", home.unwrapped.oracle_action()):
@@ -73,7 +73,7 @@ def test_types_of_what_comes_back_are_those_of_home(remote, server):
 @pytest.mark.parametrize(
     ("server", "mode"), some_of(GAMES, AutoresetMode), indirect=["server"], scope="module"
 )
-def test_many_rows_are_those_of_home_in_every_autoreset_mode(server, mode):
+def test_remote_vector_rows_equal_local_ones_in_every_autoreset_mode(server, mode):
     remote = llm_gym.make_vec("llm_gym/Remote-v0", 5, autoreset_mode=mode, url=server.url)
     home = llm_gym.make_vec(server.env_id, 5, autoreset_mode=mode)
     rng = np.random.default_rng(0)
@@ -93,18 +93,18 @@ def test_many_rows_are_those_of_home_in_every_autoreset_mode(server, mode):
     remote.close()
 
 
-def test_copies_and_pickles_begin_episodes_of_their_own(remote):
-    begun = remote.reset(seed=6)
+def test_copies_and_pickles_have_sessions_of_their_own(remote):
+    first_reset = remote.reset(seed=6)
     remote.step("nonsense")
     for twin in (pickle.loads(pickle.dumps(remote)), copy.deepcopy(remote)):
         with pytest.raises(ResetNeeded, match="has not begun"):
             twin.step("nonsense")
-        assert twin.reset(seed=6) == begun
+        assert twin.reset(seed=6) == first_reset
         twin.close()
     assert remote.step("nonsense")[4]["turn"] == 2
 
 
-def test_programmers_errors_are_those_of_home(remote):
+def test_programming_errors_raise_as_they_do_locally(remote):
     with pytest.raises(ResetNeeded, match="has not begun"):
         remote.step("x")
     remote.reset(seed=0)
@@ -121,7 +121,7 @@ def test_programmers_errors_are_those_of_home(remote):
         remote.step("x")
 
 
-def test_an_environment_that_raises_there_is_one_error_here():
+def test_an_exception_on_the_server_is_a_remote_error_here():
     with serving("odd", make=Hanging) as server:
         env = gym.make("llm_gym/Remote-v0", url=server.url)
         env.reset(seed=0)
@@ -138,7 +138,7 @@ def test_an_environment_that_raises_there_is_one_error_here():
         env.close()
 
 
-def test_it_says_what_it_needs_and_no_sweep_meets_it(capsys):
+def test_bad_urls_are_refused_and_remote_is_not_in_the_suite(capsys):
     with pytest.raises(ConfigError, match="url="):
         gym.make("llm_gym/Remote-v0")
     assert "llm_gym/Remote-v0" in NEEDS
@@ -154,7 +154,7 @@ def test_it_says_what_it_needs_and_no_sweep_meets_it(capsys):
         gym.make("llm_gym/Remote-v0", url="http://127.0.0.1:1", tries=1)
 
 
-def test_the_trainers_pool_plays_many():
+def test_the_trainers_pool_opens_a_session_for_each_row():
     from llm_gym_agents.rollouts.pool import TextEnvPool
 
     with serving("llm_gym/TextGameEasy-v0") as server:

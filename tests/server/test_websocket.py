@@ -50,8 +50,8 @@ def test_a_heavy_game_is_played_in_threads_and_answers_in_order():
         plug.send(RESET)
         for number in range(50):
             plug.send(json.dumps({"type": "step", "data": {"message": str(number)}}))
-        told = [receive(plug)["observation"]["message"] for _ in range(51)]
-    assert told[1:] == [str(number) for number in range(50)]
+        echoed = [receive(plug)["observation"]["message"] for _ in range(51)]
+    assert echoed[1:] == [str(number) for number in range(50)]
 
 
 WRONG = {
@@ -63,7 +63,7 @@ WRONG = {
 }  # fmt: skip
 
 
-def test_a_wrong_message_is_answered_with_a_code_and_the_session_goes_on(server):
+def test_an_invalid_message_gets_an_error_code_and_the_session_goes_on(server):
     with talk(server) as plug:
         for text, code in WRONG.items():
             plug.send(text)
@@ -75,7 +75,7 @@ def test_a_wrong_message_is_answered_with_a_code_and_the_session_goes_on(server)
             plug.recv(10)
 
 
-def test_bytes_that_are_no_text_end_that_socket_alone(server):
+def test_invalid_utf8_closes_only_its_own_socket(server):
     with talk(server) as polite, talk(server) as rude:
         for plug in (polite, rude):
             plug.send(RESET)
@@ -106,7 +106,7 @@ def send_often(rude, flood):
 
 
 @pytest.mark.parametrize(("begin", "again", "ends"), FLOODS.values(), ids=FLOODS)
-def test_a_flood_is_cut_off_or_held_up_and_others_play_on(begin, again, ends):
+def test_a_flood_is_stopped_and_other_clients_play_on(begin, again, ends):
     with serving(GAME, limits=ServerLimits(body_bytes=100_000)) as server, socket.socket() as rude:
         rude.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         rude.settimeout(2 if ends is TimeoutError else 60)

@@ -1,4 +1,4 @@
-"""An MCP server with bad manners, by its first argument; its second is a file for its process."""
+"""A faulty MCP server: its first argument is the fault; its second is a file for its process."""
 
 import json
 import os
@@ -8,8 +8,8 @@ import time
 from mcp_server import answer  # beside this file
 
 
-def lie(how):
-    """Return what no tool may give back, or say nothing, or end."""
+def wrong_result(how):
+    """Return what no tool may return, or nothing, or end."""
     if how == "ends":
         os._exit(3)
     if how == "silent":
@@ -41,13 +41,13 @@ LISTS = {
 }
 
 
-def manners(kind, request):
-    """Return what to say instead of the truth, or None for the truth."""
+def faulty(kind, request):
+    """Return a wrong answer, or None where the right one is sent."""
     method = request["method"]
     if kind == "silent" and method == "initialize":
         time.sleep(600)
     if kind == method == "tools/call":
-        return lie(request["params"]["arguments"]["text"])
+        return wrong_result(request["params"]["arguments"]["text"])
     if method != "tools/list":
         return None
     if kind == "flood":
@@ -75,7 +75,7 @@ def main():
         request = json.loads(line)
         if "id" not in request:
             continue
-        result = manners(kind, request) or answer(request["method"], request.get("params") or {})
+        result = faulty(kind, request) or answer(request["method"], request.get("params") or {})
         reply = {"jsonrpc": "2.0", "id": request["id"], "result": result}
         if "error" in result or "id" in result:
             reply |= result

@@ -28,7 +28,7 @@ from tests.work import ends_at_all, steps_of
         ("pi", "3.14159265359"), ("0.1 + 0.2", "0.3"), ("1234567 * 7654321", "9449772114007"),
     ],
 )  # fmt: skip
-def test_calculates(expression, value):
+def test_expressions_are_calculated(expression, value):
     assert calculate(expression) == value
 
 
@@ -46,7 +46,7 @@ def test_calculates(expression, value):
         ("10**400 * 1.5", "no value"), ("round(1, -9999999)", "digits"), ("comb(1e9, 2)", "up to"),
     ],
 )  # fmt: skip
-def test_refuses_what_is_not_arithmetic_or_too_large(expression, reason):
+def test_other_and_too_large_expressions_are_refused(expression, reason):
     with pytest.raises(ToolError, match=reason):
         calculate(expression)
 
@@ -94,7 +94,7 @@ def test_scores_are_those_of_the_formula():
         assert found == pytest.approx({at: s for at, s in enumerate(expected) if s > 0})
 
 
-def test_the_best_come_first_and_common_words_never_count_against_one():
+def test_results_are_ranked_with_positive_scores():
     assert [at for at, _ in BM25(["x y", "x y", "z"]).search("x", 5)] == [0, 1]
     assert BM25([]).search("x", 5) == []
     assert BM25(["", ""]).search("x", 5) == []

@@ -31,13 +31,13 @@ def python(request):
         tool.close()
 
 
-def test_what_is_printed_is_the_result(python):
+def test_the_result_is_the_printed_output(python):
     registry = ToolRegistry([python()])
     assert registry.execute_tool("python", code="print(6 * 7)") == (True, "42")
     assert registry.execute_tool("python", code="x = 1") == (True, "(no output)")
 
 
-def test_an_error_is_told_to_the_model(python):
+def test_an_exception_is_shown_to_the_model(python):
     registry = ToolRegistry([python()])
     ok, text = registry.execute_tool("python", code="print('half')\n1 / 0")
     assert not ok
@@ -59,7 +59,7 @@ def test_a_stateless_tool_forgets_and_a_stateful_one_does_not(python):
     assert "kept" not in once.definition.description
 
 
-def test_a_copy_in_mid_episode_goes_its_own_way(python):
+def test_a_copy_in_mid_episode_is_independent(python):
     tool = python(stateful=True)
     tool.execute(code="x = [1]")
     for twin in (pickle.loads(pickle.dumps(tool)), copy.deepcopy(tool)):
@@ -68,7 +68,7 @@ def test_a_copy_in_mid_episode_goes_its_own_way(python):
     assert tool.execute(code="x") == "[1]"
 
 
-def test_the_time_is_kept_by_ending_the_process(python):
+def test_a_timeout_ends_the_process(python):
     tool = python(stateful=True, timeout=1.5)
     tool.execute(code="x = 1")
     with pytest.raises(ToolError, match=r"(?s)longer than 1.5 s.*variables were lost"):
@@ -86,14 +86,14 @@ def test_memory_is_a_setting(python):
     assert python(memory_mb=300).execute(code="x = bytearray(150 * 2**20)\nlen(x)") == "157286400"
 
 
-def test_a_sandbox_of_ones_own_is_used_and_tools_have_names():
+def test_a_given_sandbox_is_used_and_tools_are_found_by_name():
     with Sandbox(isolation="none", output_chars=5) as sandbox:
         assert PythonTool(sandbox=sandbox).execute(code="print('x' * 9)").startswith("xxxxx\n")
     assert get_tool("python", stateful=True).stateful
     assert get_tool("calculator").execute(expression="1 + 1") == "2"
 
 
-def test_without_isolation_the_model_is_told_why(monkeypatch):
+def test_without_isolation_the_result_is_an_error(monkeypatch):
     def refuse(self):
         raise SandboxError("the code cannot be isolated on this machine")
 
@@ -139,5 +139,5 @@ def test_arithmetic_is_exactly_what_python_prints(expression):
         "1.5 ** 9000", "(-8) ** 0.5", "...", "1 .real", "-" * 299,
     ],
 )  # fmt: skip
-def test_what_is_not_plain_arithmetic_is_left_to_python(code):
+def test_other_code_than_plain_arithmetic_is_left_to_python(code):
     assert arithmetic(code) is None

@@ -37,7 +37,7 @@ def test_a_query_is_a_table(sql):
         "SELECT * FROM pragma_database_list",
     ],
 )  # fmt: skip
-def test_nothing_but_reading_is_possible(sql, query):
+def test_only_reading_is_allowed(sql, query):
     assert ToolRegistry([sql]).execute_tool("sql", query=query)[0] is False
     assert sql.execute(query="SELECT count(*) FROM t") == "count(*)\n3\n(1 row)"
 
@@ -55,12 +55,12 @@ def test_nothing_but_reading_is_possible(sql, query):
          "too long"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_answered_has_a_reason(sql, query, reason):
+def test_a_failed_query_has_a_reason(sql, query, reason):
     with pytest.raises(ToolError, match=reason):
         sql.execute(query=query)
 
 
-def test_names_that_double_again_and_again_are_stopped_before_they_are_expanded(sql, monkeypatch):
+def test_exponential_common_table_expressions_are_refused_unparsed(sql, monkeypatch):
     monkeypatch.setattr(SqlProcess, "ask", None)  # nobody asks SQLite
     query = "WITH t0 AS (SELECT 1 AS x)" + "".join(
         f", t{i} AS (SELECT 1 AS x FROM t{i - 1}, t{i - 1} AS u)" for i in range(1, 40)
@@ -136,7 +136,7 @@ def test_a_script_may_make_tables_rows_views_indices_and_full_text_search():
     assert database.query("SELECT count(*) FROM f WHERE f MATCH 'hello'")[1] == [(1,)]
 
 
-def test_a_short_query_that_grows_inside_sqlite_costs_this_process_nothing():
+def test_a_query_that_grows_inside_sqlite_costs_this_process_no_memory():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     database = Database(SCRIPT)
     with pytest.raises(ToolError, match=r"too much memory|too long"):
@@ -146,7 +146,7 @@ def test_a_short_query_that_grows_inside_sqlite_costs_this_process_nothing():
     assert grown_kb < 64 << 10
 
 
-def test_a_query_that_kills_the_process_costs_no_other_database(monkeypatch):
+def test_a_killed_process_affects_no_other_database(monkeypatch):
     first, second = Database(SCRIPT), Database("CREATE TABLE u (n); INSERT INTO u VALUES (7);")
     assert first.query("SELECT count(*) FROM t")[1] == [(3,)]
     process = sql_process()
@@ -160,7 +160,7 @@ def test_a_query_that_kills_the_process_costs_no_other_database(monkeypatch):
     assert process.starts == starts + 1
 
 
-def test_results_have_a_size_and_come_back_as_they_are():
+def test_results_are_limited_in_size_and_exact():
     query = "SELECT " + ", ".join(["hex(zeroblob(400))"] * 150)
     wide = f"{query} FROM t a, t b, t c, t d, t e"
     with pytest.raises(ToolError, match="1000000"):
@@ -178,14 +178,14 @@ def test_results_have_a_size_and_come_back_as_they_are():
         "CURRENT_DATE", "CURRENT_TIME", "date('subsec')", "datetime(' now ')",
     ],
 )  # fmt: skip
-def test_a_query_knows_no_present_time(when):
+def test_a_query_cannot_read_the_clock(when):
     database = Database(SCRIPT)
     with pytest.raises(ToolError):
         database.query(f"SELECT {when}")
     assert database.query("SELECT date('2020-02-28', '+2 days')")[1] == [("2020-03-01",)]
 
 
-def test_a_damaged_or_hostile_file_is_answered_and_writes_nothing(tmp_path):
+def test_a_damaged_or_hostile_file_is_refused_and_writes_nothing(tmp_path):
     (tmp_path / "bad.db").write_bytes(b"SQLite format 3\0" + os.urandom(5000))
     connection = sqlite3.connect(tmp_path / "view.db")
     connection.executescript(
@@ -213,7 +213,7 @@ def test_many_threads_share_the_process_and_get_their_own_answers():
     assert found == {number: [[(number,)]] * 5 for number in range(8)}
 
 
-def test_more_databases_than_are_kept_open_are_made_again():
+def test_databases_beyond_the_cache_are_made_again():
     many = [Database(f"CREATE TABLE t (n); INSERT INTO t VALUES ({at});") for at in range(70)]
     for _ in range(2):
         assert [one.query("SELECT n FROM t")[1][0][0] for one in many] == list(range(70))
@@ -230,7 +230,7 @@ def test_the_process_ends_when_it_is_closed():
 
 
 @pytest.mark.parametrize("source", ["x" * 5_000_000, "a\0b", "\ud800", "/no/such/file.db"])
-def test_what_no_file_could_be_called_is_no_database(source):
-    with pytest.raises(ConfigError, match="database") as said:
+def test_an_impossible_file_name_is_refused(source):
+    with pytest.raises(ConfigError, match="database") as caught:
         SqlTool(source)
-    assert len(str(said.value)) < 400
+    assert len(str(caught.value)) < 400

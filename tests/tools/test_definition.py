@@ -1,4 +1,4 @@
-"""Definitions: what the model is told follows from what the programmer wrote."""
+"""Definitions: what the model is function follows from what the programmer wrote."""
 
 import copy
 import pickle
@@ -82,8 +82,8 @@ def test_a_decorated_function_is_still_a_function():
     assert quick.timeout == 2
     assert repr(quick) == "<tool quick>"
     parameters = {"type": "object", "properties": {}, "additionalProperties": False}
-    told = {"name": "quick", "description": "Return one.", "parameters": parameters}
-    assert quick.definition.schema() == {"type": "function", "function": told}
+    function = {"name": "quick", "description": "Return one.", "parameters": parameters}
+    assert quick.definition.schema() == {"type": "function", "function": function}
 
 
 def undecorated(text: str) -> str:
@@ -113,7 +113,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("source", "why"), UNUSABLE.items())
-def test_what_a_model_could_not_use_is_refused(source, why):
+def test_functions_that_a_model_could_not_call_are_refused(source, why):
     made = {}
     exec(source, made)
     with pytest.raises(ConfigError, match=why):
@@ -121,7 +121,7 @@ def test_what_a_model_could_not_use_is_refused(source, why):
 
 
 @pytest.mark.parametrize("name", ["", "a b", "1st", "é", "a" * 65, None, "a\n"])
-def test_a_name_is_one_that_every_format_can_write(name):
+def test_a_bad_name_or_schema_is_refused(name):
     with pytest.raises(ConfigError, match="name"):
         ToolDefinition(name, "Something.")
     with pytest.raises(ConfigError, match="JSON schema"):
@@ -132,6 +132,6 @@ def test_a_name_is_one_that_every_format_can_write(name):
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), True, "1"])
-def test_a_timeout_is_a_number_of_seconds(timeout):
+def test_a_bad_timeout_is_refused(timeout):
     with pytest.raises(ConfigError, match="timeout must be"):
         tool(timeout=timeout)(undecorated)

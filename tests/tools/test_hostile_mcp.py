@@ -1,4 +1,4 @@
-"""MCP servers with bad manners: one error of ours, in time, and no process left."""
+"""Faulty MCP servers: one error of ours, in time, and no process left."""
 
 import asyncio
 import subprocess
@@ -42,13 +42,11 @@ def pids(place):
         )),
     ],
 )  # fmt: skip
-def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
-    place, kind, why, kills_soon
-):
+def test_a_server_without_a_tool_list_is_refused_and_ended(place, kind, why, kills_soon):
     with pytest.raises(ConfigError, match=f"cannot connect.*{why}"):
         # Only a deaf server needs its time-out to come; the others must be found out before it.
         McpServer([sys.executable, SERVER, kind, str(place)], start_s=1.0 if "1 s" in why else 60.0)
-    # A busy machine may not have begun with it within that second.
+    # A busy machine may not have started it within that second.
     assert len(pids(place)) == 1 or "1 s" in why
     assert still_running(pids(place)) == []
 
@@ -59,23 +57,23 @@ def test_a_server_that_does_not_list_its_tools_is_a_sentence_and_leaves_nothing(
      ("ends",), ("flood",)],
     ids=lambda lies: lies[0],
 )  # fmt: skip
-def test_a_call_that_is_answered_with_lies_is_one_sentence_and_the_next_is_made(place, lies):
+def test_an_invalid_answer_fails_one_call_and_the_next_is_made(place, lies):
     server = McpServer([sys.executable, SERVER, "tools/call", str(place)], start_s=60.0, timeout=60)
     registry = ToolRegistry(server.tools)
     for how in lies:
         server.timeout = 60.0 if how in ("noise", "ends", "flood") else 1.0
-        succeeded, told = registry.execute_tool("shout", text=how)
+        succeeded, answer = registry.execute_tool("shout", text=how)
         if how == "noise":  # what is no answer is passed over
-            assert (succeeded, told.splitlines()[0]) == (True, "NOISE")
+            assert (succeeded, answer.splitlines()[0]) == (True, "NOISE")
         elif how != "deep":
             assert not succeeded, how
-            assert told, how
-            assert "\n" not in told, how
+            assert answer, how
+            assert "\n" not in answer, how
     registry.close()
     assert still_running(pids(place)) == []
 
 
-def test_a_schema_that_is_none_restricts_nothing(place):
+def test_an_invalid_schema_restricts_nothing(place):
     with McpServer([sys.executable, SERVER, "schema", str(place)], timeout=60) as server:
         registry = ToolRegistry(server.tools)
         assert registry.execute_tool("odd", n=5)[0] in (True, False)
@@ -119,21 +117,21 @@ def guarded(command, line_bytes=0):
     return subprocess.run(command, input=b"hello\n", capture_output=True, start_new_session=True)
 
 
-def test_the_guard_hands_on_streams_and_exit_status():
+def test_the_guard_passes_on_streams_and_exit_status():
     done = guarded([sys.executable, "-c", "print(input()); raise SystemExit(7)"])
     assert (done.returncode, done.stdout) == (7, b"hello\n")
     assert guarded(["/nowhere"]).returncode == 127
 
 
 @pytest.mark.parametrize("line", [0, 1, 65536, 200_000])
-def test_the_guard_hands_on_lines_of_any_allowed_length(line):
+def test_the_guard_passes_on_lines_of_any_allowed_length(line):
     code = f"import sys; sys.stdout.write(('a' * {line} + chr(10)) * 3 + 'end')"
     done = guarded([sys.executable, "-c", code], line_bytes=max(line, 3))
     assert (done.returncode, done.stdout) == (0, (b"a" * line + b"\n") * 3 + b"end")
 
 
 @pytest.mark.parametrize("before", ["", "short\\n"])
-def test_a_line_that_is_too_long_ends_the_program_and_no_more_is_handed_on(before):
+def test_a_line_that_is_too_long_ends_the_program(before):
     code = f"import sys\nsys.stdout.write('{before}')\nwhile True: sys.stdout.write('a' * 4096)"
     done = guarded([sys.executable, "-c", code], line_bytes=100_000)
     assert done.returncode == -9

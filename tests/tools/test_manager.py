@@ -34,7 +34,7 @@ def test_the_documented_snippet_runs():
     assert "Steps remaining: 9" in turn.tool_call.result
 
 
-def test_a_call_is_run_and_the_answer_ends_it():
+def test_a_call_is_run_and_an_answer_ends_the_conversation():
     one = manager()
     turn = one.step(f"Let me see. {call('double', number=4)}", "Twice 4?")
     assert (turn.number, turn.observation, turn.thought) == (0, "Twice 4?", "Let me see.")
@@ -51,7 +51,7 @@ def test_a_call_is_run_and_the_answer_ends_it():
     assert (one.history, one.done) == ([], False)
 
 
-def test_several_calls_have_one_answer_together():
+def test_several_calls_have_one_result():
     turn = manager(parser="hermes").step(
         get_parser("hermes").render([ToolCall("double", {"number": 1}), ToolCall("triple")])
     )
@@ -65,7 +65,7 @@ def test_several_calls_have_one_answer_together():
     )
 
 
-def test_a_call_that_cannot_be_read_is_answered_with_the_reason():
+def test_an_unreadable_call_is_answered_with_the_reason():
     one = manager()
     turn = one.step("{'tool': 'double'}")
     assert not turn.tool_call.success
@@ -73,7 +73,7 @@ def test_a_call_that_cannot_be_read_is_answered_with_the_reason():
     assert one.episode_summary()["unreadable_replies"] == 1
 
 
-def test_moves_are_played_where_there_is_an_environment(env):
+def test_answers_are_moves_where_there_is_an_environment(env):
     one = manager(env=env)
     assert one.step(call("double", number=5), "Guess.").step is None
     turn = one.step("1", "10")
@@ -105,7 +105,7 @@ def test_the_environment_can_be_a_tool(env):
     assert step.definition.schema()["function"]["description"] == "Play on."
 
 
-def test_a_step_tool_says_when_the_episode_is_over(env):
+def test_a_step_tool_refuses_a_step_after_the_episode(env):
     registry = ToolRegistry([EnvironmentStepTool(env)])
     win = env.unwrapped.oracle_action()
     assert registry.execute_tool("environment_step", action=win)[0]
@@ -123,7 +123,7 @@ def test_a_react_action_that_names_no_tool_is_a_move(env):
     assert one.step("Final Answer: 2").step.info["move"] == "2"
 
 
-def test_input_without_names_needs_one_parameter():
+def test_plain_text_input_needs_a_single_parameter():
     @tool
     def add(a: int, b: int) -> int:
         """Add."""
@@ -135,8 +135,8 @@ def test_input_without_names_needs_one_parameter():
         return text * times
 
     one = manager(add, repeat, parser="react")
-    said = one.step("Action: add\nAction Input: 4").tool_call.result
-    assert said == "Observation: add takes a, b; give its input as a JSON object."
+    result = one.step("Action: add\nAction Input: 4").tool_call.result
+    assert result == "Observation: add takes a, b; give its input as a JSON object."
     assert one.step("Action: repeat\nAction Input: ab").tool_call.result == "Observation: abab"
 
 

@@ -53,7 +53,7 @@ def test_every_page_of_tools_is_listed_and_called_like_any_other(registry):
 
 
 @pytest.mark.slow
-def test_the_tools_of_a_server_of_the_package_are_tools(tmp_path):
+def test_tools_of_the_mcp_packages_own_server_work(tmp_path):
     pytest.importorskip("mcp")
     (tmp_path / "server.py").write_text(OF_THE_PACKAGE)
     command = [sys.executable, str(tmp_path / "server.py")]
@@ -68,7 +68,7 @@ def test_the_tools_of_a_server_of_the_package_are_tools(tmp_path):
         server.call("add", {"a": 1, "b": 1})
 
 
-def test_the_time_of_a_call_is_a_setting_and_the_connection_ends_with_the_registry(kills_soon):
+def test_a_call_times_out_and_close_ends_the_connection(kills_soon):
     registry = as_registry({"mcp": COMMAND, "timeout": 0.5})
     assert registry.execute_tool("sleep") == (False, "sleep took longer than 0.5 s.")
     registry.close()
@@ -76,7 +76,7 @@ def test_the_time_of_a_call_is_a_setting_and_the_connection_ends_with_the_regist
     assert (success, "closed" in text) == (False, True)
 
 
-def test_one_of_command_and_url_is_given_and_a_missing_client_is_named(monkeypatch):
+def test_exactly_one_of_command_and_url_is_needed_and_the_mcp_package(monkeypatch):
     for settings in ({}, {"command": ["x"], "url": "http://localhost"}):
         with pytest.raises(ConfigError, match="url"):
             McpServer(**settings)

@@ -50,7 +50,7 @@ def broken(kind: str) -> str:
     raise {"key": KeyError, "exit": SystemExit}[kind](f"odd {kind}")
 
 
-def test_a_registry_knows_resets_and_closes_its_tools():
+def test_a_registry_lists_resets_and_closes_its_tools():
     registry = ToolRegistry()
     assert registry.register(Adder()).name == "add"
     assert ("add" in registry, len(registry)) == (True, 1)
@@ -77,14 +77,14 @@ def test_a_registry_knows_resets_and_closes_its_tools():
         ("broken", {"kind": "exit"}, (False, "broken failed: SystemExit: odd exit")),
     ],
 )
-def test_a_call_by_name_is_answered_whatever_comes_of_it(name, params, answer):
+def test_a_call_by_name_returns_success_and_text(name, params, answer):
     assert ToolRegistry([Adder(), parrot, broken]).execute_tool(name, **params) == answer
 
 
-def test_a_name_of_a_tool_that_is_not_there_is_cut():
-    told = ToolRegistry().execute_tool("x" * 10_000)[1]
-    assert "Tools: none" in told
-    assert len(told) < 200
+def test_a_long_unknown_name_is_cut_in_the_answer():
+    answer = ToolRegistry().execute_tool("x" * 10_000)[1]
+    assert "Tools: none" in answer
+    assert len(answer) < 200
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_long_result_loses_its_middle(limit):
         ToolRegistry(max_result_chars=10)
 
 
-def test_a_tool_that_hangs_is_left_behind():
+def test_a_tool_that_hangs_is_abandoned():
     go_on = threading.Event()
 
     @tool(timeout=0.2)
@@ -177,7 +177,7 @@ def test_any_call_is_answered(name, params):
 # --- tools by name ------------------------------------------------------------------------
 
 
-def test_tools_of_ones_own_are_found_by_path(monkeypatch, tmp_path):
+def test_tools_are_found_by_module_and_name(monkeypatch, tmp_path):
     (tmp_path / "own_tools.py").write_text(
         "from llm_gym.tools import FinishTool\n"
         "class Loud(FinishTool):\n"
@@ -206,6 +206,6 @@ def test_tools_of_ones_own_are_found_by_path(monkeypatch, tmp_path):
         ({"name": "finish"}, 'needs its name as "tool"'),
     ],
 )
-def test_a_tool_that_is_not_there_is_named(source, why):
+def test_an_unknown_tool_is_refused(source, why):
     with pytest.raises(ConfigError, match=why):
         as_registry([source])

@@ -1,4 +1,4 @@
-"""Arguments against their schema: what fits, what is converted, and what is said of the rest."""
+"""Arguments against their schema: what fits, what is converted, and why one does not fit."""
 
 import gymnasium as gym
 import pytest
@@ -32,7 +32,7 @@ MAYBE = {"anyOf": [INTEGER, {"type": "null"}]}
         (True, {"const": True}, True),
     ],
 )  # fmt: skip
-def test_what_fits_is_given_back_as_the_schema_wants_it(value, schema, fitted):
+def test_a_fitting_value_is_converted_to_its_type(value, schema, fitted):
     found = fit(value, schema)
     assert found.problem == ""
     assert found.value == fitted
@@ -68,7 +68,7 @@ def test_what_fits_is_given_back_as_the_schema_wants_it(value, schema, fitted):
         ("x", MAYBE, 'n must be a whole number, got "x"; or n must be null, got "x"'),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_explained(value, schema, problem):
+def test_a_value_that_does_not_fit_is_explained(value, schema, problem):
     assert fit(value, schema, "n").problem == problem
     if problem.startswith("n."):  # the arguments of a call are named without a prefix
         assert fit(value, schema).problem == problem.removeprefix("n.")
@@ -91,7 +91,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from([INTEGER, NUMBER, STRING, BOOLEAN, LIST, OBJECT, MAYBE, {}]))
-def test_what_fits_once_fits_for_good(value, schema):
+def test_fitting_a_fitted_value_changes_nothing(value, schema):
     found = fit(value, schema)
     if not found.problem:
         again = fit(found.value, schema)
@@ -113,12 +113,12 @@ def listed(items: list) -> int:
     ],
     ids=lambda part: str(len(part)),
 )
-def test_arguments_that_are_nested_deeply_or_too_many_are_answered(items, why, name):
+def test_deeply_nested_or_too_many_arguments_are_refused(items, why, name):
     env = ToolUse(gym.make("llm_gym/GuessTheNumber-v0"), [listed])
     env.reset(seed=0)
     call = f'<tool_call>{{"name": "{name}", "arguments": {{"items": {items}}}}}</tool_call>'
-    told, _, _, _, info = env.step(call)
-    assert why in told
+    observation, _, _, _, info = env.step(call)
+    assert why in observation
     assert info["tool_calls"][0]["arguments"] == {}
     env.close()
 
@@ -144,7 +144,7 @@ def test_a_call_over_the_budget_keeps_no_deep_arguments():
     ids=str,
 )  # fmt: skip
 @pytest.mark.parametrize("value", [1, "a", [1], {"a": 1}, None, True, 1e300])
-def test_a_schema_that_is_none_restricts_nothing_and_raises_nothing(schema, value):
+def test_an_invalid_schema_restricts_nothing(schema, value):
     assert fit(value, schema) == (value, "")
     inside = {"type": "object", "properties": {"a": schema}}
     assert fit({"a": value}, inside) == ({"a": value}, "")
@@ -167,7 +167,7 @@ def test_any_schema_and_any_value_fit_or_have_a_problem(value, schema):
     assert isinstance(fit(value, schema).problem, str)
 
 
-def test_choices_inside_choices_come_to_an_end():
+def test_nested_anyof_is_checked_in_bounded_work():
     schema: dict = {"type": "null"}
     for _ in range(15):
         schema = {"anyOf": [schema] * 8}

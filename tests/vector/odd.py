@@ -28,7 +28,7 @@ class Unreadable:
 
 
 class Odd(gym.Env):
-    """Says what it was told, fails on demand, and fills info with all sorts of things."""
+    """Echoes the action, fails on demand, and fills info with all sorts of things."""
 
     observation_space = AnyText(2_000_000)
     action_space = AnyText(2_000_000)
@@ -129,7 +129,7 @@ def assert_same_batch(ours, stock):
 
 
 def no_process_is_left(but=()):
-    """Wait for processes that were told to end: a busy machine lets them go a moment later."""
+    """Wait for processes that are ending: a busy machine lets them go a moment later."""
     for child in set(multiprocessing.active_children()) - set(but):
         child.join(60)
     assert set(multiprocessing.active_children()) <= set(but)

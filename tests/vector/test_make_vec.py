@@ -15,7 +15,7 @@ from tests.vector.odd import GUESS, Odd
 SHARED = Odd()
 
 
-def test_is_a_vector_env_with_spaces_that_hold_its_lists():
+def test_the_spaces_of_the_vector_env_contain_its_lists():
     envs = make_vec(GUESS, 3)
     assert isinstance(envs, VectorEnv)
     observations, _ = envs.reset(seed=0)
@@ -47,7 +47,7 @@ def test_wrappers_are_applied_from_the_inside_out():
     assert envs.step(["a"])[0] == ["Ab"]
 
 
-def test_makes_a_spec_a_class_a_list_and_an_old_style_environment():
+def test_specs_classes_lists_and_old_style_environments_are_made():
     spec = gym.spec(GUESS)
     before = pickle.dumps(spec)
     assert make_vec(spec, 2, low=3).get_attr("low") == (3, 3)
@@ -65,7 +65,7 @@ def test_makes_a_spec_a_class_a_list_and_an_old_style_environment():
     )
 
 
-def test_different_games_stand_side_by_side():
+def test_different_games_share_a_vector_env():
     envs = make_vec([GUESS, Odd, "llm_gym/GuessTheNumberHard-v0"])
     observations, infos = envs.reset(seed=0)
     assert observations in envs.observation_space

@@ -193,21 +193,21 @@ TYPES = {
 
 
 @pytest.mark.parametrize(
-    ("step", "said"),
+    ("step", "why"),
     [
         (partial(throw, SystemExit(7)), "SystemExit: 7$"),
         (partial(throw, Unsayable()), "Unsayable$"),
-        *((lambda answer=answer: answer, f"TypeError: {said}") for said, answer in TYPES.items()),
+        *((lambda answer=answer: answer, f"TypeError: {why}") for why, answer in TYPES.items()),
     ],
 )
-def test_an_exit_an_error_without_words_and_an_odd_answer_fail_their_row(step, said):
+def test_exits_and_invalid_steps_fail_only_their_row(step, why):
     class Fails(Odd):
         def step(self, action):
             return step() if action == "fail" else super().step(action)
 
     envs = make_vec(Fails, 2)
     envs.reset(seed=0)
-    with pytest.raises(RowsError, match=f"^row 1 raised {said}") as caught:
+    with pytest.raises(RowsError, match=f"^row 1 raised {why}") as caught:
         envs.step(["a", "fail"])
     assert caught.value.results[0][0] == "a"
     assert envs.step_rows({0: "still here"})[0][0] == "still here"
@@ -227,7 +227,7 @@ def test_a_failed_reset_or_call_leaves_the_other_rows_alone():
     assert envs.step(["a", "b"])[0] == ["a", "b"]
 
 
-def test_many_failures_are_told_shortly():
+def test_many_failures_have_a_short_message():
     envs = make_vec(Odd, 6)
     envs.reset(seed=0)
     with pytest.raises(RowsError, match=r"^rows 0, 1, 2 and 3 more raised KeyError: 'x'$"):
@@ -275,7 +275,7 @@ def test_close_closes_every_environment_once_even_if_one_raises():
 
 
 @pytest.mark.parametrize("flag", [True, np.bool_(True), 1, np.array(True)])
-def test_flags_and_rewards_of_numpy_are_taken(flag):
+def test_flags_and_rewards_of_numpy_are_accepted(flag):
     class Answers(Odd):
         def step(self, action):
             return "!", np.float32(1.0), flag, np.bool_(False), {}

@@ -25,7 +25,7 @@ from tests.vector.odd import GUESS, MODES, Odd, assert_same, assert_same_batch
 )
 @settings(max_examples=6)
 @given(data=st.data())
-def test_every_step_equals_that_of_the_stock_vector_env(mode, factory, data):
+def test_every_step_equals_that_of_sync_vector_env(mode, factory, data):
     n = data.draw(st.integers(1, 5))
     seed = data.draw(st.none() | st.integers(0, 99) | st.lists(st.integers(0, 9), min_size=n))
     seed = seed[:n] if isinstance(seed, list) else (seed if seed is not None else 5)
@@ -59,7 +59,7 @@ infos = st.dictionaries(st.sampled_from(["a", "b", "c", "final_obs"]), leaf, max
 
 
 @given(st.lists(st.tuples(infos, st.none() | node, st.booleans()), min_size=1, max_size=5))
-def test_infos_are_stacked_as_gymnasium_does_and_never_raise(drawn):
+def test_infos_are_stacked_as_gymnasium_does_without_raising(drawn):
     stock = VectorEnv()
     stock.num_envs = len(drawn)
     each = {row: {**one, "deep": deep} if deep else one for row, (one, deep, _) in enumerate(drawn)}

@@ -32,7 +32,7 @@ def test_close_ends_every_process_also_after_a_failure(start):
     envs.close()
 
 
-def test_close_waits_for_environments_to_close_but_not_for_ever(tmp_path, monkeypatch):
+def test_close_waits_a_limited_time_for_environments(tmp_path, monkeypatch):
     class Tidy(Odd):
         def close(self):
             (tmp_path / "closed").touch()
@@ -45,7 +45,7 @@ def test_close_waits_for_environments_to_close_but_not_for_ever(tmp_path, monkey
     assert not any(map(is_running, pids))
 
 
-def test_forgetting_the_vector_env_ends_its_processes():
+def test_garbage_collection_ends_the_workers():
     envs = make_vec(Odd, 2, workers=2)
     pids = envs.get_attr("pid")
     del envs
@@ -93,7 +93,7 @@ def test_the_end_of_the_program_ends_the_workers(tmp_path, ending, code):
 
 
 @pytest.mark.parametrize("hold", [pytest.param("sleep 60", marks=pytest.mark.slow), "backtrack"])
-def test_a_killed_program_takes_its_workers_along_even_one_that_hangs_in_c(tmp_path, hold):
+def test_killing_the_program_ends_even_a_worker_that_hangs_in_c(tmp_path, hold):
     with run_script(tmp_path, SCRIPT.format(ending=f'envs.step(["a", "{hold}"])')) as script:
         pids = [int(pid) for pid in script.stdout.readline().split()]
         assert len(pids) == 2
@@ -111,7 +111,7 @@ def test_workers_that_a_thread_started_outlive_the_thread(start):
     assert made[0].step(["a", "b"])[0] == ["a", "b"]
 
 
-def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+def test_a_script_without_a_main_guard_gets_an_error_that_names_it(tmp_path):
     text = f"from llm_gym.vector import make_vec\nmake_vec({GUESS!r}, 2, workers=1)\n"
     script = run_script(tmp_path, text)
     _, errors = script.communicate(timeout=300)

@@ -21,7 +21,7 @@ from tests.vector.odd import GUESS, MODES, Odd, assert_same, pause
 @pytest.mark.parametrize(
     ("factory", "mode"), [*((Odd, mode) for mode in MODES), (GUESS, AutoresetMode.SAME_STEP)]
 )
-def test_results_are_those_of_one_process(start, factory, mode):
+def test_workers_give_the_results_of_one_process(start, factory, mode):
     settings = {"autoreset_mode": mode}
     here, there = make_vec(factory, 5, **settings), start(factory, 5, workers=2, **settings)
     rng = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def test_workers_step_at_the_same_time(start, tmp_path):
     assert len(envs.step([f"meet 20 {tmp_path}"] * 2)[0]) == 2
 
 
-def test_any_text_travels_unchanged(four):
+def test_any_text_reaches_a_worker_unchanged(four):
     actions = ["\ud800\x00 é漢🙂\n", "x" * 1_000_000, "", "c"]
     assert four.step(actions)[0] == actions
 
@@ -121,7 +121,7 @@ def test_environments_of_a_closure_and_of_a_registered_module_are_found(
     assert envs.get_attr("high") == (7, 9, 9)
 
 
-def test_attributes_and_options_that_only_travel_by_value_arrive(four):
+def test_lambdas_reach_the_workers(four):
     four.set_attr("shout", [str.upper, lambda text: text + "!", str.lower, str.title])
     assert four.call("shout", "a") == ("A", "a!", "a", "A")
     four.reset(options={"rule": lambda: 5})
@@ -166,7 +166,7 @@ def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
     assert envs.get_attr("pid")[1] != pids[1]
 
 
-def test_silence_is_counted_anew_for_each_row():
+def test_the_timeout_is_counted_for_each_row():
     worker = worker_pool.WorkerProcess({0: Odd, 1: Odd})
     worker.position = SimpleNamespace(value=0)
     worker._expect([(0, "step", "a"), (1, "step", "b")])
@@ -199,7 +199,7 @@ def test_a_worker_that_dies_is_noticed_and_can_be_started_again(start):
 
 
 @pytest.mark.slow
-def test_a_death_hidden_by_a_child_that_holds_the_pipe_is_noticed(start):
+def test_a_dead_worker_is_noticed_while_its_child_holds_the_pipe(start):
     class Forks(Odd):
         def misbehave(self, command, rest):
             if command == "fork":
@@ -223,7 +223,7 @@ def test_a_death_hidden_by_a_child_that_holds_the_pipe_is_noticed(start):
     ("action", "named", "others"),
     [("lock", r"^row 3 ", [0, 1, 2]), ("unreadable", r"^rows 1, 3 .*ValueError: ", [0, 2])],
 )
-def test_what_cannot_be_sent_or_read_fails_its_row_or_its_message(four, action, named, others):
+def test_a_result_that_cannot_be_pickled_fails_its_row_or_message(four, action, named, others):
     with pytest.raises(RowsError, match=named) as caught:
         four.step(["a", "a", "a", action])
     assert sorted(caught.value.results) == others

@@ -26,7 +26,7 @@ def embedded(page):
     return json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-def test_it_holds_the_metrics_and_every_record(page, tmp_path):
+def test_the_page_holds_the_metrics_and_every_record(page, tmp_path):
     data = embedded(page)
     assert data["metrics"][0]["rows"] == METRICS
     assert len(data["records"]) == 9
@@ -34,13 +34,13 @@ def test_it_holds_the_metrics_and_every_record(page, tmp_path):
     assert data["records"]["0/1/2"] == json.loads(lines[1])
 
 
-def test_text_of_a_record_cannot_leave_the_data(page):
+def test_text_of_a_record_adds_no_script(page):
     # One script element with data, one with code: the hostile record has not made a third.
     assert len(re.findall("<script", page)) == page.count("</script>") == 2
     assert "onerror=" not in re.sub(r'id="data">.*?</script>', "", page, flags=re.DOTALL)
 
 
-def test_the_policy_allows_the_page_its_own_two_texts_and_nothing_else(page):
+def test_the_security_policy_allows_only_the_pages_own_script_and_style(page):
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
     script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)[1]
@@ -53,18 +53,18 @@ def test_the_policy_allows_the_page_its_own_two_texts_and_nothing_else(page):
     assert not re.search(r'(?:src|href)="(?!data:|#)', outside)
 
 
-def test_the_limit_takes_so_many_of_each_file(tmp_path):
+def test_the_limit_holds_for_each_file(tmp_path):
     page = export(open_sources([make_run(tmp_path / "run")]), limit=1).decode()
     assert sorted(embedded(page)["records"]) == ["0/0/1", "0/1/1", "0/2/1"]
 
 
-def test_more_than_a_browser_holds_is_refused(tmp_path, monkeypatch):
+def test_an_export_that_is_too_large_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(export_module, "MAX_BYTES", 100)
     with pytest.raises(ConfigError, match="--limit"):
         export(open_sources([make_run(tmp_path / "run")]))
 
 
-def test_the_modules_become_one_script_with_no_name_twice():
+def test_the_modules_are_bundled_without_name_clashes():
     names = [
         name
         for file, data in static_files().items()
@@ -78,7 +78,7 @@ def test_the_modules_become_one_script_with_no_name_twice():
     assert "</script" not in script
 
 
-def test_the_page_never_makes_markup_or_code_of_a_text():
+def test_the_page_never_turns_text_into_markup_or_code():
     for file, data in static_files().items():
         text = data.decode()
         assert not re.search(r"(inner|outer|Adjacent)HTML|document\.write|eval\(", text), file

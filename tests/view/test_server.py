@@ -43,9 +43,13 @@ def ask(server, path, method="GET", body=None, host=None, raw=False, **headers):
     return answer, data
 
 
-def told(server, path, **how):
-    answer, data = ask(server, path, **how)
+def ask_json(server, path):
+    answer, data = ask(server, path)
     return answer.status, json.loads(data)
+
+
+def ask_to_play(server, body, Content_Type="application/json", **headers):
+    return ask(server, "api/play", "POST", body, Content_Type=Content_Type, **headers)
 
 
 def test_the_page_and_its_modules_are_served_on_loopback_with_a_strict_policy(server):
@@ -65,7 +69,7 @@ def test_the_page_and_its_modules_are_served_on_loopback_with_a_strict_policy(se
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "0.0.0.0:{port}"]
 )
-def test_a_name_that_points_here_is_not_this_server(server, host):
+def test_another_host_header_is_refused(server, host):
     answer, data = ask(server, "", host=host.format(port=server.server_port))
     assert answer.status == 403
     assert b"own page alone" in data
@@ -76,15 +80,14 @@ def test_a_page_of_another_origin_is_refused(server, origin):
     origin = origin.format(port=server.server_port)
     assert ask(server, "api/sources", Origin=origin)[0].status == 403
     body = json.dumps({"source": 0, "file": 0, "line": 1, "turn": 0, "moves": []})
-    how = {"method": "POST", "body": body, "Content_Type": "application/json"}
-    assert ask(server, "api/play", Origin=origin, **how)[0].status == 403
+    assert ask_to_play(server, body, Origin=origin)[0].status == 403
     assert ask(server, "api/sources", Sec_Fetch_Site="cross-site")[0].status == 403
     mine = f"http://127.0.0.1:{server.server_port}"
     assert ask(server, "api/sources", Origin=mine, Sec_Fetch_Site="same-origin")[0].status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/index.html", "/wrong/", "/api/sources", "*", "//"])
-def test_without_the_secret_nobody_learns_anything(server, path):
+def test_without_the_secret_every_path_is_refused(server, path):
     answer, data = ask(server, path, raw=True)
     assert answer.status == 403
     assert b"printed" in data
@@ -97,26 +100,26 @@ def test_without_the_secret_nobody_learns_anything(server, path):
         "api/play", "assets.py", "config.json",
     ],
 )  # fmt: skip
-def test_nothing_but_the_page_and_the_answers_is_served(server, path):
+def test_other_paths_are_not_served(server, path):
     answer, data = ask(server, path)
     assert answer.status == 404
     assert b"not for you" not in data
 
 
-def test_the_answers_are_those_of_the_files(server):
-    status, about = told(server, "api/sources")
+def test_the_api_returns_the_contents_of_the_files(server):
+    status, about = ask_json(server, "api/sources")
     assert status == 200
     assert [source["name"] for source in about["sources"]] == ["run", "hostile.jsonl"]
     assert about["sources"][0]["config"] == {"training.gamma": 0.9}
     assert [row["loss"] for row in about["sources"][0]["warm_start"]] == [4.0, 2.0]
-    _, metrics = told(server, "api/metrics?source=0&from=0&generation=-1")
+    _, metrics = ask_json(server, "api/metrics?source=0&from=0&generation=-1")
     assert metrics["rows"] == METRICS
     later = f"api/metrics?source=0&from=1&generation={metrics['generation']}"
-    assert told(server, later)[1]["rows"] == METRICS[1:]
-    _, listed = told(server, "api/episodes?source=0")
+    assert ask_json(server, later)[1]["rows"] == METRICS[1:]
+    _, listed = ask_json(server, "api/episodes?source=0")
     names = [(file["name"], len(file["rows"])) for file in listed["files"]]
     assert names == [("before", 3), ("train-000001", 2), ("after", 3)]
-    assert "files" not in told(server, f"api/episodes?source=0&version={listed['version']}")[1]
+    assert "files" not in ask_json(server, f"api/episodes?source=0&version={listed['version']}")[1]
 
 
 def test_a_record_is_served_as_it_stands_in_its_file(server):
@@ -127,8 +130,8 @@ def test_a_record_is_served_as_it_stands_in_its_file(server):
 
 
 def test_words_are_looked_for_in_every_source(server):
-    assert told(server, "api/search?words=go+north")[1] == [[0, 1, 1], [0, 1, 2]]
-    assert told(server, "api/search?words=ONERROR")[1] == [[1, 0, 1]]
+    assert ask_json(server, "api/search?words=go+north")[1] == [[0, 1, 1], [0, 1, 2]]
+    assert ask_json(server, "api/search?words=ONERROR")[1] == [[1, 0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -140,31 +143,29 @@ def test_words_are_looked_for_in_every_source(server):
         *(f"api/metrics?source=0&from={'9' * 5000}", f"api/sources?{'a=b&' * 50}"),
     ],
 )
-def test_a_question_that_makes_no_sense_gets_one_sentence(server, question):
-    status, answer = told(server, question)
+def test_an_invalid_query_gets_one_sentence(server, question):
+    status, answer = ask_json(server, question)
     assert status == 400
     assert len(answer["error"]) < 300
 
 
-def test_playing_on_goes_through_the_door(server):
+def test_play_on_is_a_json_post(server):
     request = {"source": 0, "file": 0, "line": 1, "turn": 1, "moves": ["3"]}
-    how = {"method": "POST", "Content_Type": "application/json"}
-    status, answer = told(server, "api/play", body=json.dumps(request), **how)
-    assert status == 200
-    assert [turn["action"] for turn in answer["turns"]] == ["3"]
+    answer, data = ask_to_play(server, json.dumps(request))
+    assert answer.status == 200
+    assert [turn["action"] for turn in json.loads(data)["turns"]] == ["3"]
     for broken in ("{", "[]", json.dumps(request | {"moves": [1]}), "[" * 100_000):
-        assert told(server, "api/play", body=broken, **how)[0] == 400
-    assert told(server, "api/play", body="{}", method="POST", Content_Type="text/plain")[0] == 404
+        assert ask_to_play(server, broken)[0].status == 400
+    assert ask_to_play(server, "{}", Content_Type="text/plain")[0].status == 404
 
 
 def test_a_body_that_is_too_large_is_not_read(server, monkeypatch):
     monkeypatch.setattr(server_module, "MAX_BODY", 10)
-    how = {"method": "POST", "Content_Type": "application/json"}
-    assert told(server, "api/play", body="x" * 11, **how)[0] == 413
-    assert told(server, "api/sources")[0] == 200
+    assert ask_to_play(server, "x" * 11)[0].status == 413
+    assert ask_json(server, "api/sources")[0] == 200
 
 
-def test_the_command_tells_what_is_wrong(tmp_path, capsys):
+def test_wrong_arguments_of_view_are_explained(tmp_path, capsys):
     assert cli.main(["view", str(tmp_path / "nothing")]) == 2
     assert "there is no such file or folder" in capsys.readouterr().err
     run = str(make_run(tmp_path / "run"))
@@ -178,7 +179,7 @@ def test_the_command_tells_what_is_wrong(tmp_path, capsys):
     assert "--port" in capsys.readouterr().err
 
 
-def test_records_of_play_are_seen_by_the_same_command(tmp_path, capsys):
+def test_view_exports_a_single_file(tmp_path, capsys):
     write_episodes(tmp_path / "mine.jsonl", [played(1)])
     page = tmp_path / "pages/report.html"
     assert cli.main(["view", str(tmp_path / "mine.jsonl"), "--export", str(page)]) == 0
@@ -186,23 +187,23 @@ def test_records_of_play_are_seen_by_the_same_command(tmp_path, capsys):
     assert page.stat().st_size > 10_000
 
 
-def test_moves_give_the_state_before_the_turn_and_the_recorded_end():
+def test_play_on_gives_the_state_before_the_turn_and_the_recorded_end():
     episode = played(1)
     for turn, state in enumerate(episode.states[:-1]):
-        told = play_on(episode, turn, [])
-        assert (told["state"], told["done"], told["note"], told["turns"]) == (state, False, "", [])
-    told = play_on(episode, 1, episode.actions[1:])
-    assert [turn["state"] for turn in told["turns"]] == episode.states[2:]
-    assert [turn["reward"] for turn in told["turns"]] == episode.rewards[1:]
-    assert told["done"]
-    assert told["turns"][-1]["stop"] == episode.stop_reason
+        play = play_on(episode, turn, [])
+        assert (play["state"], play["done"], play["note"], play["turns"]) == (state, False, "", [])
+    play = play_on(episode, 1, episode.actions[1:])
+    assert [turn["state"] for turn in play["turns"]] == episode.states[2:]
+    assert [turn["reward"] for turn in play["turns"]] == episode.rewards[1:]
+    assert play["done"]
+    assert play["turns"][-1]["stop"] == episode.stop_reason
 
 
-def test_another_move_leads_elsewhere_and_another_answer_is_noted():
+def test_play_on_accepts_other_moves_and_notes_changed_observations():
     episode = played(1, high=50)
-    told = play_on(episode, 1, [HOSTILE, "3"])
-    assert len(told["turns"]) == 2
-    assert told["turns"][0]["action"] == HOSTILE
+    play = play_on(episode, 1, [HOSTILE, "3"])
+    assert len(play["turns"]) == 2
+    assert play["turns"][0]["action"] == HOSTILE
     episode = played(1)
     episode.states[1] = "something else"
     assert "before turn 1 it says something else" in play_on(episode, 2, [])["note"]
@@ -212,7 +213,7 @@ def test_another_move_leads_elsewhere_and_another_answer_is_noted():
     ("turn", "moves", "why"),
     [(-1, [], "turn"), (99, [], "turn"), (0, ["1"] * 501, "at most"), (0, ["1" * 20_001], "most")],
 )
-def test_what_cannot_be_played_is_refused(turn, moves, why):
+def test_wrong_arguments_of_play_on_are_refused(turn, moves, why):
     with pytest.raises(RecordError, match=why):
         play_on(played(1), turn, moves)
 
@@ -233,7 +234,7 @@ def metrics(url):
         return json.load(answer)
 
 
-def test_a_run_that_has_not_begun_is_followed_and_the_page_ends_with_it(tmp_path):
+def test_the_live_page_follows_a_new_run_and_ends_with_it(tmp_path):
     folder = tmp_path / "runs/new"
     with serve_live(folder, browser=False) as url:
         assert metrics(url)["rows"] == []
@@ -244,7 +245,7 @@ def test_a_run_that_has_not_begun_is_followed_and_the_page_ends_with_it(tmp_path
 
 
 @pytest.mark.slow
-def test_a_parent_that_is_killed_leaves_no_page_behind(tmp_path):
+def test_a_killed_parent_ends_the_live_page(tmp_path):
     program = (
         "import os, sys\nfrom pathlib import Path\n"
         "from llm_gym.view.live_server import serve_live\n"
@@ -263,7 +264,7 @@ def test_a_parent_that_is_killed_leaves_no_page_behind(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_run_tells_the_address_of_its_page(tmp_path, capsys, monkeypatch):
+def test_train_view_prints_the_address_of_its_page(tmp_path, capsys, monkeypatch):
     pytest.importorskip("torch", reason="needs the trainer")
     opened = []
     monkeypatch.setattr(live_server, "open_browser", lambda url: opened.append(metrics(url)))
@@ -285,10 +286,10 @@ def test_a_training_run_tells_the_address_of_its_page(tmp_path, capsys, monkeypa
     ],
 )
 def test_a_browser_is_opened_where_there_is_a_display(monkeypatch, displays, platform, opened):
-    asked = []
-    monkeypatch.setattr(webbrowser, "open", lambda url: asked.append(url) or True)
+    urls = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: urls.append(url) or True)
     monkeypatch.setattr(sys, "platform", platform)
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.setenv(name, displays.get(name, ""))
     assert open_browser("http://127.0.0.1/") is opened
-    assert len(asked) == opened
+    assert len(urls) == opened

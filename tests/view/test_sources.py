@@ -39,7 +39,7 @@ def test_a_file_that_appears_later_keeps_the_numbers_of_the_others(tmp_path):
     assert source.version == version + 1
 
 
-def test_metrics_are_read_as_they_grow_and_again_when_rows_were_dropped(tmp_path):
+def test_metrics_follow_a_growing_and_a_shortened_file(tmp_path):
     run = make_run(tmp_path / "run")
     metrics = ViewSource(run).metrics
     generation = metrics.generation
@@ -70,7 +70,7 @@ def test_a_folder_of_eval_records_and_a_single_file_are_sources_too(tmp_path):
         (None, "there is no such file or folder"),
     ],
 )
-def test_what_holds_no_episodes_is_refused_with_the_reason(tmp_path, content, why):
+def test_a_file_without_episodes_is_refused_with_the_reason(tmp_path, content, why):
     if content is not None:
         (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(ConfigError, match=why):
@@ -92,7 +92,7 @@ def test_a_record_comes_back_byte_by_byte(tmp_path, name):
     assert len(found.rows) == 3
 
 
-def test_a_row_tells_what_the_record_says(tmp_path):
+def test_a_row_shows_the_figures_of_its_record(tmp_path):
     write_episodes(tmp_path / "a.jsonl", [with_tokens()])
     row = indexed(tmp_path / "a.jsonl").rows[0]
     assert (row.success, row.stop, row.reward, row.turns, row.tokens) == (True, "won", 1.25, 2, 6)
@@ -115,7 +115,7 @@ def test_a_growing_file_is_read_from_where_the_last_reading_ended(tmp_path):
     assert found.raw(2).decode() == played(2).to_json()
 
 
-def test_half_a_record_appears_when_it_is_whole(tmp_path):
+def test_half_a_record_is_shown_once_it_is_complete(tmp_path):
     path, line = tmp_path / "a.jsonl", played(1).to_json() + "\n"
     path.write_text(line + line[:50])
     found = indexed(path)
@@ -125,7 +125,7 @@ def test_half_a_record_appears_when_it_is_whole(tmp_path):
     assert (len(found.rows), found.problems) == (2, [])
 
 
-def test_what_is_no_episode_is_named_and_the_rest_is_shown(tmp_path):
+def test_bad_lines_are_listed_and_the_rest_is_shown(tmp_path):
     path, line = tmp_path / "a.jsonl", played(1).to_json() + "\n"
     path.write_bytes(b"nonsense\n" + line.encode() + b"\xff\xfe\n\n" + b'{"schema": 99}\n')
     found = indexed(path)
@@ -154,7 +154,7 @@ def test_a_file_of_too_many_episodes_is_shown_in_part(tmp_path, monkeypatch):
     assert found.problems == ["only the first 2 episodes are shown"]
 
 
-def test_a_file_that_was_replaced_is_read_again_and_one_that_went_is_empty(tmp_path):
+def test_a_replaced_file_is_read_again_and_a_deleted_one_is_empty(tmp_path):
     path = tmp_path / "a.jsonl"
     write_episodes(path, [played(1), played(2)])
     found = indexed(path)
@@ -166,7 +166,7 @@ def test_a_file_that_was_replaced_is_read_again_and_one_that_went_is_empty(tmp_p
     assert found.rows == []
 
 
-def test_words_are_found_in_what_was_read_and_written_in_any_case(tmp_path):
+def test_search_ignores_case_and_field_names(tmp_path):
     write_episodes(tmp_path / "a.jsonl", [with_tokens(), played(1)])
     found = indexed(tmp_path / "a.jsonl")
     assert found.search("GO NORTH") == [1]
@@ -182,7 +182,7 @@ def test_a_search_reads_a_compressed_file_once(tmp_path, monkeypatch):
     assert len(opened) == 1
 
 
-def test_records_that_change_under_a_search_are_not_found(tmp_path):
+def test_records_that_change_during_a_search_are_not_found(tmp_path):
     path = tmp_path / "a.jsonl"
     write_episodes(path, [played(1), played(2)])
     found = indexed(path)
@@ -222,7 +222,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_with_anything_in_it_can_be_seen_and_exported(tmp_path, name):
+def test_a_folder_with_damaged_files_can_be_viewed_and_exported(tmp_path, name):
     for file, content in FOLDERS[name].items():
         if content is None:
             (tmp_path / file).mkdir()
@@ -242,7 +242,7 @@ def test_a_folder_with_anything_in_it_can_be_seen_and_exported(tmp_path, name):
     assert b"<script" in export(sources)
 
 
-def test_pipes_in_a_folder_hold_nobody_up(tmp_path):
+def test_named_pipes_in_a_folder_do_not_block(tmp_path):
     for name in ("metrics.jsonl", "warm_start.jsonl", "config.json", "a.jsonl"):
         os.mkfifo(tmp_path / name)
     source = ViewSource(tmp_path)
@@ -258,7 +258,7 @@ def strictly(text):
     return json.loads(text, parse_constant=refuse)
 
 
-def test_episodes_before_the_damage_of_an_archive_are_shown_and_it_is_named(tmp_path):
+def test_episodes_before_the_damage_of_an_archive_are_shown(tmp_path):
     whole = b"".join(gzip.compress((record(seed=at) + "\n").encode(), mtime=0) for at in range(3))
     last = len(gzip.compress((record(seed=2) + "\n").encode(), mtime=0))
     (tmp_path / "a.jsonl.gz").write_bytes(damaged(whole, len(whole) - last + 30))

@@ -1,4 +1,4 @@
-"""EpisodeLimits, MaxInvalid, TokenBudget and FormatReward: each changes one thing and says so."""
+"""EpisodeLimits, MaxInvalid, TokenBudget and FormatReward: each changes one thing and states it."""
 
 import gymnasium as gym
 import pytest
@@ -27,9 +27,7 @@ SPELLED = {"max_tokens": 5, "count_tokens": len}
         (TokenBudget, {"max_tokens": 4}, ["x" * 9, "xxx"], CUT, StopReason.TOKENS),
     ],
 )  # fmt: skip
-def test_every_episode_goes_on_to_its_limit_and_says_why_it_ends(
-    wrap, settings, actions, flags, reason
-):
+def test_every_episode_ends_at_its_limit_with_a_stop_reason(wrap, settings, actions, flags, reason):
     env = wrap(guessing(), **settings)
     for _ in range(2):
         env.reset(seed=0)
@@ -48,22 +46,22 @@ def test_a_win_with_the_last_step_is_a_win(wrap):
     assert info["stop_reason"] is StopReason.WON
 
 
-def test_a_cut_from_inside_keeps_its_reason():
+def test_an_inner_truncation_keeps_its_stop_reason():
     env = EpisodeLimits(TimeLimit(guessing(), max_episode_steps=1), max_turns=1)
     env.reset(seed=0)
     *_, truncated, info = env.step("no idea")
     assert truncated
-    assert info["stop_reason"] is StopReason.PLAYING, "TimeLimit says nothing, and we add nothing"
+    assert info["stop_reason"] is StopReason.PLAYING, "TimeLimit sets no reason, and we add none"
 
 
-def test_limits_are_told():
+def test_limits_are_stated_in_observations():
     env = TokenBudget(guessing(), **SPELLED)
     assert env.reset(seed=0)[0].endswith("\nTokens left: 5.")
     assert env.step("12")[0].endswith("\nTokens left: 3.")
     assert "Tokens left" not in env.step("1234")[0]
     for in_a_row, end in ((True, " in a row.\n"), (False, ".\n")):
-        told, _ = MaxInvalid(guessing(), 2, in_a_row).reset(seed=0)
-        assert told.startswith(f"The game ends after 2 unusable replies{end}")
+        rules, _ = MaxInvalid(guessing(), 2, in_a_row).reset(seed=0)
+        assert rules.startswith(f"The game ends after 2 unusable replies{end}")
 
 
 def test_steps_and_reset_options_pass_through():
@@ -96,7 +94,7 @@ class Sharing(gym.Env):
 
 
 @pytest.mark.parametrize("wrap", [EpisodeLimits, MaxInvalid, TokenBudget])
-def test_the_info_of_the_environment_is_not_written_to(wrap):
+def test_the_info_of_the_environment_is_not_modified(wrap):
     before = dict(Sharing.shared)
     _, reward, *_, info = wrap(Sharing(), 1).step("abcd")
     assert info["stop_reason"] is not StopReason.PLAYING
@@ -128,7 +126,7 @@ def test_max_invalid_needs_to_know_what_is_usable():
         ("a<think>b</think>1", False), ("<think>a</think></think>1", False),
     ],
 )  # fmt: skip
-def test_thinking_first_is_free_and_everything_else_has_a_price(action, good):
+def test_only_think_tags_before_the_reply_avoid_the_penalty(action, good):
     env, bare = FormatReward(guessing(), penalty=0.25), guessing()
     assert env.reset(seed=0)[0] == (
         "Think first, between <think> and </think>, then give your reply.\n" + bare.reset(seed=0)[0]
@@ -138,7 +136,7 @@ def test_thinking_first_is_free_and_everything_else_has_a_price(action, good):
     assert reward == info["reward_terms"]["format"] == (0.0 if good else -0.25)
 
 
-def test_a_format_may_be_a_pattern_and_is_added_to_what_the_game_pays():
+def test_a_format_may_be_a_regex_and_adds_to_the_reward():
     env = FormatReward(guessing(), format=r"[0-9]+\n.", ask="Digits, then a mark.")
     assert env.reset(seed=0)[0].startswith("Digits, then a mark.\n")
     assert env.step("12\n\n")[1] == 0.0

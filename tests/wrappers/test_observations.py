@@ -39,7 +39,7 @@ def test_old_turns_are_dropped_but_not_the_rules():
     assert [one["content"] for one in messages if one["role"] == "assistant"] == ["4", "5"]
 
 
-def test_messages_can_be_rendered_and_what_a_player_does_to_them_stays_outside():
+def test_messages_can_be_rendered_and_are_copies():
     env = ChatObservation(guessing(), render=lambda messages: f"{len(messages)} messages")
     assert (env.reset(seed=0)[0], env.step("1")[0]) == ("1 messages", "3 messages")
     assert "3 messages" in env.observation_space
@@ -48,7 +48,7 @@ def test_messages_can_be_rendered_and_what_a_player_does_to_them_stays_outside()
     assert env.step("1")[0][0]["content"] != "spoilt"
 
 
-def test_old_environments_have_their_prompt_prefix():
+def test_the_prompt_prefix_of_old_environments_is_a_system_message():
     class Old(SimpleGameEnvironment):
         def get_prompt_prefix(self):
             return "Old rules."
@@ -77,7 +77,7 @@ def test_a_transcript_is_limited_by_turns():
     assert "> 5\n" in shown
 
 
-def test_a_transcript_is_limited_by_characters_and_one_that_just_fits_is_whole():
+def test_a_transcript_is_limited_by_characters():
     def shown(max_chars, moves=3):
         env = TranscriptObservation(guessing(), max_chars=max_chars)
         env.reset(seed=0)

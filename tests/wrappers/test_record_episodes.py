@@ -29,7 +29,7 @@ def path(tmp_path):
     return tmp_path / "played" / "episodes.jsonl"
 
 
-def test_a_record_is_the_one_that_play_episode_makes(path):
+def test_a_record_equals_that_of_play_episode(path):
     env = RecordEpisodes(gym.make(GAME), path, policy="counter")
     moves = iter("123456")
     expected = play_episode(gym.make(GAME), lambda _: next(moves), seed=3)
@@ -39,7 +39,7 @@ def test_a_record_is_the_one_that_play_episode_makes(path):
     assert list(read_episodes(path)) == [expected]
 
 
-def test_an_episode_is_on_disk_as_soon_as_it_ends_and_without_a_seed_is_given_one(path):
+def test_an_episode_is_written_when_it_ends_with_a_seed_of_its_own(path):
     game = gym.make(GAME, low=1, high=10**6)
     env = RecordEpisodes(game, str(path))
     for count in range(1, 5):
@@ -73,7 +73,7 @@ def test_it_is_rebuilt_from_its_spec_and_can_be_pickled(path):
     assert [episode.seed for episode in read_episodes(path)] == [1, 2, 3]
 
 
-def test_a_path_says_what_it_is(path):
+def test_a_path_without_jsonl_is_refused(path):
     with pytest.raises(ConfigError, match=r"\.jsonl"):
         RecordEpisodes(gym.make(GAME), path.with_suffix(".txt"))
 
@@ -92,7 +92,7 @@ def written(path, *envs, seeds=(0, 1)):
     return episodes
 
 
-def test_saved_episodes_play_out_the_same(path, capsys):
+def test_saved_episodes_replay_unchanged(path, capsys):
     written(
         path,
         gym.make(GAME),
@@ -109,7 +109,7 @@ COLUMNS = ("actions", "rewards", "dones", "infos", "moves", "terminated", "trunc
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "said"),
+    ("changes", "message"),
     [
         ({"states": "It is too low?!"}, "turn 0: the observation differs from character"),
         ({"rewards": 0.5}, "turn 0: the reward is 0.0, was 0.5"),
@@ -119,14 +119,14 @@ COLUMNS = ("actions", "rewards", "dones", "infos", "moves", "terminated", "trunc
         ({}, "turn 5: the episode is over, and was not"),
     ],
 )
-def test_a_difference_is_reported_with_its_turn(path, capsys, spoilt, said):
+def test_a_difference_is_reported_with_its_turn(path, capsys, changes, message):
     env = RecordEpisodes(gym.make(GAME, high=1000), path)
     play(env, 3)
     env.close()
     (episode,) = read_episodes(path)
-    for name, value in spoilt.items():
+    for name, value in changes.items():
         getattr(episode, name)[name == "states"] = value  # the first state holds the rules
-    if not spoilt:
+    if not changes:
         for name in COLUMNS:
             getattr(episode, name).append(getattr(episode, name)[0])
         episode.states.append("...")
@@ -134,11 +134,11 @@ def test_a_difference_is_reported_with_its_turn(path, capsys, spoilt, said):
     assert main(["replay", str(path)]) == 1
     out = capsys.readouterr().out
     assert f"episode 1 ({GAME}, seed 3) differs: " in out
-    assert said in out
+    assert message in out
     assert out.endswith("0 the same, 1 different, 0 not played\n")
 
 
-def test_a_cut_from_outside_is_no_difference_and_a_win_was_not_cut():
+def test_a_wrappers_truncation_is_no_difference_and_a_changed_flag_is():
     env = gym.make(GAME)
     episode = play_episode(EpisodeLimits(gym.make(GAME), max_turns=2), lambda _: "1", seed=3)
     assert episode.stop_reason is StopReason.MAX_STEPS
@@ -160,7 +160,7 @@ def test_a_cut_from_outside_is_no_difference_and_a_win_was_not_cut():
         ({"env_spec": {"id": GAME}}, "cannot be rebuilt"),
     ],
 )
-def test_what_cannot_be_played_again_is_said(path, capsys, change, why):
+def test_a_record_that_cannot_be_replayed_is_reported(path, capsys, change, why):
     episode = written(path, gym.make(GAME), seeds=[0])[0]
     for name, value in change.items():
         setattr(episode, name, value)
@@ -171,7 +171,7 @@ def test_what_cannot_be_played_again_is_said(path, capsys, change, why):
     assert "0 the same, 0 different, 1 not played" in out
 
 
-def test_only_as_many_as_asked_for(path, capsys):
+def test_limit_replays_the_first_episodes(path, capsys):
     written(path, gym.make(GAME), seeds=range(5))
     assert main(["replay", str(path), "--limit", "2"]) == 0
     assert capsys.readouterr().out.startswith("2 the same")
@@ -181,7 +181,7 @@ def test_only_as_many_as_asked_for(path, capsys):
     assert "holds no episodes" in capsys.readouterr().err
 
 
-def test_a_trusted_file_may_name_environments_of_ones_own(path, monkeypatch, tmp_path, capsys):
+def test_a_trusted_file_may_name_any_environment(path, monkeypatch, tmp_path, capsys):
     (tmp_path / "own_game.py").write_text(
         "from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv\n"
         "class OwnEnv(GuessTheNumberEnv):\n"

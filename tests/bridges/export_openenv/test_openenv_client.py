@@ -22,7 +22,7 @@ def server():
         yield server
 
 
-def test_their_client_plays_the_episode_of_home(server):
+def test_openenvs_client_plays_the_local_episode(server):
     home = gym.make(GAME)
     with GenericEnvClient(base_url=server.url).sync() as env:
         for seed in range(3):
@@ -36,15 +36,15 @@ def test_their_client_plays_the_episode_of_home(server):
                 observation, reward, terminated, truncated, info = home.step(action)
                 done = terminated or truncated
                 result = env.step({"message": action})
-                told = result.observation
-                assert (told["message"], result.reward, result.done) == (observation, reward, done)
-                assert (told["terminated"], told["truncated"]) == (terminated, truncated)
-                assert told["info"] == json.loads(json.dumps(info))
+                seen = result.observation
+                assert (seen["message"], result.reward, result.done) == (observation, reward, done)
+                assert (seen["terminated"], seen["truncated"]) == (terminated, truncated)
+                assert seen["info"] == json.loads(json.dumps(info))
             state = env.state()
             assert state == {"episode_id": f"episode {seed}", "step_count": info["turn"]}
 
 
-def test_their_validation_passes_a_package_of_ours(tmp_path):
+def test_openenv_validates_an_exported_package(tmp_path):
     from openenv.cli.__main__ import app
     from typer.testing import CliRunner
 
@@ -57,7 +57,7 @@ def test_their_validation_passes_a_package_of_ours(tmp_path):
     assert json.loads(done.stdout)["verdict"] == "pass"
 
 
-def test_what_their_client_does_wrong_is_an_error_and_the_session_goes_on(server):
+def test_wrong_calls_of_openenvs_client_are_errors_and_the_session_goes_on(server):
     with GenericEnvClient(base_url=server.url).sync() as env:
         with pytest.raises(RuntimeError, match="has not begun"):
             env.step({"message": "look"})
@@ -71,7 +71,7 @@ def test_what_their_client_does_wrong_is_an_error_and_the_session_goes_on(server
         assert env.step({"message": "look"}).observation["info"]["turn"] == 1
 
 
-def test_many_of_their_clients_at_once_and_every_session_ends_with_its_socket(server):
+def test_many_openenv_clients_play_at_once_and_close_their_sessions(server):
     async def play(seed):
         async with GenericEnvClient(base_url=server.url) as env:
             result = await env.reset(seed=seed)
@@ -89,7 +89,7 @@ def test_many_of_their_clients_at_once_and_every_session_ends_with_its_socket(se
     assert len(server.sessions) == 0
 
 
-def test_a_full_server_and_a_wrong_token_are_told():
+def test_a_full_server_and_a_missing_token_are_errors():
     with serving(GAME, limits=ServerLimits(sessions=1), token=TOKEN) as server:
         with pytest.raises(ConnectionError):
             GenericEnvClient(base_url=server.url).sync().connect()
@@ -103,7 +103,7 @@ def test_a_full_server_and_a_wrong_token_are_told():
                 other.reset()
 
 
-def test_a_session_that_is_idle_for_too_long_is_told_and_closed():
+def test_an_idle_session_gets_a_message_and_is_closed():
     from websockets.exceptions import ConnectionClosed
     from websockets.sync.client import connect
 

@@ -20,7 +20,7 @@ def solved(seed):
     return episode.actions, episode.total_reward, episode.states
 
 
-def test_prompts_and_episodes_are_data_sets_that_survive_a_file(tmp_path):
+def test_prompts_and_episodes_become_datasets_of_hugging_face(tmp_path):
     datasets = pytest.importorskip("datasets")
     rows = prompt_rows(GUESS, range(5))
     data = as_dataset(rows)
@@ -30,11 +30,11 @@ def test_prompts_and_episodes_are_data_sets_that_survive_a_file(tmp_path):
     episodes = as_dataset(episode_rows(GUESS, range(5)))
     for seed, row in enumerate(episodes):
         actions, reward, _ = solved(seed)
-        said = [one["content"] for one in row["messages"] if one["role"] == "assistant"]
-        assert (said, row["reward"], row["seed"]) == (actions, reward, seed)
+        replies = [one["content"] for one in row["messages"] if one["role"] == "assistant"]
+        assert (replies, row["reward"], row["seed"]) == (actions, reward, seed)
 
 
-def test_skyrl_plays_episodes_of_ours_through_its_registry():
+def test_skyrl_plays_our_episodes_through_its_registry():
     skyrl_gym = pytest.importorskip("skyrl_gym")
     from llm_gym_agents.export.skyrl import skyrl_env
 
@@ -55,7 +55,7 @@ def test_skyrl_plays_episodes_of_ours_through_its_registry():
         env.close()
 
 
-def test_verl_plays_episodes_of_ours_with_a_scripted_server():
+def test_verl_plays_our_episodes_with_a_scripted_server():
     pytest.importorskip("verl")
     from llm_gym_agents.export.verl import agent_loop, verl_rows
     from tests.agents.tiny import tiny_tokenizer
@@ -77,15 +77,15 @@ def test_verl_plays_episodes_of_ours_with_a_scripted_server():
     assert output.reward_score == reward
     assert output.extra_fields["success"] == (reward == 1.0)
     written = [at for at, mask in enumerate(output.response_mask) if mask]
-    said = [output.response_ids[at] for at in written]
-    assert said == [at for action in actions for at in tokenizer.encode(f"{action}<|im_end|>")]
+    generated = [output.response_ids[at] for at in written]
+    assert generated == [at for action in actions for at in tokenizer.encode(f"{action}<|im_end|>")]
     assert output.num_turns == 2 * len(actions)
     from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 
     assert "llm_gym" in _agent_loop_registry
 
 
-def test_an_export_without_its_package_says_what_to_install():
+def test_an_export_without_its_package_names_the_install_command():
     from llm_gym_agents.export.episodes import need
 
     with pytest.raises(ConfigError, match="pip install nothing-at-all"):

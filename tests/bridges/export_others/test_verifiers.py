@@ -57,10 +57,10 @@ def test_vf_validate_has_the_solver_win_every_task(package):
     assert [row["noop"]["reward"] for row in results] == [0.0] * 3
 
 
-def test_vf_eval_plays_the_episodes_of_home(package, chat_server, monkeypatch):
+def test_vf_eval_plays_the_local_episodes(package, chat_server, monkeypatch):
     # verifiers runs its chat program with uv, which is installed beside it.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    chat_server.talk = lambda said: str(1 + sum(one["role"] == "assistant" for one in said))
+    chat_server.talk = lambda messages: str(1 + sum(m["role"] == "assistant" for m in messages))
     endpoint = ["--client.base-url", chat_server.url, "--client.api-key-var", "NO_KEY"]
     arguments = ["-n", "3", "-m", "small", "--no-rich", "--no-push", "-o", str(package)]
     vf_eval([NAME, *arguments, *endpoint])
@@ -70,5 +70,5 @@ def test_vf_eval_plays_the_episodes_of_home(package, chat_server, monkeypatch):
         reward, turns = counting_up(seed)
         assert trace["rewards"]["game_reward"]["score"] == reward
         assert trace["metrics"]["success"] == 1.0
-        said = [node["message"] for node in trace["nodes"] if node.get("sampled")]
-        assert [one["content"] for one in said] == [str(at + 1) for at in range(turns)]
+        replies = [node["message"] for node in trace["nodes"] if node.get("sampled")]
+        assert [one["content"] for one in replies] == [str(at + 1) for at in range(turns)]

@@ -69,7 +69,7 @@ def test_two_steps_of_grpo_on_a_game_with_a_loss_and_a_reward(tmp_path, capsys):
             assert (0 in mask) == (turns > 1 or mask[-1] == 0)
 
 
-def test_a_group_plays_the_same_episode_and_a_prompt_knows_its_seed():
+def test_a_group_plays_the_seed_of_its_prompt():
     game = TRLGame("llm_gym/GuessTheNumber-v0", max_turns=2)
     data = game.dataset([5, 9])
     assert [row["prompt"][-1]["seed"] for row in data] == [5, 9]

@@ -94,7 +94,7 @@ def test_an_adapted_class_passes_the_checker_of_gymnasium(game: Any) -> None:
     check_env(as_gym(game, {"max_steps": 5}), skip_render_check=True)
 
 
-def test_instances_classes_and_gymnasiums_environments_are_adapted_or_left_alone() -> None:
+def test_as_gym_takes_instances_classes_and_gymnasium_environments() -> None:
     game = TextGame()
     env = as_gym(game)
     assert isinstance(env, LegacyEnv)
@@ -108,7 +108,7 @@ def test_instances_classes_and_gymnasiums_environments_are_adapted_or_left_alone
 
 
 @pytest.mark.parametrize("thing", ["llm_gym/GuessTheNumber-v0", None, 3, dict, gym.Env, object()])
-def test_anything_else_is_one_clear_error(thing: Any) -> None:
+def test_other_arguments_of_as_gym_are_refused(thing: Any) -> None:
     with pytest.raises(ConfigError, match="as_gym"):
         as_gym(thing)
     with pytest.raises(ConfigError, match="config"):  # which would have no effect
@@ -154,7 +154,7 @@ def test_a_class_may_give_its_own_reward_terms_and_validity() -> None:
     assert info["note"] == "hm"
 
 
-def test_flags_that_reset_forgets_are_cleared_and_a_class_attribute_counts() -> None:
+def test_reset_clears_the_done_flag() -> None:
     env = as_gym(TextGame, {"max_steps": 2})
     assert play(env, "attack") == [(True, False, StopReason.FINISHED)]
     assert play(env, "wait", "wait") == [PLAYING, CUT]
@@ -163,7 +163,7 @@ def test_flags_that_reset_forgets_are_cleared_and_a_class_attribute_counts() -> 
     class Shadow(Scripted):
         done = False
 
-    env = as_gym(Shadow(unsaid, ON))
+    env = as_gym(Shadow(ends_silently, ON))
     assert play(env, "a") == [FINISHED]
     assert play(env, "b") == [PLAYING]
 
@@ -184,13 +184,13 @@ def lost(game: Scripted) -> Step:
     return "on", 0.0, game.is_done(), {"success": False}
 
 
-def unsaid(game: Scripted) -> Step:
+def ends_silently(game: Scripted) -> Step:
     game.done = True
     return "over", 0.0, False, {}
 
 
 ON = ("on", 0.0, False, {})
-WHY = {  # what a class says of its end
+ENDS = {  # the end, and infos that lead to it
     (True, False, StopReason.FINISHED): [
         {}, {"stop_reason": "the cat did it"}, {"stop_reason": ["unhashable"]},
     ],
@@ -211,12 +211,16 @@ WHY = {  # what a class says of its end
         (Scripted(("yes", 1.0, True, {"success": True}), max_steps=1), [WON]),
         (Scripted(inherited, inherited, max_steps=2), [PLAYING, CUT]),
         (Scripted(lost, max_steps=1), [(True, False, StopReason.LOST)]),
-        (Scripted(unsaid), [FINISHED]),
+        (Scripted(ends_silently), [FINISHED]),
         (OwnEnd(ON, ON), [PLAYING, FINISHED]),
-        *((Scripted(("x", 0.0, True, info)), [end]) for end in WHY for info in WHY[end]),
+        *(
+            (Scripted(("x", 0.0, True, info)), [end])
+            for end, infos in ENDS.items()
+            for info in infos
+        ),
     ],
 )
-def test_an_end_is_a_cut_or_has_a_reason(game: BaseEnvironment, ends: Any) -> None:
+def test_every_end_has_its_flags_and_stop_reason(game: BaseEnvironment, ends: Any) -> None:
     assert play(as_gym(game), *["move north"] * len(ends)) == ends
 
 
@@ -253,14 +257,14 @@ def test_a_class_that_never_calls_the_base_works_with_the_defaults() -> None:
         (("x" * 1_000_001, 0.0, False, {}), "1000000"),
     ],
 )
-def test_a_step_of_another_shape_is_named(answer: Any, sentence: str) -> None:
+def test_a_step_of_another_shape_is_refused(answer: Any, sentence: str) -> None:
     env = as_gym(Scripted(answer))
     env.reset()
     with pytest.raises(ContractError, match=re.escape(sentence)):
         env.step("a")
 
 
-def test_a_reset_without_an_observation_is_named() -> None:
+def test_a_reset_without_an_observation_is_refused() -> None:
     class Silent(TextGame):
         def reset(self) -> Any:
             return None
@@ -269,7 +273,7 @@ def test_a_reset_without_an_observation_is_named() -> None:
         as_gym(Silent).reset()
 
 
-def test_numbers_of_other_kinds_and_a_missing_info_are_fine() -> None:
+def test_numpy_numbers_and_a_missing_info_are_accepted() -> None:
     env = as_gym(Scripted(("x", np.float32(0.5), np.bool_(True), None)))
     env.reset()
     _, reward, terminated, truncated, _ = env.step("a")
@@ -278,7 +282,7 @@ def test_numbers_of_other_kinds_and_a_missing_info_are_fine() -> None:
     assert type(terminated) is bool
 
 
-def test_step_needs_text_and_an_episode_that_is_not_over() -> None:
+def test_step_needs_text_and_a_running_episode() -> None:
     env = as_gym(TextGame)
     with pytest.raises(ResetNeeded, match="has not begun"):
         env.step("wait")

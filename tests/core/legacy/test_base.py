@@ -26,7 +26,7 @@ from tests.core.legacy.old_games import TextGame
 # --- the base ----------------------------------------------------------------------------
 
 
-def test_the_base_has_three_methods_to_be_written_and_no_prompt() -> None:
+def test_the_base_class_is_abstract_and_has_no_prompt() -> None:
     assert not issubclass(BaseEnvironment, gym.Env)
     with pytest.raises(TypeError, match="abstract"):
         BaseEnvironment()  # type: ignore[abstract]
@@ -55,7 +55,7 @@ def test_a_config_is_an_object_or_a_dictionary(config: Any, steps: int) -> None:
         *(("seed", seed) for seed in (-1, 0.5, "lucky", False)),
     ],
 )
-def test_a_limit_or_seed_that_is_none_is_refused(name: str, value: Any) -> None:
+def test_a_bad_limit_or_seed_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=name):
         TextGame({name: value})
     with pytest.raises(ConfigError, match=name):
@@ -67,7 +67,7 @@ def test_the_seed_of_the_config_fixes_the_randomness() -> None:
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_done_has_two_names_and_is_done_looks_at_the_limit_too() -> None:
+def test_done_has_two_names_and_is_done_includes_the_limit() -> None:
     game = TextGame({"max_steps": 2})
     for done in (True, False):
         game._done = done
@@ -91,7 +91,7 @@ def test_a_seed_reaches_np_random() -> None:
     assert following == [env.reset()[0] for _ in range(4)]
 
 
-def test_a_reset_is_given_seed_and_options_where_it_takes_them() -> None:
+def test_reset_gets_seed_and_options_where_it_accepts_them() -> None:
     class Modern(TextGame):
         def reset(self, seed: int = 7, options: Any = None) -> str:
             return f"{seed} {options}"
@@ -106,7 +106,7 @@ def test_a_reset_is_given_seed_and_options_where_it_takes_them() -> None:
     assert as_gym(Open).reset(seed=3, options={"a": 1})[0] == "{'options': {'a': 1}, 'seed': 3}"
 
 
-def test_another_random_source_is_left_alone_and_unread_options_are_refused() -> None:
+def test_another_random_generator_is_kept_and_unused_options_are_refused() -> None:
     game = TextGame()
     own = game.np_random = np.random.RandomState(0)  # type: ignore[assignment]
     as_gym(game).reset(seed=3)
@@ -142,7 +142,7 @@ def test_closing_closes_a_class_that_can_be_closed() -> None:
 
 
 @pytest.mark.parametrize("fork", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
-def test_a_copy_goes_its_own_way_and_the_same_way(fork: Any) -> None:
+def test_a_copy_is_independent_and_plays_the_same(fork: Any) -> None:
     env = as_gym(SimpleGameEnvironment)
     env.reset(seed=3)
     other = fork(env)
@@ -151,7 +151,7 @@ def test_a_copy_goes_its_own_way_and_the_same_way(fork: Any) -> None:
 
 
 def solve(game: SimpleGameEnvironment) -> list[str]:
-    """Return the shortest way to win, from what the state says."""
+    """Return the shortest way to win, read from the state."""
     numbers = [int(n) for n in re.findall(r"\d", game.get_state_description())]
     (x, y), sword, altar = numbers[0:2], numbers[2:4], numbers[4:6]
     actions = []
@@ -195,9 +195,7 @@ def test_running_out_of_steps_is_a_loss_by_the_rules() -> None:
         ("pick up moon", "There is no such thing here."),
     ],
 )
-def test_a_command_that_cannot_be_done_changes_nothing_but_the_steps(
-    action: str, reason: str
-) -> None:
+def test_an_impossible_command_costs_only_a_step(action: str, reason: str) -> None:
     game = SimpleGameEnvironment({"max_steps": 10, "seed": 0})
     before = game.reset()
     state, reward, done, info = game.step(action)
@@ -205,7 +203,7 @@ def test_a_command_that_cannot_be_done_changes_nothing_but_the_steps(
     assert (reward, done, info) == (0.0, False, {"invalid_action": True})
 
 
-def test_the_board_has_edges_and_the_altar_a_place() -> None:
+def test_edges_stop_moves_and_the_quest_ends_at_the_altar_only() -> None:
     game = SimpleGameEnvironment({"max_steps": 10, "seed": 0})
     game.reset()
     states = [game.step("move north")[0] for _ in range(2)]
@@ -225,7 +223,7 @@ def test_the_board_has_edges_and_the_altar_a_place() -> None:
         "Hm.\nmove north\n",
     ],
 )
-def test_a_command_may_be_said_in_several_ways(text: str) -> None:
+def test_a_command_is_parsed_in_several_spellings(text: str) -> None:
     assert parse_command(text) == ("move", "north")
 
 

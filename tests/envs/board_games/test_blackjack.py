@@ -29,7 +29,7 @@ def on(player, dealer, next_cards="", **kwargs):
     return env
 
 
-def test_an_ace_counts_11_until_that_is_too_much():
+def test_an_ace_counts_11_where_that_is_not_over_21():
     assert "You have A, 6: 17 with an ace as 11." in on("A 6", "9 9").describe()
     assert "21 with an ace as 11" in on("A K", "9 9").describe()
 
@@ -72,7 +72,7 @@ def test_hands_end_as_they_do_in_gymnasium(monkeypatch):
     assert ends == {"won", "drawn", "lost"}
 
 
-def test_the_dealers_odds_are_known_and_move_with_the_rule():
+def test_the_dealers_odds_are_the_known_ones_and_depend_on_the_soft_17_rule():
     # For an endless deck; 28.16 % is the well-known chance of the dealer to go over.
     bust = sum(CHANCES[card] * dealer_ends(card, card == 1, False)[BUST] for card in CHANCES)
     assert bust == pytest.approx(0.2816, abs=1e-4)
@@ -93,7 +93,7 @@ def test_the_strategy_is_the_one_in_the_textbook():
             assert should_hit(hard, True, shown, False) == (hard + 10 < soft_from)
 
 
-def test_best_play_is_worth_what_is_known_for_gymnasiums_rules():
+def test_best_play_has_its_known_value_under_gymnasiums_rules():
     worth = sum(
         CHANCES[a] * CHANCES[b] * CHANCES[shown]
         * max(

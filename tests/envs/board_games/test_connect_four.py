@@ -75,7 +75,7 @@ def four_without_bits(cells):
     )
 
 
-def test_bits_find_the_fours_and_the_completing_squares_that_a_plain_search_finds():
+def test_bitboards_agree_with_a_plain_search():
     rng, fours = np.random.default_rng(0), 0
     for _ in range(120):
         own, foe = random_position(rng, 24)
@@ -92,7 +92,7 @@ def test_bits_find_the_fours_and_the_completing_squares_that_a_plain_search_find
     assert fours > 3
 
 
-def test_a_forced_win_is_promised():
+def test_a_forced_win_has_an_oracle_value_of_one():
     assert on("...OO ...XX").oracle_value() == 1.0
     assert on("").oracle_value() < 1.0
 
@@ -143,7 +143,7 @@ def forced(own, foe, depth):
     return best
 
 
-def test_a_forced_win_is_a_win_by_trying_everything():
+def test_forced_wins_agree_with_an_exhaustive_search():
     rng, claims = np.random.default_rng(1), []
     for _ in range(80):
         own, foe = random_position(rng, 14)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.envs.playing import begun, episodes
+from tests.envs.playing import episodes, start_game
 
 
-def test_a_button_pays_as_often_as_its_chance():
-    env = begun("Bandit", arms=2, gap=0.6, max_turns=4001)
+def test_a_button_pays_with_its_probability():
+    env = start_game("Bandit", arms=2, gap=0.6, max_turns=4001)
     for _ in range(2000):
         env.step("red")
         env.step("blue")
@@ -30,19 +30,19 @@ def test_exactly_one_button_is_best_by_the_gap(arms, gap):
 
 
 def test_the_summary_counts_every_press_and_can_be_left_out():
-    env = begun("Bandit", arms=2, gap=0.5, max_turns=5)
+    env = start_game("Bandit", arms=2, gap=0.5, max_turns=5)
     texts = [env.step(move)[0] for move in ("red", "blue", "red")]
     pays = [int(text.split("pays ")[1][0]) for text in texts]
     assert f"Paid so far: red {pays[0] + pays[2]} of 2, blue {pays[1]} of 1." in texts[-1]
-    assert "Paid so far" not in begun("Bandit", summary=False).step("red")[0]
+    assert "Paid so far" not in start_game("Bandit", summary=False).step("red")[0]
 
 
 def test_the_solver_tries_every_button_and_names_the_one_that_paid_best():
-    env = begun("Bandit", seed=5)
+    env = start_game("Bandit", seed=5)
     for _ in range(5):
         env.step(env.solver_action())
     assert env._tries == [1] * 5
-    env = begun("Bandit", arms=2, gap=0.5, max_turns=4)
+    env = start_game("Bandit", arms=2, gap=0.5, max_turns=4)
     env._base_observations += [
         "You press red: it pays 0.\nTurns left: 3.",
         "You press blue: it pays 1.\nTurns left: 2.",

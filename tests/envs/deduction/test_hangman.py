@@ -7,7 +7,7 @@ from llm_gym.envs.shared.word_list import words_of
 
 
 @pytest.mark.parametrize("length", range(3, 9))
-def test_words_have_the_length_that_was_asked_for(length):
+def test_words_have_the_length_of_the_setting(length):
     env = HangmanEnv(word_length=length)
     obs, _ = env.reset(seed=1)
     assert env._secret in words_of(length)

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from llm_gym.envs.deduction.mastermind import MastermindEnv, fitting_codes, pegs
-from tests.envs.playing import begun
+from tests.envs.playing import start_game
 
 
 def test_pegs_agree_with_the_textbook_formula_on_every_pair_of_codes():
@@ -28,7 +28,7 @@ def test_the_fitting_codes_are_exactly_those_that_give_the_same_answers(repeats)
 
 
 def test_the_longest_game_fits_into_an_observation():
-    env = begun("Mastermind", code_length=8, numbers=20, max_turns=100)
+    env = start_game("Mastermind", code_length=8, numbers=20, max_turns=100)
     for _ in range(98):
         assert env.step("20 " * 8)[4]["valid_action"]
     assert env.observation_space.contains(env._base_rules() + env.step("nonsense")[0])

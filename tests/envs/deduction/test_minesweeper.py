@@ -1,4 +1,4 @@
-"""Minesweeper: the rules, one test per rule, and a solver that proves what it says."""
+"""Minesweeper: the rules, one test per rule, and a solver whose deductions are proofs."""
 
 from itertools import combinations
 
@@ -19,7 +19,7 @@ from llm_gym.envs.deduction.minesweeper_solver import (
     spread,
 )
 from llm_gym.envs.shared.bit_grid import each
-from tests.envs.playing import begun, episodes, final_info
+from tests.envs.playing import episodes, final_info, start_game
 
 #    0 1 2 3
 # 0  . . . .
@@ -59,7 +59,7 @@ def test_around_a_zero_everything_is_revealed():
     assert opened()[1] == ["0000", "0011", "012.", "01.."]
 
 
-def test_flags_cost_turns_and_are_removed_by_name_or_around_a_zero():
+def test_flags_cost_turns_and_are_removed_by_a_second_flag_or_a_reveal():
     env = on(CORNER)
     assert field(env.step("flag 1 0")[0]) == ["....", "F...", "....", "...."]
     obs, _, _, _, info = env.step("flag 1 0")
@@ -104,7 +104,7 @@ def every_layout(rows, cols, mines, shown):
 
 def half_played(seed):
     """Return the text of a small field after a few safe reveals."""
-    env = begun("Minesweeper", seed, rows=4, cols=5, mines=4, max_turns=20)
+    env = start_game("Minesweeper", seed, rows=4, cols=5, mines=4, max_turns=20)
     for _ in range(1 + seed % 3):
         if not env._safe_left:
             return None
@@ -144,7 +144,7 @@ def test_the_solver_reveals_what_is_certain_and_always_answers():
 
 
 @pytest.mark.parametrize("settings", [{}, {"rows": 5, "cols": 5, "mines": 5, "max_turns": 25}])
-def test_without_guessing_every_field_can_be_cleared_by_proof_from_any_cell(settings):
+def test_no_guess_boards_can_be_cleared_by_deduction(settings):
     for seed, env in enumerate(episodes("Minesweeper", 40, no_guess=True, **settings)):
         first = (7 * seed) % (env.rows * env.cols)
         env.step(f"reveal {first // env.cols} {first % env.cols}")
@@ -155,14 +155,14 @@ def test_without_guessing_every_field_can_be_cleared_by_proof_from_any_cell(sett
         assert not env._safe_left or final_info(env, "solver")["success"]
 
 
-def test_a_field_that_needs_a_guess_is_recognised():
+def test_a_board_that_needs_a_guess_is_recognised():
     # Behind the wall of 6 and 7, cells 11 and 15 touch the same numbers: either may be the mine.
     assert not can_be_proved(4, 4, 1 << 6 | 1 << 7 | 1 << 15, 12)
     assert can_be_proved(4, 4, sum(1 << mine for mine in CORNER), 0)
 
 
 def test_the_solver_copes_with_flags_on_the_field():
-    env = begun("Minesweeper", 5, no_guess=True, max_turns=100)
+    env = start_game("Minesweeper", 5, no_guess=True, max_turns=100)
     for cell in range(8):
         env.step(f"flag {cell} {cell}")
     assert final_info(env, "solver")["success"]

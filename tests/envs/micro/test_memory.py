@@ -2,18 +2,18 @@
 
 import pytest
 
-from tests.envs.playing import begun, episodes
+from tests.envs.playing import episodes, start_game
 
 
 def at_the_question(**kwargs):
-    env = begun("Memory", **kwargs)
+    env = start_game("Memory", **kwargs)
     for _ in range(env.delay):
         env.step("ok")
     return env
 
 
 @pytest.mark.parametrize(("words", "delay"), [(4, 2), (2, 1), (16, 5)])
-def test_a_random_player_gets_one_over_the_words(words, delay):
+def test_a_random_answer_is_right_with_probability_one_over_the_words(words, delay):
     env = at_the_question(words=words, delay=delay)
     saved, rewards = env.snapshot(), []
     for action in env.legal_actions():
@@ -24,7 +24,7 @@ def test_a_random_player_gets_one_over_the_words(words, delay):
 
 @pytest.mark.parametrize("delay", [1, 3, 6])
 def test_the_question_comes_after_the_delay(delay):
-    env = begun("Memory", delay=delay)
+    env = start_game("Memory", delay=delay)
     seen = [env.step("ok")[0] for _ in range(delay)]
     assert [text == "Which word was it?" for text in seen] == [False] * (delay - 1) + [True]
 
@@ -38,12 +38,12 @@ def test_the_word_is_shown_once():
 def test_at_the_question_moves_are_listed_and_an_unknown_word_loses():
     env = at_the_question()
     assert not env.step("elephant")[4]["valid_action"]
-    assert begun("Memory").legal_actions() is None
+    assert start_game("Memory").legal_actions() is None
     env = at_the_question(words=3)
     assert env.legal_actions() == ["red", "blue", "green"]
 
 
-def test_every_word_is_asked_for_and_what_was_shown_last_never_wins():
+def test_every_word_is_drawn_and_the_last_distractor_never_wins():
     for env in episodes("Memory", 30, words=2, delay=3):
         for _ in range(2):
             obs, *_ = env.step("ok")

@@ -35,7 +35,7 @@ def houses(*modes):
 
 
 @given(house=houses("simple", "random"))
-def test_every_house_has_the_rooms_and_the_way_asked_for(house):
+def test_every_house_has_the_rooms_and_the_path_of_its_settings(house):
     level, dead_ends, mode, seed = house
     world = draw_house(level, dead_ends, mode, np.random.default_rng(seed))
     assert len(world.exits) == level * (1 + dead_ends)
@@ -63,7 +63,7 @@ def test_in_simple_houses_a_wrong_turn_ends_at_once(house):
         assert len(beside) == dead_ends
 
 
-def test_in_random_houses_one_can_go_astray():
+def test_random_houses_have_deep_dead_ends():
     deep = 0
     for seed in range(30):
         world = draw_house(8, 2, "random", np.random.default_rng(seed))
@@ -72,7 +72,7 @@ def test_in_random_houses_one_can_go_astray():
     assert deep > 25
 
 
-def test_neither_order_nor_direction_of_exits_tells_anything():
+def test_the_exits_do_not_reveal_the_path():
     firsts = []
     for seed in range(400):
         world = draw_house(4, 1, "simple", np.random.default_rng(seed))

@@ -49,15 +49,15 @@ WALKTHROUGH = [
 ]  # fmt: skip
 
 
-def test_the_recipe_is_told_once_it_was_read_and_from_then_on():
+def test_the_recipe_is_shown_after_the_cookbook_was_read():
     env, (obs, *_) = play("go west")
     assert "Quest: cook the meal of the cookbook in the kitchen and eat it." in obs
-    told = "Quest: prepare and eat a meal of fried sliced carrot, onion."
-    assert told in env.step("read cookbook")[0]
-    assert told in env.step("go east")[0]
+    quest = "Quest: prepare and eat a meal of fried sliced carrot, onion."
+    assert quest in env.step("read cookbook")[0]
+    assert quest in env.step("go east")[0]
 
 
-def test_what_was_done_to_food_is_in_its_name_in_either_order():
+def test_the_name_of_food_shows_its_preparation_in_either_order():
     moves = WALKTHROUGH[:7]
     assert "You carry: knife, onion, sliced carrot." in play(*moves)[1][0]
     assert "You carry: fried sliced carrot, knife, onion." in play(*moves, "fry carrot")[1][0]
@@ -65,7 +65,7 @@ def test_what_was_done_to_food_is_in_its_name_in_either_order():
     assert "You carry: fried sliced carrot, knife, onion." in play(*turned)[1][0]
 
 
-def test_other_food_may_be_cut_and_cooked_as_one_likes():
+def test_food_outside_the_recipe_may_be_cut_and_cooked():
     env, (obs, _, terminated, _, _) = play(
         "take tofu", "go west", "take knife", "dice tofu", "grill tofu"
     )
@@ -128,7 +128,7 @@ def sizes():
 
 
 @given(size=sizes(), seed=st.integers(0, 10**6))
-def test_every_kitchen_is_as_asked_for(size, seed):
+def test_every_kitchen_follows_its_settings(size, seed):
     world = draw_kitchen(np.random.default_rng(seed), **size)
     assert len(world.exits) == size["rooms"]
     assert KITCHEN in world.exits
@@ -143,7 +143,7 @@ def test_every_kitchen_is_as_asked_for(size, seed):
 
 
 @given(size=sizes(), seed=st.integers(0, 10**6), turns=st.integers(0, 40))
-def test_no_move_but_a_wrong_preparation_spoils_the_meal(size, seed, turns):
+def test_only_a_wrong_preparation_makes_the_quest_impossible(size, seed, turns):
     rng = np.random.default_rng(seed)
     world = draw_kitchen(rng, **size)
     for _ in range(turns):
@@ -155,18 +155,18 @@ def test_no_move_but_a_wrong_preparation_spoils_the_meal(size, seed, turns):
     assert distance(world, Cook()) >= 0  # plays the plan to its end, or never returns
 
 
-def test_both_styles_say_the_same_also_where_there_are_no_exits():
+def test_both_styles_describe_the_same_room_even_without_exits():
     for moves in (WALKTHROUGH[:at] for at in range(10)):
-        said = [parse(play(*moves, style=style)[0].describe()) for style in ("prose", "terse")]
-        assert said[0] == said[1]
-        assert said[0].room
+        views = [parse(play(*moves, style=style)[0].describe()) for style in ("prose", "terse")]
+        assert views[0] == views[1]
+        assert views[0].room
     for style, line in (("prose", "Exits: none."), ("terse", "exits none")):
         env = CookingWorldEnv(rooms=1, style=style)
         assert line in env.reset(seed=0)[0].splitlines()
         assert parse(env.describe()).exits == []
 
 
-def test_nothing_tells_that_all_is_ready_before_the_recipe_was_read():
+def test_legal_moves_do_not_reveal_the_unread_recipe():
     moves = [move for move in WALKTHROUGH[:8] if move != "read cookbook"]
     env, _ = play(*moves)
     assert env._world.is_ready()

@@ -5,11 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from llm_gym.envs.navigation.frozen_lake import (
-    FrozenLakeEnv,
-    neighbours,
-    win_chances,
-)
+from llm_gym.envs.navigation.frozen_lake import FrozenLakeEnv, neighbours, win_chances
 from tests.envs.playing import episodes
 
 
@@ -33,7 +29,7 @@ def test_every_direction_leads_where_its_name_says(move, at):
     assert env._at == at
 
 
-def test_there_are_as_many_holes_as_was_asked_for():
+def test_the_number_of_holes_follows_the_settings():
     large = episodes("FrozenLake", 30, size=20, hole_probability=0.1, max_turns=60)
     holes = [env._lake.count("H") for env in large]
     assert np.mean(holes) == pytest.approx(0.1 * 398, rel=0.1)

@@ -1,4 +1,4 @@
-"""Maze: the rules, one test per rule, and mazes that are what the settings say."""
+"""Maze: the rules, one test per rule, and mazes that follow the settings."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def test_view_shows_the_cells_around_the_player_and_walls_outside():
     assert "You see the cells up to 2 steps away" in env.reset(seed=1)[0]
 
 
-def test_the_memory_of_a_walk_is_the_map():
+def test_the_map_recalled_from_observations_is_right():
     env = MazeEnv(view=1, loops=1.0)
     env.reset(seed=3)
     for _ in range(30):
@@ -101,7 +101,7 @@ def test_the_memory_of_a_walk_is_the_map():
             assert bool(free) == (letter != "#")
 
 
-def test_a_step_goes_to_the_exit_in_sight_before_anything_unknown():
+def test_the_next_step_prefers_a_visible_exit_to_unknown_cells():
     known = {(0, 0): "P", (0, 1): "#", (-1, 0): ".", (1, 0): ".", (0, -1): "#", (2, 0): "."}
     known |= {(3, 0): "E", (1, 1): "#", (1, -1): "#"}
     assert DIRECTIONS[next_step(known, (0, 0))] == "down"

@@ -100,17 +100,17 @@ def test_a_word_of_a_name_is_enough_and_closed_containers_hide_what_they_hold():
 
 
 def test_hints_are_added_level_by_level():
-    told = [look(house(), Quest("crown", "kitchen", "kitchen"), hints, 9) for hints in range(5)]
-    assert [bool(view.task) for view in told] == [False, True, True, True, True]
-    assert [bool(view.exits[0].to) for view in told] == [False, False, False, True, True]
-    assert [any(way.marked for way in view.exits) for view in told] == [False] * 4 + [True]
+    views = [look(house(), Quest("crown", "kitchen", "kitchen"), hints, 9) for hints in range(5)]
+    assert [bool(view.task) for view in views] == [False, True, True, True, True]
+    assert [bool(view.exits[0].to) for view in views] == [False, False, False, True, True]
+    assert [any(way.marked for way in view.exits) for view in views] == [False] * 4 + [True]
     env, _ = play("go east", hints=1)
     assert env._world.came_from == "west"
     assert "came from" not in env.describe()
     assert "came from the west" in play("go east", hints=2)[0].describe()
 
 
-def test_the_next_task_is_told_and_a_final_observation_is_no_state():
+def test_hints_name_the_next_task_and_a_final_observation_is_no_state():
     env, _ = play(hints=1)
     assert "Next: open chest in kitchen." in env.describe()
     assert parse("Your quest is done.") is None
@@ -127,7 +127,7 @@ def size_strategy():
 
 
 @given(size=size_strategy(), seed=st.integers(0, 10**6))
-def test_every_drawn_quest_has_the_length_asked_for(size, seed):
+def test_every_drawn_quest_has_the_length_of_the_setting(size, seed):
     world, quest = generate(np.random.default_rng(seed), **size)
     steps = 0
     while not quest.is_done(world):
@@ -141,7 +141,7 @@ def test_every_drawn_quest_has_the_length_asked_for(size, seed):
 
 
 @given(size=size_strategy(), seed=st.integers(0, 10**6), turns=st.integers(0, 60))
-def test_no_move_spoils_a_quest(size, seed, turns):
+def test_no_move_makes_a_quest_impossible(size, seed, turns):
     rng = np.random.default_rng(seed)
     world, quest = generate(rng, **size)
     for _ in range(turns):
@@ -246,7 +246,7 @@ def test_the_easy_observation_is_a_few_words():
     assert max(len(env.reset(seed=seed)[0].split()) for seed in range(100)) <= 32
 
 
-def test_ways_that_were_found_are_no_part_of_an_instance():
+def test_cached_paths_are_no_part_of_an_instance():
     walked, fresh = house(), house()
     walked.way_to("den")
     assert walked == fresh

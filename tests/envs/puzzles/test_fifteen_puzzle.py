@@ -43,7 +43,7 @@ def moves_needed(size):
     return needed
 
 
-def test_solvable_are_exactly_the_boards_that_moves_reach():
+def test_boards_are_solvable_exactly_where_moves_reach_them():
     reached = moves_needed(2)
     assert len(reached) == 12
     for tiles in permutations(range(4)):
@@ -65,7 +65,7 @@ def test_solvable_are_exactly_the_boards_that_moves_reach():
         {"size": 6, "scramble": 30},
     ],
 )  # fmt: skip
-def test_no_board_is_solved_at_the_start_or_cannot_be(settings):
+def test_every_start_is_unsolved_and_solvable(settings):
     # Half of the boards of GEM and TextArena cannot be solved at all.
     for env in episodes("FifteenPuzzle", 60, **settings):
         assert env._start != slides(env.size).solved

@@ -72,7 +72,7 @@ def test_every_direction_moves_the_board_its_way(way, rows):
     assert shift(board, way) == read_board(rows)
 
 
-def test_shifts_are_those_that_change_something_and_lose_no_tile():
+def test_shifts_change_the_board_and_keep_the_sum_of_tiles():
     assert dict(shifts(read_board("2 . . .\n4 . . .\n2 . . .\n4 . . ."))).keys() == {3}
     assert not shifts(read_board("2 4 2 4\n4 2 4 2\n2 4 2 4\n4 2 4 2"))
     rng = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def test_shifts_are_those_that_change_something_and_lose_no_tile():
         assert (grid(transpose(board)) == grid(board).T).all()
 
 
-def test_a_full_board_goes_on_while_it_can_merge_and_only_moves_count():
+def test_a_full_board_ends_only_where_nothing_can_merge():
     env = on("2 4 2 4\n4 2 4 8\n2 4 8 2\n4 2 8 8")
     env._draws = (0.5,) * 102  # a 2 into the only free cell, below another 2
     _, _, terminated, _, _ = env.step("left")
@@ -107,7 +107,7 @@ def test_a_full_board_goes_on_while_it_can_merge_and_only_moves_count():
     assert set(env.legal_moves()) == {"right", "down"}
 
 
-def test_new_tiles_come_everywhere_and_every_tenth_is_a_four():
+def test_new_tiles_are_uniform_and_every_tenth_is_a_four():
     rng, places, fours = np.random.default_rng(0), np.zeros(16), 0
     board = read_board("2 4 8 16\n. . . .\n. . . .\n. . . .")
     for draw in rng.random(6000).tolist():
@@ -120,7 +120,7 @@ def test_new_tiles_come_everywhere_and_every_tenth_is_a_four():
     assert fours == pytest.approx(600, abs=4 * (6000 * 0.09) ** 0.5)
 
 
-def test_one_seed_brings_one_future_whatever_is_played():
+def test_a_seed_fixes_the_new_tiles_whatever_is_played():
     env = Game2048Env()
     env.reset(seed=5)
     draws, name = env._draws, env.instance_id()

@@ -55,7 +55,7 @@ def fewest_moves(room, boxes, player):
     return None
 
 
-def test_goals_show_under_players_and_boxes_pushed_off_count_as_off():
+def test_goals_show_under_players_and_boxes_can_leave_them():
     env = on("######", "#PO.X#", "######", "######", "######", "######")
     assert shown(env.step("right")[0])[1] == "#.S.X#"
     assert shown(env.step("right")[0])[1] == "#.OPX#"
@@ -77,7 +77,7 @@ LEVELS = [
 
 
 @pytest.mark.parametrize("settings", LEVELS)
-def test_every_level_is_solved_within_the_turns_by_playing_its_pulls_backwards(settings):
+def test_every_level_is_solved_by_its_pulls_in_reverse(settings):
     env = SokobanEnv(**settings)
     for seed in range(25):
         env.reset(seed=seed)
@@ -101,7 +101,7 @@ def test_every_level_has_its_boxes_goals_size_and_pushes(settings):
         assert settings["min_pushes"] <= pushes_to_go(room, boxes) < FAR
 
 
-def test_no_level_has_a_shorter_solution_than_the_pushes_promised():
+def test_solutions_are_at_least_min_pushes_long():
     for seed in range(40):
         room, boxes, player, _ = draw_level(6, 2, 4, 20, np.random.default_rng(seed))
         fewest = fewest_moves(room, boxes, player)
@@ -143,7 +143,7 @@ def test_the_oracle_finds_another_way_after_a_detour():
     assert won >= 10
 
 
-def test_the_solver_plans_again_where_the_plan_was_left():
+def test_the_solver_plans_again_after_leaving_its_plan():
     env = on("######", "#..P.#", "#..X.#", "#..O.#", "#....#", "######")
     env._base_observations[0] = env._base_observations[0].split("\n\n")[0] + f"\n\n{env.describe()}"
     assert env.solver_action() == "down"
@@ -153,7 +153,7 @@ def test_the_solver_plans_again_where_the_plan_was_left():
     assert env.solver_action() == "right"
 
 
-def test_a_box_in_a_dead_end_has_no_potential_and_costs_no_more_than_that():
+def test_a_box_in_a_dead_end_has_potential_zero():
     rows = ("#######", "#.X.PO#", "#.....#", "#.....#", "#######", "#######", "#######")
     env = on(*rows, shaping=True)
     env._base_phi, env._base_phi_start = 0.0, env.potential()

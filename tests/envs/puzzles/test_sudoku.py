@@ -52,7 +52,7 @@ def is_valid(full):
     return all({full[cell] for cell in unit} == digits for unit in layout(size).units)
 
 
-def test_a_digit_may_be_wrong_is_then_replaced_or_erased_and_nothing_gives_it_away():
+def test_wrong_digits_are_accepted_without_a_hint_and_can_be_replaced():
     # GEM and TextArena compare each digit with the solution and so tell it to whoever asks.
     env = on()
     obs, _, _, _, info = env.step("1 3 4")  # belongs to the next column
@@ -90,7 +90,7 @@ def test_every_puzzle_has_its_clues_and_exactly_one_solution(size, clues):
         assert solutions(given) == [env._solution]
 
 
-def test_a_guise_keeps_a_grid_valid_and_changes_its_looks():
+def test_a_symmetry_keeps_a_grid_valid_and_changes_it():
     rng, looks = np.random.default_rng(0), set()
     full = re.sub("[a-i]", lambda open_: str(ord(open_[0]) - 96), bases(9, 24)[0])
     orders = line_orders(9)
@@ -103,7 +103,7 @@ def test_a_guise_keeps_a_grid_valid_and_changes_its_looks():
     assert len(looks) == 100
 
 
-def test_line_orders_are_all_that_keep_the_bands_together():
+def test_line_orders_are_all_permutations_within_and_of_bands():
     for size, box in ((4, 2), (9, 3)):
         orders = line_orders(size)
         assert len(set(orders)) == len(orders) == math.factorial(box) ** (box + 1)
@@ -124,7 +124,7 @@ def test_puzzles_hardly_ever_repeat_and_extra_clues_are_anywhere():
     assert counts / 600 == pytest.approx(40 / 81, abs=0.1)
 
 
-def test_what_is_in_the_way_is_taken_back():
+def test_a_blocking_digit_is_erased_first():
     # 2 and 1 are exchanged in the first row: each keeps the other from its place.
     assert next_placement("21.." + "." * 12, SOLVED) == "1 1 0"
     assert next_placement(".1.." + "." * 12, SOLVED) == "1 2 2"

@@ -20,7 +20,7 @@ def pegs(observation):
     return observation.split("\n\n")[-1].splitlines()[:-1]
 
 
-def test_the_tower_begins_on_any_peg_and_belongs_on_any_other():
+def test_start_and_goal_are_any_two_pegs():
     seen = set()
     for env in episodes("TowerOfHanoi", 60, disks=3, max_turns=10):
         *rows, last = env.describe().splitlines()
@@ -41,14 +41,14 @@ def test_legal_moves_are_the_usable_ones():
     # With three pegs 2**n - 1; with four the Frame-Stewart numbers, proven for these sizes.
     [(1, 3, 1), (3, 3, 7), (5, 3, 31), (9, 3, 511), (3, 4, 5), (5, 4, 13), (6, 4, 17), (5, 5, 11)],
 )
-def test_the_tower_is_exactly_as_far_away_as_the_literature_says(disks, pegs, least):
+def test_distances_are_those_of_the_literature(disks, pegs, least):
     away = distances(disks, pegs)
     assert away[0] == least
     assert away.count(0) == 1
     assert min(away) == 0, "every arrangement can be solved"
 
 
-def test_the_best_move_is_the_one_known_by_heart():
+def test_the_best_move_is_the_known_one():
     assert best_transfer(["3 2 1", "", ""]) == "A C"  # an odd tower begins towards its goal
     assert best_transfer(["4 3 2 1", "", ""]) == "A B"  # an even one away from it
     assert best_transfer(["", "1", "3 2"]) == "B C"

@@ -9,7 +9,7 @@ from llm_gym.envs.puzzles.word_ladder import (
     steps_between,
     word_graph,
 )
-from tests.envs.playing import begun, episodes
+from tests.envs.playing import episodes, start_game
 
 
 def differing(word, other):
@@ -23,11 +23,11 @@ def test_neighbours_are_exactly_the_words_one_letter_away(length):
         assert list(steps[word]) == [other for other in words if differing(word, other) == 1]
 
 
-def test_a_ladder_of_lewis_carrolls_is_shortest():
+def test_a_ladder_of_lewis_carroll_has_five_steps():
     assert steps_between("head", "tail") == steps_between("tail", "head") == 5
 
 
-def test_the_distance_is_right_where_a_plain_search_finds_it():
+def test_distances_agree_with_a_plain_search():
     steps = word_graph(3).steps
     away, queue = {"cat": 0}, ["cat"]
     for word in queue:
@@ -40,7 +40,7 @@ def test_the_distance_is_right_where_a_plain_search_finds_it():
 
 
 @pytest.mark.parametrize(("length", "farthest"), FARTHEST.items())
-def test_every_word_has_another_one_as_far_away_as_is_promised(length, farthest):
+def test_every_word_has_another_one_at_the_farthest_distance(length, farthest):
     linked = word_graph(length).linked
     assert min(int(distances(length, at).max()) for at in linked[::5]) >= farthest
     assert len(linked) > 400
@@ -55,7 +55,7 @@ def test_every_word_has_another_one_as_far_away_as_is_promised(length, farthest)
         {"word_length": 5, "min_distance": 16, "max_distance": 20},
     ],
 )
-def test_the_shortest_ladder_is_as_long_as_was_asked_for(settings):
+def test_the_shortest_ladder_has_the_distance_of_the_settings(settings):
     ladders = episodes("WordLadder", 40, **settings)
     found = {steps_between(env._word, env._target) for env in ladders}
     assert min(found) == settings["min_distance"]
@@ -63,8 +63,8 @@ def test_the_shortest_ladder_is_as_long_as_was_asked_for(settings):
     assert len(found) == 1 or settings["min_distance"] < max(found)
 
 
-def test_hints_are_the_words_that_one_step_leads_to():
-    obs, *_ = begun("WordLadder", _word="ward", hints=True).step("warm")
+def test_hints_list_the_words_one_step_away():
+    obs, *_ = start_game("WordLadder", _word="ward", hints=True).step("warm")
     listed = obs.split("One step leads to: ")[1].split(". Turns")[0].split(", ")
     assert tuple(listed) == word_graph(4).steps["warm"]
-    assert "One step" not in begun("WordLadder", _word="ward").step("warm")[0]
+    assert "One step" not in start_game("WordLadder", _word="ward").step("warm")[0]

@@ -17,7 +17,7 @@ from tests.envs.questions.numbered_rows import ROWS, make, numbers, write
 # --- replies -----------------------------------------------------------------------------------
 
 
-def test_the_right_answer_wins_and_a_wrong_one_is_told_the_answer():
+def test_a_right_answer_wins_and_a_wrong_one_is_shown_the_answer():
     env = make()
     right = env.oracle_action()
     saved = env.snapshot()
@@ -29,7 +29,7 @@ def test_the_right_answer_wins_and_a_wrong_one_is_told_the_answer():
     assert info["answer"] == right
 
 
-def test_further_attempts_get_feedback_that_says_what_is_wanted():
+def test_further_attempts_get_feedback():
     env = make(max_turns=3)
     prompt = env.describe()
     obs, reward, terminated, *_ = env.step("x")
@@ -56,7 +56,7 @@ def test_options_are_listed_and_chosen_by_letter_or_text():
     assert "A)" not in make(rows, grader="number").describe()
 
 
-def test_a_score_between_is_paid_for_the_last_attempt_only():
+def test_a_partial_score_is_paid_for_the_last_attempt_only():
     def share(reply, answer):
         return sum(a == b for a, b in zip(reply, answer, strict=False)) / len(answer)
 
@@ -99,7 +99,7 @@ def test_a_reply_is_paid_by_the_grader(case):
         assert env.step(reply)[1] == reward, reply
 
 
-def test_rows_without_answers_finish_with_nothing_to_win():
+def test_rows_without_answers_finish_without_a_reward():
     env = make([{"prompt": "Write a poem."}, "Write a song."], answer=None, shuffle_seed=None)
     obs, _ = env.reset(seed=1)
     assert obs == "Answer the message.\n\nWrite a song."
@@ -111,7 +111,7 @@ def test_rows_without_answers_finish_with_nothing_to_win():
         env.oracle_action()
 
 
-def test_the_rest_of_a_row_is_there_for_reward_functions():
+def test_reward_functions_can_read_the_whole_row():
     env = make([{**ROWS[0], "level": 3}])
     assert env.read_row(env.reset(seed=0)[1]["row"])["level"] == 3
 
@@ -121,7 +121,7 @@ def test_the_rest_of_a_row_is_there_for_reward_functions():
 CHAT = [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Say 7."}]
 
 
-def test_a_system_message_goes_where_the_rules_go():
+def test_a_system_message_precedes_the_rules():
     rows = [{"prompt": CHAT, "answer": 7}]
     obs, _ = DatasetEnv(dataset=rows).reset(seed=0)
     assert obs.startswith("You are terse.\n\nAnswer the question.")
@@ -140,7 +140,7 @@ def test_the_system_message_of_one_row_does_not_stay_for_the_next():
     assert "terse" not in env.reset(seed=1)[0]
 
 
-def test_chat_data_is_a_data_set_and_an_instruction_replaces_the_first_words():
+def test_chat_messages_are_a_data_set_and_instruction_replaces_the_first_sentence():
     rows = [{"messages": [*CHAT, {"role": "assistant", "content": "7"}]}]
     assert make(rows, prompt="messages").step("7")[1] == 1.0
     env = make(instruction="Obey.")
@@ -250,8 +250,8 @@ def is_right(grader, row, reply, **settings):
     return info["success"]
 
 
-# What is said is the answer, and what is denied, asked or one of several is none.
-SAID = [
+# A stated answer counts; one that is denied, asked about or one of several does not.
+REPLIES = [
     ("number", SUM, True,
      ["42", "The answer is 42, not 41.", "It's 40... wait, no, 42.", "I think it is 42",
       "First I thought 41, but it is 42.", "6 * 7 = 42", "Answer: 42 apples", "$42.00",
@@ -279,12 +279,12 @@ SAID = [
 
 @pytest.mark.parametrize(
     ("grader", "row", "right", "reply"),
-    [(*case, reply) for *case, replies in SAID for reply in replies],
+    [(*case, reply) for *case, replies in REPLIES for reply in replies],
 )
-def test_a_reply_is_right_where_it_says_one_answer_and_means_it(grader, row, right, reply):
+def test_a_reply_is_right_only_where_it_states_one_answer(grader, row, right, reply):
     assert is_right(grader, row, reply) is right
 
 
-def test_strict_keeps_to_the_letter_of_an_option():
+def test_strict_accepts_only_the_letter_of_an_option():
     assert is_right("choice", CITY, "B", strict=True)
     assert not is_right("choice", CITY, "I choose B.", strict=True)

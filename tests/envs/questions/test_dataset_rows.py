@@ -1,4 +1,4 @@
-"""Dataset: which row a seed shows, splits, and what a bad data set says."""
+"""Dataset: which row a seed shows, splits, and errors of bad data sets."""
 
 import gymnasium as gym
 import pytest
@@ -14,7 +14,7 @@ from tests.envs.questions.numbered_rows import ROWS, make, numbers, write
 # --- which row ---------------------------------------------------------------------------------
 
 
-def test_as_many_seeds_as_rows_visit_each_row_once_and_then_again_in_another_order():
+def test_consecutive_seeds_visit_each_row_once_per_pass():
     env = make()
     first, second = numbers(env, range(40)), numbers(env, range(40, 80))
     assert sorted(first) == sorted(second) == list(range(40))
@@ -31,7 +31,7 @@ def test_a_seed_shows_one_row_and_without_one_each_comes_once_per_pass():
         assert sorted(env.reset()[1]["row"] for _ in range(40)) == list(range(40))
 
 
-def test_environments_with_different_seeds_take_different_walks():
+def test_environments_with_different_seeds_have_different_orders():
     walks = []
     for seed in (1, 2):
         env = make(seed=seed)
@@ -41,7 +41,7 @@ def test_environments_with_different_seeds_take_different_walks():
     assert walks[0] != walks[1]
 
 
-def test_a_look_at_another_split_does_not_disturb_the_walk():
+def test_a_reset_to_another_split_does_not_change_the_order():
     env = make()
     seen = []
     for _ in range(len(numbers_of(env, "train"))):
@@ -83,7 +83,7 @@ def test_a_row_keeps_its_split_when_others_come_and_go():
 
 
 @given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=30))
-def test_a_question_that_is_there_twice_is_never_in_two_splits(texts):
+def test_a_duplicate_question_is_in_one_split_only(texts):
     rows = [{"prompt": text, "answer": n} for n, text in enumerate(texts * 2)]
     env = make(rows)
     splits = {}
@@ -93,7 +93,7 @@ def test_a_question_that_is_there_twice_is_never_in_two_splits(texts):
     assert all(len(found) == 1 for found in splits.values())
 
 
-def test_a_split_column_decides_by_any_name_or_is_ignored():
+def test_a_split_column_may_have_any_name_or_be_ignored():
     names = ["train", "validation", "test", "Train", "val", "testing"]
     rows = [{**row, "split": name} for row, name in zip(ROWS, names, strict=False)]
     env = make(rows)

@@ -10,7 +10,7 @@ def drawn(count=200, **kwargs):
     return [(env.reset(), env._chain)[1] for _ in range(count)]
 
 
-def test_terms_and_digits_are_as_was_asked_for():
+def test_terms_and_digits_follow_the_settings():
     chains = drawn(min_terms=3, max_terms=5, min_digits=2, max_digits=4)
     assert {len(chain.split()[::2]) for chain in chains} == {3, 4, 5}
     terms = [term for chain in chains for term in chain.split()[::2]]
@@ -21,7 +21,7 @@ def test_terms_and_digits_are_as_was_asked_for():
     assert {term for chain in digits for term in chain.split()[::2]} == set("0123456789")
 
 
-def test_words_are_as_many_as_asked_for_and_from_the_list_and_zero_is_an_answer():
+def test_words_follow_the_settings_and_zero_is_an_answer():
     env, sizes, answers = LetterCountingEnv(min_words=2, max_words=4), set(), []
     for seed in range(300):
         state = env.reset(seed=seed)[0].split("\n\n")[1]

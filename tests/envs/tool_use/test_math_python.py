@@ -71,13 +71,13 @@ def test_the_right_number_wins_however_it_is_written(env, text):
     assert (reward, terminated, info["success"]) == (1.0, True, True)
 
 
-def test_a_wrong_number_loses_and_the_right_one_is_told(env):
+def test_a_wrong_number_loses_and_the_right_one_is_shown(env):
     value = KINDS[env._kind].value(env._numbers)
     obs, reward, terminated, *_ = env.step(f"answer: {value + 1}")
     assert (obs, reward, terminated) == (f"No, it is {value}.", 0.0, True)
 
 
-def test_without_isolation_the_tool_says_so_and_the_game_goes_on(env, monkeypatch):
+def test_without_isolation_the_tool_reports_it_and_the_game_goes_on(env, monkeypatch):
     def refuse(self):
         raise SandboxError("the code cannot be isolated on this machine")
 
@@ -90,16 +90,16 @@ def test_without_isolation_the_tool_says_so_and_the_game_goes_on(env, monkeypatc
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_solvers_program_is_known_and_another_one_is_run(kind, monkeypatch):
+def test_the_solvers_program_needs_no_process(kind, monkeypatch):
     monkeypatch.setattr(Sandbox, "_started", None)  # a process would raise
     env = MathPythonEnv(kinds=(kind,))
     env.reset(seed=7)
-    said = env.solver_action()
+    move = env.solver_action()
     value = str(KINDS[kind].value(env._numbers))
-    spaced = said.replace("(", " ( ").replace(")", " ) ").replace("  ", " ")
-    assert env.step(said)[0].split("\n")[0] == value
+    spaced = move.replace("(", " ( ").replace(")", " ) ").replace("  ", " ")
+    assert env.step(move)[0].split("\n")[0] == value
     assert env.step(spaced)[0].split("\n")[0] == value
-    assert env.step(f"{said}; print('x')")[0].split("\n")[0] != value
+    assert env.step(f"{move}; print('x')")[0].split("\n")[0] != value
 
 
 def test_neither_reset_nor_answers_start_a_process(env, monkeypatch):
@@ -151,7 +151,7 @@ def test_code_of_many_lines_can_be_written_in_other_formats(action_format):
 
 @needs_python
 @pytest.mark.parametrize("form", PARSERS)
-def test_calls_are_read_in_every_form_beside_plain_moves(form):
+def test_tool_calls_are_read_in_every_format_beside_plain_moves(form):
     env = MathPythonEnv()
     env.reset(seed=0)
     call = get_parser(form).render([ToolCall("python", {"code": "print(len('four'))"})])
@@ -162,7 +162,7 @@ def test_calls_are_read_in_every_form_beside_plain_moves(form):
 
 
 @needs_python
-def test_variables_are_kept_where_the_setting_says_so():
+def test_stateful_keeps_variables():
     for stateful in (True, False):
         env = MathPythonEnv(stateful=stateful)
         obs, _ = env.reset(seed=0)
@@ -175,7 +175,7 @@ def test_variables_are_kept_where_the_setting_says_so():
 
 
 @needs_python
-def test_a_stateful_episode_can_be_saved_pickled_and_taken_up_again():
+def test_a_stateful_episode_can_be_saved_pickled_and_restored():
     env = MathPythonEnv(stateful=True)
     env.reset(seed=0)
     env.step("python: x = [1]")
@@ -208,7 +208,7 @@ def test_kinds_steps_and_digits_have_an_effect():
     assert len(small.reset(seed=0)[0]) < len(large.reset(seed=0)[0])
 
 
-def test_reading_moves_is_forgiving_only_where_it_is_clear():
+def test_moves_and_code_fences_are_parsed():
     assert parse_call("PYTHON : 1 + 1") == ("python", "1 + 1")
     assert parse_call("{'a': 1}") == ("", "{'a': 1}")
     assert parse_call(":") == ("", ":")

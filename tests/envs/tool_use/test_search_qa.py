@@ -39,7 +39,7 @@ def test_every_chain_can_be_followed_through_the_documents_alone(hops):
         assert read_question(ask(start, relations)) == (start, relations)
 
 
-def test_a_fact_stands_in_one_document_only():
+def test_each_fact_is_in_one_document_only():
     world = draw_world(np.random.default_rng(0), 80)
     assert len(world) >= 75
     for subject, facts in world.items():
@@ -87,7 +87,7 @@ def test_hostile_queries_are_answered(env):
         env.reset(seed=0)
 
 
-def test_a_swapped_secret_is_what_the_documents_say(env):
+def test_swapping_the_secret_changes_the_documents(env):
     last = env._way[-2]
     env.step("search: anything at all")
     env.swap_secret(np.random.default_rng(1))

@@ -79,7 +79,7 @@ def test_results_are_compared_as_bags_of_rows(first, second, same):
     assert same_rows(first, second) is same
 
 
-def test_the_right_query_wins_and_so_does_another_that_means_the_same(env):
+def test_the_right_query_and_an_equivalent_one_win(env):
     saved, gold = env.snapshot(), env._gold
     assert env.step(f"answer: {gold}")[1] == 1.0
     env.restore(saved)

@@ -1,8 +1,8 @@
-"""A well-mannered server whose model plays GuessTheNumber, and no key but a test's own."""
+"""A server without faults whose model plays GuessTheNumber, and no API key but a test's own."""
 
 import pytest
 
-from tests.evaluate.endpoint.stand_in import StandIn, solver
+from tests.evaluate.endpoint.fake_server import FakeServer, solver
 
 
 @pytest.fixture(autouse=True)
@@ -14,5 +14,5 @@ def no_keys(monkeypatch):
 
 @pytest.fixture
 def server():
-    with StandIn(solver) as server:
+    with FakeServer(solver) as server:
         yield server

@@ -7,11 +7,11 @@ from llm_gym.core.outcome import StopReason
 from llm_gym.core.spaces import AnyText
 from llm_gym.evaluate.endpoint import play
 from tests.core.legacy.old_games import TextGame
-from tests.evaluate.endpoint.stand_in import StandIn
+from tests.evaluate.endpoint.fake_server import FakeServer
 
 
 class Moody(gym.Env):
-    """Raises where it is told to."""
+    """Raises at the reset or step that it was made with."""
 
     observation_space = action_space = AnyText(100)
 
@@ -39,16 +39,16 @@ class Endless(Moody):
 
 @pytest.fixture
 def server():
-    with StandIn(lambda messages: "left") as server:
+    with FakeServer(lambda messages: "left") as server:
         yield server
 
 
-def test_any_gymnasium_id_is_played_in_words(server):
+def test_a_gymnasium_environment_is_played_through_as_text(server):
     result = play("CartPole-v1", server.url, "m", 2)
     assert result.env_id == "CartPole-v1"
     assert all(episode.terminated[-1] for episode in result.episodes)
     assert result.invalid == 0.0
-    system, user = server.asked[0]["messages"]
+    system, user = server.requests[0]["messages"]
     assert system["role"] == "system"
     assert "left" in system["content"]
     assert user["role"] == "user"
@@ -61,7 +61,7 @@ def test_a_factory_makes_the_environments_and_old_classes_are_adapted(server):
     assert result.env_id.endswith(":TextGame")
 
 
-def test_an_environment_that_raises_costs_its_own_episode_and_no_other(server, caplog):
+def test_an_exception_of_an_environment_ends_only_its_own_episode(server, caplog):
     result = play(lambda: Moody(bad_step=(1, 2)), server.url, "m", 3, num_envs=1)
     good, bad, last = result.episodes
     assert [e.stop_reason for e in (good, last)] == [StopReason.FINISHED] * 2
@@ -81,7 +81,7 @@ ODD_STEPS = [
 
 
 @pytest.mark.parametrize("step", ODD_STEPS, ids=str)
-def test_an_environment_that_answers_nonsense_costs_its_own_episode(server, step):
+def test_an_invalid_step_ends_only_its_own_episode(server, step):
     class Odd(Moody):
         def step(self, action):
             return step if (self.seed, self.turn) == (1, 1) else super().step(action)
@@ -92,7 +92,7 @@ def test_an_environment_that_answers_nonsense_costs_its_own_episode(server, step
     bad.to_json()
 
 
-def test_an_environment_that_cannot_begin_has_an_episode_without_turns(server):
+def test_a_failed_reset_is_recorded_as_an_episode_without_turns(server):
     result = play(lambda: Moody(bad_reset=0), server.url, "m", 2)
     bad, good = result.episodes
     assert (bad.stop_reason, bad.num_turns, bad.seed) == (StopReason.ERROR, 0, 0)
@@ -100,7 +100,7 @@ def test_an_environment_that_cannot_begin_has_an_episode_without_turns(server):
     bad.to_json()
 
 
-def test_a_game_without_an_end_is_cut_where_one_says(server):
+def test_max_turns_truncates_an_endless_game(server):
     [episode] = play(Endless, server.url, "m", 1, max_turns=4).episodes
     assert (episode.num_turns, episode.stop_reason) == (4, StopReason.MAX_STEPS)
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4

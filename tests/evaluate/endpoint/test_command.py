@@ -11,7 +11,7 @@ import pytest
 
 from llm_gym import cli, read_episodes
 from llm_gym.cli.evaluate import eval_parser
-from tests.evaluate.endpoint.stand_in import StandIn, says
+from tests.evaluate.endpoint.fake_server import FakeServer, status
 
 ROOT = Path(__file__).parents[3]
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -31,7 +31,7 @@ def run(server, *arguments):
     return cli.main(["eval", *arguments, "--endpoint", server.url, "--model", "m"])
 
 
-def test_the_figures_as_json(server, here, capsys):
+def test_eval_prints_the_figures_as_json(server, here, capsys):
     arguments = ["--episodes", "3", "--seed", "4", "--json", "--out", "played"]
     assert run(server, GUESS, *arguments) == 0
     [result] = json.loads(capsys.readouterr().out)
@@ -43,7 +43,7 @@ def test_the_figures_as_json(server, here, capsys):
     assert result["turns"] == turns / 3
 
 
-def test_the_figures_as_a_table(server, here, capsys):
+def test_eval_prints_the_figures_as_a_table(server, here, capsys):
     assert run(server, "--suite", "GuessTheNumber", "--episodes", "2") == 0
     header, *rows, scale = capsys.readouterr().out.splitlines()
     columns = "environment success 95 % scale return turns unusable cut empty tokens/s read written"
@@ -64,7 +64,7 @@ def test_every_option_reaches_the_server(server, here, capsys):
     options += ["--body", "top_k=3", "--body", "seed=null", "--set", "high=30", "--episodes", "1"]
     server.model = lambda messages: "31"
     assert run(server, GUESS, *options) == 0
-    [_, second] = server.asked
+    [_, second] = server.requests
     messages = second.pop("messages")
     assert second == {
         "model": "m", "max_tokens": 9, "temperature": 0.5, "top_p": 0.75, "top_k": 3,
@@ -85,35 +85,35 @@ def test_a_class_and_an_id_of_another_package_are_played(server, here, capsys):
     assert run(server, "ours_here:Ours", "--episodes", "2", "--set", "high=5", "--json") == 0
     assert run(server, "OurGuess-v0", "--import", "ours_here", "--episodes", "1", "--json") == 0
     assert run(server, "ours_here:OurGuess-v0", "--episodes", "1", "--json") == 0
-    said = capsys.readouterr().out.replace("]\n[", ",")
+    printed = capsys.readouterr().out.replace("]\n[", ",")
     names = ["ours_here:Ours", "OurGuess-v0", "OurGuess-v0"]
-    assert [result["env"] for result in json.loads(said)] == names
-    assert {asked["messages"][0]["role"] for asked in server.asked} == {"system"}
-    assert "from 1 to 5" in server.asked[0]["messages"][0]["content"]
+    assert [result["env"] for result in json.loads(printed)] == names
+    assert {request["messages"][0]["role"] for request in server.requests} == {"system"}
+    assert "from 1 to 5" in server.requests[0]["messages"][0]["content"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["llm_gym/Ges-v0"], "llm_gym/Ges-v0"), (["nowhere:Env"], "nowhere"), ([], "--suite"),
         ([GUESS, "--set", "hihg=3"], "hihg"), ([GUESS, "--body", "x"], "--body"),
         ([GUESS, "--key-env", "NOT_SET"], "key"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_sentence(server, here, capsys, arguments, told):
+def test_a_wrong_argument_is_one_sentence(server, here, capsys, arguments, message):
     assert run(server, *arguments) == 2
-    said = capsys.readouterr()
-    assert told in said.err.splitlines()[-1]
-    assert said.out == ""
-    assert server.asked == []
+    printed = capsys.readouterr()
+    assert message in printed.err.splitlines()[-1]
+    assert printed.out == ""
+    assert server.requests == []
 
 
-def test_a_server_that_fails_is_one_sentence_after_the_figures(server, here, capsys):
-    server.manners += [lambda handler: False] * 12 + [says(400, {"error": "no more"})]
+def test_a_failing_server_is_one_sentence_after_the_figures(server, here, capsys):
+    server.faults += [None] * 12 + [status(400, {"error": "no more"})]
     assert run(server, GUESS, "--num-envs", "1", "--json") == 2
-    said = capsys.readouterr()
-    assert 1 <= json.loads(said.out)[0]["episodes"] < 100
-    assert said.err.splitlines()[-1].endswith("answered 400: no more")
+    printed = capsys.readouterr()
+    assert 1 <= json.loads(printed.out)[0]["episodes"] < 100
+    assert printed.err.splitlines()[-1].endswith("answered 400: no more")
 
 
 def test_without_httpx_one_sentence_names_the_extra(monkeypatch, capsys):
@@ -132,7 +132,7 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```py\n(.*?)^```", PAGE, re.M | re.S)
     [block] = [block for block in blocks if "episodes=200" in block]
-    with StandIn(lambda messages: "look") as server:
+    with FakeServer(lambda messages: "look") as server:
         block = block.replace("http://127.0.0.1:8000/v1", server.url)
         exec(compile(block.replace("episodes=200", "episodes=3"), "evaluate.md", "exec"), {})
     assert "llm_gym/TextGame-v0: success 0.0%" in capsys.readouterr().out

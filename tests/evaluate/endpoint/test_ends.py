@@ -9,16 +9,16 @@ import pytest
 
 from llm_gym import read_episodes
 from llm_gym.evaluate.endpoint import Backoff, ChatClient, EndpointError, Interrupted, play
-from tests.evaluate.endpoint.stand_in import EVAL, StandIn, says
+from tests.evaluate.endpoint.fake_server import EVAL, FakeServer, status
 
 ROOT = Path(__file__).parents[3]
 GUESS = "llm_gym/GuessTheNumber-v0"
 AT_ONCE = Backoff(tries=2, first_s=0.0)
 
 
-def test_a_server_that_dies_leaves_what_was_played(tmp_path):
-    with StandIn(lambda messages: "3") as server:
-        server.manners += [lambda handler: False] * 12 + [says(503)] * 2
+def test_episodes_before_the_server_died_are_kept(tmp_path):
+    with FakeServer(lambda messages: "3") as server:
+        server.faults += [None] * 12 + [status(503)] * 2
         records = tmp_path / "played.jsonl"
         with pytest.raises(EndpointError, match="2 tries") as found:
             play(GUESS, server.url, "m", 50, num_envs=1, records=records, backoff=AT_ONCE)
@@ -29,10 +29,10 @@ def test_a_server_that_dies_leaves_what_was_played(tmp_path):
     assert "48 of 50 episodes did not end" in result.notes()[0]
 
 
-def test_a_server_that_refuses_everything_leaves_what_was_there_before(tmp_path):
+def test_a_server_that_refuses_everything_overwrites_no_records(tmp_path):
     (tmp_path / "played.jsonl").write_text("from yesterday")
-    with StandIn(lambda messages: "3") as server:
-        server.always = says(404)
+    with FakeServer(lambda messages: "3") as server:
+        server.always = status(404)
         with pytest.raises(EndpointError) as found:
             play(GUESS, server.url, "m", 5, records=tmp_path / "played.jsonl")
     assert found.value.result is None
@@ -41,7 +41,7 @@ def test_a_server_that_refuses_everything_leaves_what_was_there_before(tmp_path)
 
 
 def test_ctrl_c_keeps_the_finished_episodes_and_drops_the_requests(tmp_path):
-    with StandIn(lambda messages: "3") as server:
+    with FakeServer(lambda messages: "3") as server:
         records = tmp_path / "played.jsonl"
 
         def on_end(ended):
@@ -50,13 +50,13 @@ def test_ctrl_c_keeps_the_finished_episodes_and_drops_the_requests(tmp_path):
 
         with pytest.raises(Interrupted) as found:
             play(GUESS, server.url, "m", 500, num_envs=2, records=records, on_end=on_end)
-        asked = len(server.asked)
+        requests = len(server.requests)
     assert isinstance(found.value, KeyboardInterrupt)
     assert [e.episode_id for e in found.value.result.episodes] == sorted(
         e.episode_id for e in read_episodes(records)
     )
     assert len(found.value.result.episodes) == 3
-    assert asked < 200
+    assert requests < 200
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("llm-gym-")]
 
 
@@ -67,13 +67,13 @@ def test_episodes_are_on_disk_while_others_are_being_played(tmp_path):
         seen.append(len(list(read_episodes(tmp_path / "played.partial.jsonl"))))
 
     records = tmp_path / "played.jsonl"
-    with StandIn(lambda messages: "3") as server:
+    with FakeServer(lambda messages: "3") as server:
         play(GUESS, server.url, "m", 3, num_envs=1, records=records, on_end=on_end)
     assert seen == [1, 2, 3]
     assert not (tmp_path / "played.partial.jsonl").exists()
 
 
-def test_a_bug_on_this_side_is_raised_and_hangs_nobody(monkeypatch):
+def test_an_exception_in_a_client_thread_is_raised(monkeypatch):
     def broken(client, messages, seed=0):
         raise IndexError("a bug")
 
@@ -86,12 +86,12 @@ def test_ctrl_c_in_the_terminal_shows_what_was_played(tmp_path):
     stuck, release = threading.Event(), threading.Event()
 
     def model(messages):
-        if len(server.asked) > 12:
+        if len(server.requests) > 12:
             stuck.set()
             release.wait(60)
         return "3"
 
-    with StandIn(model) as server:
+    with FakeServer(model) as server:
         command = [*EVAL, GUESS, "--endpoint", server.url, "--model", "m"]
         command += ["--num-envs", "1", "--out", str(tmp_path)]
         process = subprocess.Popen(

@@ -19,12 +19,12 @@ def server():
 
 
 @pytest.mark.parametrize("name", REPLIES)
-def test_an_answer_is_a_reply_or_one_error(server, name, monkeypatch, caplog):
+def test_a_hostile_answer_is_a_reply_or_an_error_without_the_key(server, name, monkeypatch, caplog):
     caplog.set_level("DEBUG", "llm_gym")
     monkeypatch.setenv("LLM_GYM_API_KEY", KEY)
     monkeypatch.setattr(http, "MAX_BODY_BYTES", 4 << 20)
-    said = ask(server, name, timeout=0.3, backoff=Backoff(tries=2)) + caplog.text
-    assert KEY not in said
-    assert urllib.parse.quote(KEY, safe="") not in said
+    shown = ask(server, name, timeout=0.3, backoff=Backoff(tries=2)) + caplog.text
+    assert KEY not in shown
+    assert urllib.parse.quote(KEY, safe="") not in shown
     if name == "the key (json) as the finish":
-        assert HIDDEN in said, "it is hidden, and not lost"
+        assert HIDDEN in shown, "it is hidden, and not lost"

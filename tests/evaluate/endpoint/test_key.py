@@ -11,7 +11,7 @@ import pytest
 from llm_gym.core.errors import ConfigError
 from llm_gym.evaluate.endpoint import ChatClient, play
 from llm_gym.evaluate.endpoint.http import Key, find_key
-from tests.evaluate.endpoint.stand_in import EVAL, StandIn, says
+from tests.evaluate.endpoint.fake_server import EVAL, FakeServer, status
 
 ROOT = Path(__file__).parents[3]
 SECRET = "sk-proj-Ab/0123456789+cdef=="
@@ -30,9 +30,9 @@ def shows_the_key(text):
     return any(form in text for form in (*FORMS, "01234567"))
 
 
-def test_the_key_is_sent_from_its_variable_or_another_and_none_where_there_is_none(monkeypatch):
+def test_the_key_comes_from_an_environment_variable(monkeypatch):
     def sent(**how):
-        with StandIn(lambda messages: "3") as server:
+        with FakeServer(lambda messages: "3") as server:
             play(GUESS, server.url, "m", 1, **how)
         return {headers.get("Authorization") for headers in server.headers}
 
@@ -43,18 +43,18 @@ def test_the_key_is_sent_from_its_variable_or_another_and_none_where_there_is_no
     assert sent(key_env="MY_KEY") == {"Bearer mine-is-long-enough"}
 
 
-def test_the_key_for_openai_goes_to_openai_alone(monkeypatch):
+def test_the_key_for_openai_is_sent_to_openai_only(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     assert find_key("https://api.openai.com/v1").headers()["Authorization"].endswith(SECRET)
     for other in ("https://openai.com.evil.org/v1", "https://notopenai.com", "http://127.0.0.1"):
         assert find_key(other) is None
-    assert find_key("http://127.0.0.1", "OPENAI_API_KEY") is not None, "where one says so"
+    assert find_key("http://127.0.0.1", "OPENAI_API_KEY") is not None, "where it is named"
     monkeypatch.setenv("LLM_GYM_API_KEY", "own-key-0000")
     assert find_key("https://api.openai.com/v1").origin == "LLM_GYM_API_KEY"
 
 
 @pytest.mark.parametrize("name", [SECRET, "sk0123456789", "NOT_SET_ANYWHERE", "A B", ""])
-def test_a_key_in_the_place_of_its_name_is_not_repeated(name):
+def test_a_key_given_as_a_variable_name_is_not_shown(name):
     with pytest.raises(ConfigError) as found:
         find_key("http://127.0.0.1", name)
     assert "environment variable" in str(found.value)
@@ -64,13 +64,13 @@ def test_a_key_in_the_place_of_its_name_is_not_repeated(name):
 @pytest.mark.parametrize(
     "bad", ["sk-0123456789\r\nX-Evil: 1", "sk-0123456789 é", "sk-0123456789\0"]
 )
-def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(bad):
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(bad):
     with pytest.raises(ConfigError, match="MY_KEY") as found:
         Key(bad, "MY_KEY")
     assert not shows_the_key("".join(traceback.format_exception(found.value)))
 
 
-def test_a_key_shows_in_no_print_and_no_pickle(key):
+def test_the_key_is_in_no_repr_and_no_pickle(key):
     client = ChatClient("http://127.0.0.1", "m")
     held = find_key("http://127.0.0.1")
     assert repr(held) == "<key from LLM_GYM_API_KEY>"
@@ -80,17 +80,17 @@ def test_a_key_shows_in_no_print_and_no_pickle(key):
         pickle.dumps(held)
 
 
-def test_a_word_that_serves_as_a_key_does_not_eat_into_replies(monkeypatch):
+def test_a_word_as_key_is_not_cut_out_of_replies(monkeypatch):
     monkeypatch.setenv("LLM_GYM_API_KEY", "EMPTY")
-    with StandIn(lambda messages: "the box is EMPTY") as server:
+    with FakeServer(lambda messages: "the box is EMPTY") as server:
         client = ChatClient(server.url, "m")
         assert client.reply(HELLO).text == "the box is EMPTY"
         client.stop()
 
 
 @pytest.mark.parametrize("reply", [SECRET, f"It is {FORMS[1]}, or {FORMS[2]}."])
-def test_a_model_that_says_the_key_is_not_recorded_with_it(key, reply, tmp_path):
-    with StandIn(lambda messages: reply) as server:
+def test_a_key_in_a_reply_is_not_recorded(key, reply, tmp_path):
+    with FakeServer(lambda messages: reply) as server:
         [episode] = play(GUESS, server.url, "m", 1, records=tmp_path / "x.jsonl").episodes
     assert "[key]" in episode.actions[0]
     assert not shows_the_key((tmp_path / "x.jsonl").read_text())
@@ -98,9 +98,9 @@ def test_a_model_that_says_the_key_is_not_recorded_with_it(key, reply, tmp_path)
 
 def test_the_command_shows_the_key_in_no_output_and_no_file(tmp_path):
     """The core alone plays here: nothing of the trainer can be imported."""
-    with StandIn(lambda messages: f"My key is {SECRET}") as server:
-        server.manners += [says(500, {"error": "{key}"}), says(429, {"error": "{key}"})]
-        server.manners += [lambda handler: False] * 12 + [says(400, {"error": "bad: {key}"})]
+    with FakeServer(lambda messages: f"My key is {SECRET}") as server:
+        server.faults += [status(500, {"error": "{key}"}), status(429, {"error": "{key}"})]
+        server.faults += [None] * 12 + [status(400, {"error": "bad: {key}"})]
         command = [*EVAL, GUESS, "--endpoint", server.url, "--model", "m"]
         command += ["--episodes", "9", "--num-envs", "2", "--json"]
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A served model plays: what is asked, what is recorded, many conversations at once."""
+"""A served model plays: what is sent, what is recorded, many conversations at once."""
 
 import threading
 
@@ -10,12 +10,12 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes.replay import rebuild, replay
 from llm_gym.evaluate.endpoint import play
-from tests.evaluate.endpoint.stand_in import StandIn, hangs_up, says, solver
+from tests.evaluate.endpoint.fake_server import FakeServer, hangs_up, solver, status
 
 GUESS = "llm_gym/GuessTheNumber-v0"
 
 
-def test_a_model_that_reads_only_the_conversation_plays_as_well_as_in_process(server, tmp_path):
+def test_a_served_solver_plays_as_it_does_in_process(server, tmp_path):
     result = play(GUESS, server.url, "clever", 12, seed=5, records=tmp_path / "played.jsonl")
     env = gym.make(GUESS, rules="system")
     local = [
@@ -45,36 +45,36 @@ def test_tokens_are_counted(server):
     assert result.notes() == []
 
 
-def test_a_server_that_does_not_count_tokens_is_no_problem_but_is_told_of():
-    with StandIn(solver, usage=False) as server:
+def test_missing_token_counts_are_noted():
+    with FakeServer(solver, usage=False) as server:
         result = play(GUESS, server.url, "m", 1)
     assert result.usage.uncounted == result.usage.requests == result.episodes[0].num_turns
     assert result.tokens == 0
     assert "did not count the tokens" in result.notes()[0]
 
 
-def test_rules_are_the_system_prompt_and_the_whole_history_is_sent(server):
+def test_the_rules_are_the_system_prompt_and_the_whole_history_is_sent(server):
     play(GUESS, server.url, "m", 1, num_envs=1)
-    third = server.asked[2]["messages"]
+    third = server.requests[2]["messages"]
     roles = ["system", "user", "assistant", "user", "assistant", "user"]
     assert [message["role"] for message in third] == roles
     assert third[0]["content"].startswith("I am thinking of a whole number")
-    assert third[:2] == server.asked[0]["messages"]
+    assert third[:2] == server.requests[0]["messages"]
 
 
-@pytest.mark.parametrize(("prompt", "told"), [("Play.", ["Play."]), ("", [])])
-def test_a_system_prompt_of_ones_own_takes_the_place_of_the_rules(prompt, told):
-    with StandIn(lambda messages: "3") as server:
+@pytest.mark.parametrize(("prompt", "expected"), [("Play.", ["Play."]), ("", [])])
+def test_a_given_system_prompt_replaces_the_rules(prompt, expected):
+    with FakeServer(lambda messages: "3") as server:
         [episode] = play(GUESS, server.url, "m", 1, system_prompt=prompt).episodes
-    for messages in (server.asked[-1]["messages"], episode.messages):
-        assert [m["content"] for m in messages if m["role"] == "system"] == told
+    for messages in (server.requests[-1]["messages"], episode.messages):
+        assert [m["content"] for m in messages if m["role"] == "system"] == expected
 
 
-def test_every_reply_has_a_seed_of_its_own_however_many_play_at_once():
+def test_every_reply_has_its_own_seed_for_any_number_of_threads():
     def seeds(num_envs, seed):
-        with StandIn(lambda messages: "3") as server:
+        with FakeServer(lambda messages: "3") as server:
             play(GUESS, server.url, "m", 3, num_envs=num_envs, seed=seed)
-        return sorted(asked["seed"] for asked in server.asked)
+        return sorted(request["seed"] for request in server.requests)
 
     alone = seeds(1, 0)
     assert seeds(3, 0) == alone
@@ -83,21 +83,21 @@ def test_every_reply_has_a_seed_of_its_own_however_many_play_at_once():
     assert not set(seeds(1, 7)) & set(alone)
 
 
-def test_conversations_are_held_at_once():
+def test_conversations_run_concurrently():
     together = threading.Barrier(4)
 
     def model(messages):
         if len(messages) == 2:
-            together.wait(timeout=120)  # breaks unless four first turns are being asked at once
+            together.wait(timeout=120)  # breaks unless four first turns are being requested at once
         return "3"
 
-    with StandIn(model) as server:
+    with FakeServer(model) as server:
         result = play(GUESS, server.url, "m", 8, num_envs=4)
     assert len(result.episodes) == 8
     assert result.usage.retries == 0
 
 
-def test_nobody_waits_for_the_slowest():
+def test_a_slow_reply_delays_no_other_episode():
     others_ended = threading.Event()
     slow_is_waiting = []
 
@@ -111,10 +111,10 @@ def test_nobody_waits_for_the_slowest():
         if ended == 5:
             others_ended.set()
 
-    with StandIn(model) as server:
+    with FakeServer(model) as server:
         result = play(GUESS, server.url, "m", 6, num_envs=2, on_end=on_end)
     assert len(result.episodes) == 6
-    assert result.usage.retries == 0, "the slow one was waited for, not asked again"
+    assert result.usage.retries == 0, "the slow one was waited for, and not requested again"
 
 
 def test_a_thread_keeps_its_connection_open(server):
@@ -122,7 +122,7 @@ def test_a_thread_keeps_its_connection_open(server):
     assert result.usage.requests > 9
     assert server.connections <= 3
     before = server.connections
-    server.manners += [hangs_up, hangs_up]
+    server.faults += [hangs_up, hangs_up]
     result = play(GUESS, server.url, "m", 1)
     assert result.usage.retries <= 2  # where a request was on its way as the server hung up
     assert server.connections == before + 3
@@ -130,61 +130,61 @@ def test_a_thread_keeps_its_connection_open(server):
 
 def test_reasoning_is_not_the_move():
     thoughts = {"reasoning_content": "7, surely", "content": "<think>8?</think>\n5"}
-    with StandIn(lambda messages: thoughts) as server:
+    with FakeServer(lambda messages: thoughts) as server:
         [episode] = play(GUESS, server.url, "m", 1).episodes
     assert set(episode.moves) == {"5"}
-    assert not any("surely" in message["content"] for message in server.asked[-1]["messages"])
+    assert not any("surely" in message["content"] for message in server.requests[-1]["messages"])
 
 
 def thinker(thought, answer="5"):
     """A model that thinks for 300 tokens, and a server that cuts it at ``max_tokens``."""
 
-    def manner(handler):
-        cut = handler.server.asked[-1]["max_tokens"] < 300
-        said = "<|channel|>final<|message|>" if "channel" in thought else "</think>"
-        message = {"content": thought if cut else f"{thought}{said}{answer}"}
+    def fault(handler):
+        cut = handler.server.requests[-1]["max_tokens"] < 300
+        end = "<|channel|>final<|message|>" if "channel" in thought else "</think>"
+        message = {"content": thought if cut else f"{thought}{end}{answer}"}
         if not thought:  # the server hides it
             message = {"content": "" if cut else answer, "reasoning_content": "hm"}
         choice = {"message": message, "finish_reason": "length" if cut else "stop"}
         handler.say(200, {"choices": [choice]})
 
-    return manner
+    return fault
 
 
 @pytest.mark.parametrize("thought", ["", "<think>8 or 5? ", "<|channel|>analysis<|message|>8? "])
-def test_a_reply_that_is_cut_in_a_thought_is_asked_for_again_with_more_room(thought):
-    with StandIn(None) as server:
+def test_a_reply_cut_while_thinking_is_requested_again_with_more_tokens(thought):
+    with FakeServer(None) as server:
         server.always = thinker(thought)
         result = play(GUESS, server.url, "m", 2, num_envs=1)
-    rooms = [asked["max_tokens"] for asked in server.asked]
+    rooms = [request["max_tokens"] for request in server.requests]
     assert rooms == [64, *[1024] * (len(rooms) - 1)]
-    assert server.asked[0]["messages"] == server.asked[1]["messages"]
+    assert server.requests[0]["messages"] == server.requests[1]["messages"]
     assert (result.cut, result.empty, result.invalid) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("settings", [{"max_tokens": 64}, {"body": {"max_tokens": 64}}])
-def test_a_limit_that_was_chosen_is_kept_and_what_it_cuts_is_said(settings):
-    with StandIn(None) as server:
+def test_a_given_max_tokens_is_kept_and_cut_replies_are_noted(settings):
+    with FakeServer(None) as server:
         server.always = thinker("")
         result = play(GUESS, server.url, "m", 1, **settings)
-    assert {asked["max_tokens"] for asked in server.asked} == {64}
+    assert {request["max_tokens"] for request in server.requests} == {64}
     summary = result.summary()
     assert (summary["cut"], summary["empty"], summary["success"]) == (1.0, 1.0, 0.0)
     assert any("100% of the replies were cut" in note and "--max-tokens" in note
                for note in result.notes())  # fmt: skip
 
 
-def test_a_long_answer_without_a_thought_is_cut_and_not_asked_for_again():
-    def manner(handler):
+def test_a_cut_reply_without_thinking_is_not_requested_again():
+    def fault(handler):
         choice = {"message": {"content": "Well, " * 60}, "finish_reason": "length"}
         handler.say(200, {"choices": [choice]})
 
-    with StandIn(None) as server:
-        server.always = manner
+    with FakeServer(None) as server:
+        server.always = fault
         result = play(GUESS, server.url, "m", 1)
-    assert {asked["max_tokens"] for asked in server.asked} == {64}
+    assert {request["max_tokens"] for request in server.requests} == {64}
     assert result.cut == 1.0
-    with StandIn(lambda messages: "<think>5</think>") as server:
+    with FakeServer(lambda messages: "<think>5</think>") as server:
         result = play(GUESS, server.url, "m", 1)
     assert (result.cut, result.empty) == (0.0, 1.0)
     assert any("empty" in note for note in result.notes()), "for another reason"
@@ -192,7 +192,7 @@ def test_a_long_answer_without_a_thought_is_cut_and_not_asked_for_again():
 
 @pytest.mark.parametrize("content", [None, "", [{"type": "image"}]])
 def test_a_reply_without_text_is_an_unusable_move(content):
-    with StandIn(lambda messages: {"content": content}) as server:
+    with FakeServer(lambda messages: {"content": content}) as server:
         [episode] = play(GUESS, server.url, "m", 1).episodes
     assert episode.stop_reason == StopReason.LOST
     assert set(episode.actions) == {""}
@@ -200,10 +200,10 @@ def test_a_reply_without_text_is_an_unusable_move(content):
 
 
 @pytest.mark.parametrize("before", [0, 2])
-def test_a_conversation_that_outgrows_the_context_is_cut_and_the_others_go_on(before):
+def test_a_full_context_truncates_only_its_own_episode(before):
     full = {"error": {"message": "This model's maximum context length is 8 tokens.", "code": 400}}
-    with StandIn(lambda messages: "3") as server:
-        server.manners += [lambda handler: False] * before + [says(400, full)]
+    with FakeServer(lambda messages: "3") as server:
+        server.faults += [None] * before + [status(400, full)]
         result = play(GUESS, server.url, "m", 3, num_envs=1)
     first, *rest = result.episodes
     assert first.stop_reason == StopReason.CONTEXT
@@ -216,7 +216,7 @@ def test_a_conversation_that_outgrows_the_context_is_cut_and_the_others_go_on(be
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "why"),
     [
         ({"episodes": 0}, "episodes"), ({"num_envs": 0}, "num_envs"),
         ({"context": "all"}, "context"), ({"max_tokens": 0}, "max_tokens"),
@@ -230,9 +230,9 @@ def test_a_conversation_that_outgrows_the_context_is_cut_and_the_others_go_on(be
         ({"url": "http://me:secret@localhost"}, "url"), ({"split": "eval"}, "split"),
     ],
 )  # fmt: skip
-def test_a_setting_that_cannot_be_honoured_is_one_sentence_and_asks_nobody(server, settings, says):
+def test_a_bad_setting_is_refused_before_any_request(server, settings, why):
     arguments = {"env": GUESS, "url": server.url, "model": "m", "episodes": 2, **settings}
-    with pytest.raises(ConfigError, match=says) as found:
+    with pytest.raises(ConfigError, match=why) as found:
         play(**arguments)
     assert "secret" not in str(found.value)
-    assert server.asked == []
+    assert server.requests == []

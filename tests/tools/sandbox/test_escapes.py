@@ -37,14 +37,14 @@ def patience(monkeypatch):
 
 
 @under_isolation(ESCAPES)
-def test_is_contained(prison, name):
+def test_every_escape_attempt_is_contained(prison, name):
     sandbox, place = prison
     finding = attempt(sandbox, name, ESCAPES[name], place)
     assert finding.contained, finding.detail
 
 
 @under_isolation(ENDINGS)
-def test_the_sandbox_goes_on_after(prison, name):
+def test_the_sandbox_goes_on_after_a_crash(prison, name):
     sandbox, place = prison
     timeout = 0.5 if "crash" in name else 0.2  # the others run until it comes
     finding = attempt(sandbox, name, ENDINGS[name], place, timeout)
@@ -53,7 +53,7 @@ def test_the_sandbox_goes_on_after(prison, name):
 
 @pytest.mark.skipif(MACHINE not in MACHINES, reason="the sandbox knows no other machine")
 @pytest.mark.parametrize("name", [name for name in ESCAPES if name not in HARMFUL | CONDITIONAL])
-def test_the_same_attempt_succeeds_without_isolation_so_the_test_can_fail(name):
+def test_an_attempt_succeeds_without_isolation(name):
     need("none")
     assert check.succeeds_without_isolation(name, ESCAPES[name])
 
@@ -66,7 +66,7 @@ def test_most_attempts_can_fail():
 
 
 @pytest.mark.parametrize("isolation", [*ISOLATED, "none"])
-def test_no_process_outlives_a_call_and_none_the_sandbox(isolation):
+def test_processes_end_with_their_call_and_with_the_sandbox(isolation):
     need(isolation)
     code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()"
     with Sandbox(isolation=isolation) as sandbox:

@@ -52,13 +52,13 @@ def test_code_of_root_runs_as_nobody_and_leaves_devices_alone(mode):
     assert found[0][1] != "refused" or not is_open
 
 
-def test_root_that_cannot_become_somebody_else_is_refused_in_a_sentence():
+def test_root_without_capabilities_is_refused():
     for _, users, why in answers("root without capabilities"):
         assert users == "refused"
         assert "nobody" in why
 
 
-def test_one_session_too_many_is_a_sentence_and_costs_no_other():
+def test_one_session_too_many_is_refused_and_the_others_go_on():
     need("namespaces")
     code = """
 import resource
@@ -87,7 +87,7 @@ sandbox.close()
     assert done.stdout.startswith("held"), done.stderr
 
 
-def test_an_order_that_lost_its_descriptors_on_the_way_costs_no_session():
+def test_a_request_without_descriptors_ends_no_session():
     need("namespaces")
     with Sandbox(isolation="namespaces") as sandbox, sandbox.session() as session:
         session.run("x = 7")
@@ -120,7 +120,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_locks_are_the_cells_own_business(tmp_path):
+def test_file_locks_do_not_leave_the_sandbox(tmp_path):
     need("namespaces")
     shared = Path(json.__file__)
     code = f"""

@@ -1,4 +1,4 @@
-"""Settings that cannot be honoured, machines that cannot isolate, and the command that says so."""
+"""Refused settings, machines that cannot isolate code, and ``llm-gym check sandbox``."""
 
 import pytest
 
@@ -16,12 +16,12 @@ from tests.tools.sandbox.sandboxes import ISOLATED, refusal
         ("disk_mb", 0), ("files", 3), ("tasks", 0), ("output_chars", 0),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be_honoured_are_refused(name, value):
+def test_bad_settings_are_refused(name, value):
     with pytest.raises(ConfigError, match=name):
         Sandbox(**{name: value})
 
 
-def test_it_refuses_to_run_where_code_cannot_be_isolated_or_not_on_linux(monkeypatch):
+def test_nothing_runs_without_isolation_or_outside_linux(monkeypatch):
     def refuse(*_):
         raise SandboxError("not on this machine")
 
@@ -44,7 +44,7 @@ def test_auto_runs_isolated_or_not_at_all():
         assert not sandbox.run("open('/etc/passwd')").ok
 
 
-def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatch, capsys):
+def test_check_sandbox_names_the_isolation_and_counts_contained_attempts(monkeypatch, capsys):
     if refusal("auto"):
         assert main(["check", "sandbox"]) == 2
         assert "cannot be isolated" in capsys.readouterr().err
@@ -61,7 +61,7 @@ def test_the_command_says_what_isolates_and_counts_what_was_contained(monkeypatc
     assert "--isolation must be one of" in capsys.readouterr().err
 
 
-def test_the_command_fails_where_something_got_out(monkeypatch, capsys):
+def test_check_sandbox_fails_after_an_escape(monkeypatch, capsys):
     if refusal("auto"):
         pytest.skip(refusal("auto"))
     found = [Finding("a way out", False, "it is out"), Finding("another", True)]

@@ -18,7 +18,7 @@ def test_stdout_and_stderr_both_come_back(sandbox):
     assert result.text() == "out\nerr"
 
 
-def test_nothing_that_comes_back_steers_a_terminal(sandbox):
+def test_control_characters_in_results_are_escaped(sandbox):
     result = sandbox.run(
         "import sys\nbad = '\\x1b]0;x\\x07\\u202e\\r'\nprint(bad, 'é\\t\\r\\n')\n"
         "sys.stderr.write(bad)\n"
@@ -50,7 +50,7 @@ def test_an_exception_is_a_short_traceback_and_one_line(sandbox):
     assert result.text().endswith("ZeroDivisionError: division by zero")
 
 
-def test_a_syntax_error_says_where(sandbox):
+def test_errors_name_the_line_and_stay_short(sandbox):
     result = sandbox.run("x = 1\nif x\n    print(x)")
     assert result.error == "SyntaxError: expected ':'"
     assert "line 2" in result.stderr
@@ -62,11 +62,11 @@ def test_a_syntax_error_says_where(sandbox):
 @pytest.mark.parametrize(
     "code", ["def (", "x = '\0'", "x = '\ud800'", "import json\njson.loads('{')", "return"]
 )
-def test_no_error_tells_where_python_is_on_this_machine(sandbox, code):
-    told = sandbox.run(code).stderr
-    assert "Error" in told
-    assert os.path.dirname(os.__file__) not in told
-    assert "ast.py" not in told
+def test_no_error_shows_the_path_of_python(sandbox, code):
+    stderr = sandbox.run(code).stderr
+    assert "Error" in stderr
+    assert os.path.dirname(os.__file__) not in stderr
+    assert "ast.py" not in stderr
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_no_error_tells_where_python_is_on_this_machine(sandbox, code):
         ("import ctypes; ctypes.string_at(0)", -signal.SIGSEGV, False),
     ],
 )
-def test_exit_status(sandbox, code, exit_code, ok):
+def test_exit_codes_are_reported(sandbox, code, exit_code, ok):
     result = sandbox.run(code)
     assert (result.exit_code, result.ok) == (exit_code, ok)
     assert bool(result.error) is not ok
 
 
-def test_a_timeout_ends_a_call_and_keeps_what_it_said(sandbox):
+def test_a_timeout_ends_a_call_and_keeps_its_output(sandbox):
     code = "import time\nprint('so far', flush=True)\nwhile True: time.sleep(9)"
     for limit in ("0.3", "2", "20"):  # a busy machine needs longer for a word
         result = sandbox.run(code, timeout=float(limit))
@@ -105,7 +105,7 @@ def test_threads_and_exit_functions_are_waited_for(sandbox):
     assert sandbox.run(code).stdout == "thread\nlast\n"
 
 
-def test_output_is_cut_and_says_so():
+def test_long_output_is_cut_and_marked():
     with Sandbox(isolation="none", output_chars=10) as sandbox:
         result = sandbox.run("print('é' * 50)")
         assert (result.stdout, result.truncated, result.ok) == ("é" * 10, True, True)
@@ -127,7 +127,7 @@ def test_code_that_is_not_code_is_a_result(sandbox):
         assert isinstance(sandbox.run(code), SandboxResult)
 
 
-def test_nothing_is_left_for_the_next_call_which_depends_on_its_code_alone(sandbox):
+def test_calls_share_no_state(sandbox):
     sandbox.run("import builtins\nbuiltins.print = None\nx = 1")
     result = sandbox.run("print('x' in globals())")
     assert result.stdout == "False\n"
@@ -166,7 +166,7 @@ def test_disk_files_and_tasks_are_bounded():
         assert larger.run(threads).stdout == "31\n"
 
 
-def test_more_may_be_read_where_it_is_said(sandbox, tmp_path):
+def test_the_read_setting_opens_more_folders(sandbox, tmp_path):
     tmp_path.chmod(0o755)  # the code of a root user runs as nobody
     (tmp_path / "helper_module.py").write_text("value = 17\n")
     code = "import helper_module\nhelper_module.value"
@@ -175,7 +175,7 @@ def test_more_may_be_read_where_it_is_said(sandbox, tmp_path):
         assert wider.run(code).stdout == "17\n"
 
 
-def test_modules_can_be_loaded_beforehand():
+def test_modules_can_be_preloaded():
     with Sandbox(isolation="none", preload=["calendar"]) as warm:
         assert warm.run("import sys\n'calendar' in sys.modules").stdout == "True\n"
     with Sandbox(isolation="none") as cold:
@@ -184,7 +184,7 @@ def test_modules_can_be_loaded_beforehand():
         Sandbox(isolation="none", preload=["no_such_module"]).run("1")
 
 
-def test_it_can_write_in_its_own_folder(walled):
+def test_code_can_write_in_its_own_folder(walled):
     code = (
         "import os, tempfile\nopen('mine.py', 'w').write('x = 4')\nimport mine\n"
         "tempfile.TemporaryFile().write(b'x')\n"
@@ -194,7 +194,7 @@ def test_it_can_write_in_its_own_folder(walled):
 
 
 @pytest.mark.skipif(sys.prefix.startswith("/tmp/"), reason="the interpreter lies in /tmp")
-def test_what_it_writes_to_tmp_lands_in_its_own_folder(walled):
+def test_files_written_to_tmp_are_in_its_own_folder(walled):
     code = "import os\nopen('/tmp/f', 'w').write('x')\nprint(os.listdir('.'))"
     assert walled.run(code).stdout == "['f']\n"
     assert not os.path.exists("/tmp/f")
@@ -224,7 +224,7 @@ def test_a_worker_that_was_killed_is_replaced(sandbox):
     assert sandbox._worker.process.pid != process.pid
 
 
-def test_it_closes_and_opens_again():
+def test_a_closed_sandbox_opens_again():
     sandbox = Sandbox(isolation="none")
     sandbox.run("1")
     folder = sandbox._worker.folder
@@ -248,7 +248,7 @@ def test_a_session_keeps_its_variables_over_errors_and_exits(sandbox):
         assert session.restarts == 0
 
 
-def test_a_session_that_ran_out_of_time_begins_anew(sandbox):
+def test_a_session_restarts_after_a_timeout_or_exit(sandbox):
     with sandbox.session() as session:
         session.run("x = 5")
         assert session.run("while True: pass", timeout=0.2).timed_out

@@ -66,7 +66,7 @@ def test_changing_metadata_is_a_setting(machine):
         assert (judge(code, AUDIT_ARCH[machine], chmod) == ALLOW) is metadata
 
 
-def test_another_architecture_is_the_end_and_the_second_table_is_closed():
+def test_another_architecture_is_killed_and_x32_calls_are_refused():
     code = program("x86_64", 1, metadata=True)
     assert judge(code, 0x40000003, 1) == KILL_PROCESS  # i386, where 1 is exit
     for number in (0x40000000, 0x40000000 + 59, 0x7FFFFFFF):
@@ -74,7 +74,7 @@ def test_another_architecture_is_the_end_and_the_second_table_is_closed():
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_guarded_calls_look_at_their_arguments(machine):
+def test_guarded_calls_are_judged_by_their_arguments(machine):
     names, arch = syscalls.guarded(machine), AUDIT_ARCH[machine]
 
     def verdict(name, *arguments):
@@ -109,14 +109,14 @@ def test_guarded_calls_look_at_their_arguments(machine):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_no_dangerous_call_is_on_a_list(machine):
+def test_no_dangerous_call_is_allowed(machine):
     names = syscalls.always(machine, metadata=True).keys() | syscalls.guarded(machine).keys()
     refused = syscalls._numbers(REFUSED, machine).keys()
     assert len(refused) > 80
     assert not names & refused
 
 
-def test_a_number_stands_for_one_call():
+def test_each_number_belongs_to_one_call():
     for machine in MACHINES:
         numbers = list(table(machine).values())
         assert len(numbers) == len(set(numbers))

@@ -65,7 +65,7 @@ def visit(chromium):
         page = context.new_page()
         page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda asked: _stays(asked.url, url, complaints))
+        page.on("request", lambda request: _stays(request.url, url, complaints))
         page.goto(url)
         page.wait_for_selector("html[data-ready]", state="attached")
         return page
@@ -76,7 +76,7 @@ def visit(chromium):
     assert complaints == []
 
 
-def _stays(asked, url, complaints):
+def _stays(requested, url, complaints):
     """Nothing is fetched but from where the page itself came."""
-    if not asked.startswith((url.split("#")[0], "data:")):
-        complaints.append(f"the page asked for {asked}")
+    if not requested.startswith((url.split("#")[0], "data:")):
+        complaints.append(f"the page requested {requested}")

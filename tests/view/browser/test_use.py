@@ -20,7 +20,7 @@ def choose(page, label, value):
     page.select_option(f"label:has(span:text-is('{label}')) select", value)
 
 
-def test_episodes_are_filtered_and_searched_and_the_address_keeps_it(tmp_path, serve, visit):
+def test_filters_and_search_are_kept_in_the_address(tmp_path, serve, visit):
     url = serve(make_run(tmp_path / "run"))
     page = visit(url + "#/episodes")
     assert_count(page, 8)
@@ -44,7 +44,7 @@ def test_episodes_are_filtered_and_searched_and_the_address_keeps_it(tmp_path, s
     assert "go+HOME" in page.url
 
 
-def test_the_keys_alone_lead_to_a_token_and_back(tmp_path, serve, visit):
+def test_the_page_can_be_used_by_keyboard_alone(tmp_path, serve, visit):
     page = visit(serve(make_run(tmp_path / "run")))
     page.keyboard.press("2")
     page.locator(".row").first.wait_for()
@@ -77,7 +77,7 @@ def test_the_keys_alone_lead_to_a_token_and_back(tmp_path, serve, visit):
     page.locator("table.heat").wait_for()
 
 
-def test_a_run_is_live_while_it_trains(tmp_path, serve, visit):
+def test_the_page_follows_a_training_run(tmp_path, serve, visit):
     run = make_run(tmp_path / "run")
     page = visit(serve(run))
     page.get_by_text("iteration 2", exact=True).wait_for()
@@ -129,13 +129,13 @@ def test_hostile_text_stays_text_in_every_view(tmp_path, serve, visit):
             assert page.evaluate("window.hacked") is None
 
 
-def test_what_hides_is_shown_and_what_is_huge_is_shown_in_part(tmp_path, serve, visit):
+def test_hidden_characters_are_shown_and_huge_texts_are_cut(tmp_path, serve, visit):
     write_episodes(tmp_path / "hostile.jsonl", [hostile()])
     page = visit(serve(tmp_path / "hostile.jsonl"))
     page.evaluate("location.hash = '#/episode/0/0/1'")
-    said = page.locator(".read .prose").first
-    said.wait_for()
-    text = said.text_content()
+    prose = page.locator(".read .prose").first
+    prose.wait_for()
+    text = prose.text_content()
     assert "<script>window.hacked = true</script>" in text
     for code in ("U+202E", "U+001B", "U+200B", "U+0000", "U+2028"):
         assert code in text
@@ -146,7 +146,7 @@ def test_what_hides_is_shown_and_what_is_huge_is_shown_in_part(tmp_path, serve, 
     assert page.locator(".read .prose").nth(1).text_content().count("<script>") == 500
 
 
-def test_ten_thousand_episodes_are_a_few_rows_at_a_time(tmp_path, serve, visit):
+def test_ten_thousand_episodes_render_only_visible_rows(tmp_path, serve, visit):
     line, other = played(1).to_json() + "\n", with_tokens().to_json() + "\n"
     (tmp_path / "many.jsonl").write_text(line * 9_000 + other * 1_000)
     page = visit(serve(tmp_path / "many.jsonl") + "#/episodes")
@@ -161,7 +161,7 @@ def test_ten_thousand_episodes_are_a_few_rows_at_a_time(tmp_path, serve, visit):
     page.keyboard.press("Home")
 
 
-def test_an_episode_of_four_thousand_tokens_opens_and_is_walked_along(tmp_path, serve, visit):
+def test_an_episode_of_four_thousand_tokens_can_be_navigated(tmp_path, serve, visit):
     write_episodes(tmp_path / "long.jsonl", [with_tokens(6_000)])
     page = visit(serve(tmp_path / "long.jsonl"))
     page.evaluate("location.hash = '#/episode/0/0/1'")

@@ -82,7 +82,7 @@ def test_the_figures_of_every_token_are_those_of_the_file(trained, serve, visit)
         assert (int(figures["turn"][0]), figures["trained on"][0]) == (tokens["turns"][at], "yes")
 
 
-def test_colours_follow_the_chosen_figure_and_say_above_and_below(tmp_path, serve, visit):
+def test_colours_show_the_sign_of_the_chosen_figure(tmp_path, serve, visit):
     page = visit(serve(make_run(tmp_path / "run")))
     page.evaluate("location.hash = '#/episode/0/1/1'")
     page.locator(".token").first.wait_for()
@@ -148,7 +148,7 @@ def test_charts_zoom_smooth_and_take_logarithms(tmp_path, serve, visit):
     assert page.locator("tr.differs th").first.text_content() == "training.gae_lambda"
 
 
-def test_an_axis_that_reaches_zero_says_zero(tmp_path, serve, visit):
+def test_an_axis_that_reaches_zero_has_a_label_of_zero(tmp_path, serve, visit):
     values = (0.0, 0.0, -0.09, -0.11, -0.05)  # in steps of 0.025, which do not add up to 0
     rows = [{"iteration": at, "value/explained_variance": v} for at, v in enumerate(values, 1)]
     page = visit(serve(make_run(tmp_path / "run", rows)))

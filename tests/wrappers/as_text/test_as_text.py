@@ -1,4 +1,4 @@
-"""AsText: what the player is told, what reaches the environment, and what does not."""
+"""AsText: what the player reads, and which actions reach the environment."""
 
 import gymnasium as gym
 import numpy as np
@@ -14,7 +14,7 @@ from llm_gym.wrappers.as_text.phrasebooks import Phrasebook, Unusable
 from tests.wrappers.as_text.plain_envs import NONSENSE, Corridor, Echo, started
 
 
-def test_names_story_and_rewards_come_from_the_docstring():
+def test_names_description_and_rewards_come_from_the_docstring():
     text, info = AsText(Corridor()).reset(seed=0)
     assert "A corridor with five rooms. The exit is on the right." in text
     assert "One point at the exit." in text
@@ -34,17 +34,17 @@ def test_an_action_is_named_or_numbered(text):
     assert info["valid_action"]
 
 
-def test_the_end_is_the_environments_own():
+def test_termination_is_the_environments_own():
     env = started(rules="system")
     *_, last = [env.step("go right") for _ in range(4)]
     assert last[:4] == ("4\nThe episode is over.", 1.0, True, False)
     assert last[4]["stop_reason"] is StopReason.FINISHED
-    assert "success" not in last[4], "nobody can say"
+    assert "success" not in last[4], "nothing decides it"
     with pytest.raises(ResetNeeded, match="is over"):
         env.step("go right")
 
 
-def test_keys_and_cuts_of_the_environment_stay_its_own():
+def test_info_keys_and_truncation_of_the_environment_are_kept():
     own = {"turn": "black's", "move": 7, "success": True, "stop_reason": "mine", "x": [1]}
     env = AsText(Corridor(own))
     assert env.reset(seed=0)[1].items() >= own.items()
@@ -62,7 +62,7 @@ def test_keys_and_cuts_of_the_environment_stay_its_own():
 # --- words of one's own ------------------------------------------------------------------------
 
 
-def test_three_functions_replace_the_words():
+def test_three_functions_replace_the_phrasebook():
     env = AsText(
         Corridor(),
         system_prompt="Leave.",
@@ -84,14 +84,14 @@ def test_three_functions_replace_the_words():
 def test_a_parse_function_may_raise_or_lead_outside_the_space(text):
     env = started(parse=int)
     observation, *_, info = env.step(text)
-    assert text != "x" or "invalid literal" in observation, "what it raises is told"
+    assert text != "x" or "invalid literal" in observation, "the message of its error is shown"
     assert not info["valid_action"]
     assert observation in env.observation_space
     assert env.unwrapped.steps == []
     assert env.step("2")[4]["valid_action"]
 
 
-def test_with_a_parse_function_the_action_space_may_be_any():
+def test_a_parse_function_allows_any_action_space():
     sequence = gym.spaces.Sequence(gym.spaces.Discrete(3))
     with pytest.raises(ConfigError, match="pass parse="):
         AsText(Echo(action_space=sequence))
@@ -118,7 +118,7 @@ class Loud(Phrasebook):
         return super().parse(move)
 
 
-def test_a_phrasebook_may_be_given_and_names_itself_in_the_spec():
+def test_a_given_phrasebook_is_used_and_named_in_the_spec():
     env = started(phrasebook=Loud)
     assert env.step("forth")[0] == "ROOM 1!"
     assert env.step("jump")[0] == "You cannot jump.\nROOM 1!"
@@ -165,11 +165,11 @@ def test_a_masked_action_is_played_or_refused_and_an_odd_mask_ignored():
 # --- the rest of the contract ------------------------------------------------------------------
 
 
-def test_rules_are_told_once_wherever_they_go():
-    told, _ = AsText(Corridor()).reset(seed=0)
+def test_the_rules_are_in_the_observation_or_the_system_prompt_and_never_both():
+    whole, _ = AsText(Corridor()).reset(seed=0)
     quiet = AsText(Corridor(), rules="system")
     state, info = quiet.reset(seed=0)
-    assert told == f"{info['system_prompt']}\n\n{state}"
+    assert whole == f"{info['system_prompt']}\n\n{state}"
     assert AsText(Corridor()).system_prompt == ""
     assert quiet.reset(seed=1, options={"at": 3})[0] == "3"
     assert quiet.unwrapped.np_random_seed == 1
@@ -188,7 +188,7 @@ def test_formats_are_shown_and_read(action_format):
     assert "I found no move" in strict.step("go right")[0]
 
 
-def test_long_descriptions_are_cut_and_marked():
+def test_long_observations_are_cut_and_marked():
     env = AsText(Corridor(), describe=lambda *_: "word " * 1000, max_observation_chars=300)
     text, _ = env.reset()
     assert (len(text), text[-4:]) == (300, " ...")
@@ -227,13 +227,13 @@ def test_only_text_is_an_action_and_only_in_an_episode():
         ({"phrasebook": Corridor}, "phrasebook"),
     ],
 )
-def test_a_setting_that_cannot_be_honoured_is_one_sentence(settings, sentence):
+def test_bad_settings_are_refused(settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
         AsText(Corridor(), **settings)
 
 
 @pytest.mark.parametrize("info", [None, [1], "x"])
-def test_an_info_that_is_no_dictionary_is_said(info, monkeypatch):
+def test_an_info_that_is_no_dictionary_raises(info, monkeypatch):
     env = started()
     monkeypatch.setattr(env.unwrapped, "_info", lambda: info)
     with pytest.raises(ContractError, match=r"Corridor\.step"):
@@ -270,7 +270,7 @@ def read(env_id, reply):
         ("FrozenLake-v1", "I go up the board for now.", "up"),
         ("MountainCar-v0", "I would rather go right than left.", "push right"),
         ("Blackjack-v1", "I stand, as 19 is enough.", "stick"),
-        # An idiom is no direction, and what is said of the state is no move.
+        # An idiom is no direction, and what describes the state is no move.
         *(("FrozenLake-v1", reply, None) for reply in (
             "I give up.", "All right, let me see.", "The right choice is unclear to me.",
             "That's right.", "I have 3 moves left.", "Turns left: 5", "3 turns left",
@@ -283,7 +283,7 @@ def read(env_id, reply):
         )),
     ],
 )  # fmt: skip
-def test_every_word_for_a_move_is_read_in_a_sentence_too(env_id, reply, move):
+def test_moves_are_read_in_sentences(env_id, reply, move):
     assert read(env_id, reply) == move
 
 
@@ -297,7 +297,7 @@ def test_two_numbers_are_no_choice(env_id, first, second):
     assert read(env_id, f"Answer: {first}") is not None
 
 
-def test_a_move_of_several_words_is_one_even_if_it_sounds_like_an_idiom():
+def test_a_move_of_several_words_is_found_inside_an_idiom():
     moves = ["turn left", "left", "pick up"]
     found = [move for *_, move in find_phrases("Turn left. Moves left: 3. I pick up.", moves)]
     assert found == ["turn left", "pick up"]

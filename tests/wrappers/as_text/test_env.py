@@ -22,7 +22,7 @@ from tests.wrappers.as_text.plain_envs import Corridor, started
 LAKE = {"env_id": "FrozenLake-v1", "env_kwargs": {"is_slippery": False}}
 
 
-def test_one_id_plays_any_other():
+def test_as_text_plays_another_id():
     env = gym.make("llm_gym/AsText-v0", **LAKE, rules="system")
     assert env.reset(seed=0)[0].startswith("P . . .\n")
     assert "slip" not in env.get_wrapper_attr("system_prompt")
@@ -31,7 +31,7 @@ def test_one_id_plays_any_other():
     assert (reward, terminated, info["success"]) == (1, True, True)
 
 
-def test_its_players_and_the_attributes_inside_can_be_asked_for():
+def test_players_and_inner_attributes_are_reachable():
     env = gym.make("llm_gym/AsText-v0", **LAKE, action_format="tag").unwrapped
     env.reset(seed=0)
     assert env.legal_actions()[0] == "<action>left</action>"
@@ -43,11 +43,11 @@ def test_its_players_and_the_attributes_inside_can_be_asked_for():
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Blackjack-v1", "Pendulum-v1"])
-def test_it_passes_gymnasiums_own_checker(env_id):
+def test_as_text_passes_gymnasiums_checker(env_id):
     check_env(gym.make("llm_gym/AsText-v0", env_id=env_id).unwrapped, skip_render_check=True)
 
 
-def test_its_spec_and_its_pickle_hold_the_game():
+def test_spec_and_pickle_rebuild_the_game():
     env = gym.make("llm_gym/AsText-v0", **LAKE)
     twin = gym.make(EnvSpec.from_json(env.spec.to_json()))
     assert twin.reset(seed=1)[0] == env.reset(seed=1)[0]
@@ -57,7 +57,7 @@ def test_its_spec_and_its_pickle_hold_the_game():
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_it_works_in_the_stock_vector_environments(mode):
+def test_gymnasiums_vector_environments_run_as_text(mode):
     envs = gym.make_vec("llm_gym/AsText-v0", 2, mode, **LAKE, rules="system")
     texts, _ = envs.reset(seed=0)
     assert texts[0].startswith("P . . .")
@@ -70,7 +70,7 @@ def test_it_works_in_the_stock_vector_environments(mode):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_it_works_in_our_own_vector_environment_with_wrappers_inside_and_out(workers):
+def test_make_vec_runs_as_text_with_wrappers_inside_and_out(workers):
     spec = AsText(gym.make("CartPole-v1", max_episode_steps=3), rules="system").spec
     envs = llm_gym.make_vec(spec, 2, workers=workers)
     texts, infos = envs.reset(seed=0)
@@ -92,7 +92,7 @@ def test_a_text_environment_is_left_as_it_is():
         ensure_text(env, penalty=1.0)
 
 
-def test_settings_find_their_way():
+def test_settings_reach_the_environment_or_as_text():
     env = make_text("CartPole-v1", sutton_barto_reward=True, action_format="tag", penalty=1.0)
     env.reset(seed=0)
     assert env.step("<action>push left</action>")[1] == 0.0, "the environment's own setting"
@@ -115,7 +115,7 @@ def test_settings_are_split_between_an_environment_and_its_words(make, own):
     assert split_settings(make, given) == (own, {k: v for k, v in given.items() if k not in own})
 
 
-def test_hooks_go_through_a_spec_in_this_process():
+def test_functions_survive_in_a_spec_within_this_process():
     env = AsText(gym.make("CartPole-v1"), describe=lambda o, i: "a cart", parse=int)
     twin = gym.make(env.spec)
     assert twin.reset(seed=0)[0].endswith("a cart")
@@ -133,7 +133,7 @@ def test_hooks_go_through_a_spec_in_this_process():
         ({"stop_reason": ["odd"]}, StopReason.FINISHED),
     ],
 )
-def test_success_is_what_the_environment_says(own, reason):
+def test_success_is_taken_from_the_info(own, reason):
     env = started(Corridor(own))
     *_, last = [env.step("2") for _ in range(4)]
     assert env._stop is reason
@@ -145,17 +145,17 @@ def reached_the_end(total, terminated, reward, info):
 
 
 @pytest.mark.parametrize("success", [reached_the_end, f"{__name__}:reached_the_end"])
-def test_a_function_tells_success_where_the_environment_does_not(success):
+def test_a_function_decides_success(success):
     env = started(success=success)
     *_, last = [env.step("2") for _ in range(4)]
     assert (last[4]["success"], last[4]["stop_reason"]) == (True, StopReason.WON)
 
 
-def test_a_text_game_of_somebody_else_counts_as_won_by_a_function():
+def test_a_function_decides_success_of_a_text_environment():
     env = ensure_text(Foreign(), success=reached_the_end)
-    for said, won in (("hi", True), ("ho", False)):
+    for reply, won in (("hi", True), ("ho", False)):
         env.reset(seed=0)
-        info = env.step(said)[4]
+        info = env.step(reply)[4]
         assert (info["success"], info["stop_reason"] is StopReason.WON) == (won, won)
 
 
@@ -180,7 +180,7 @@ def test_a_vector_of_rewards_is_refused_until_a_wrapper_makes_one_number_of_it()
 
 
 @pytest.mark.parametrize("success", [None, lambda total, *rest: total > 0])
-def test_a_reward_is_one_number_also_in_an_array(success):
+def test_a_reward_is_one_number_even_in_an_array(success):
     def paid(reward):
         env = gym.wrappers.TransformReward(TwoGoals(), lambda pair: reward)
         return started(env, success=success).step("2")[1]
@@ -193,7 +193,7 @@ def test_a_reward_is_one_number_also_in_an_array(success):
 
 
 @pytest.mark.parametrize(("threshold", "success"), [(9.0, True), (9.5, False)])
-def test_the_threshold_of_the_spec_tells_success(threshold, success):
+def test_the_reward_threshold_of_the_spec_decides_success(threshold, success):
     env = started(gym.make("CartPole-v1", max_episode_steps=9))
     env.book.env.spec.reward_threshold = threshold
     *_, last = [env.step("push left" if turn % 2 else "push right") for turn in range(9)]

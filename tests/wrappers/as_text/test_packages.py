@@ -20,7 +20,7 @@ def made(module, env_id, **settings):
 
 
 @pytest.mark.parametrize(
-    ("module", "env_id", "told"),
+    ("module", "env_id", "phrase"),
     [
         ("highway_env", "highway-fast-v0", "lane left, idle, lane right, faster, slower"),
         ("highway_env", "parking-v0", "2 numbers with a space between, each from -1 to 1"),
@@ -33,13 +33,13 @@ def made(module, env_id, **settings):
         ("minihack", "MiniHack-Room-5x5-v0", "cut after 100 moves"),
     ],
 )
-def test_names_labels_and_limits_come_from_the_package(module, env_id, told):
+def test_names_labels_and_limits_come_from_the_package(module, env_id, phrase):
     text, _ = AsText(made(module, env_id)).reset(seed=0)
-    assert told in text
+    assert phrase in text
     assert "Args:" not in text
 
 
-def test_the_two_numbers_of_the_lander_are_its_engines():
+def test_the_rules_of_the_lander_name_its_engines():
     pytest.importorskip("Box2D")
     text, _ = make_text("LunarLander-v3", continuous=True).reset(seed=0)
     assert "2 numbers with a space between, main engine from -1 to 1, side engines from" in text

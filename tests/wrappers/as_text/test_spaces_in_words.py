@@ -1,4 +1,4 @@
-"""AsText over every kind of space: told, written, read, and never raising."""
+"""AsText over every kind of space: shown, written and read, and no text raises."""
 
 import json
 import re
@@ -50,7 +50,7 @@ each_space = pytest.mark.parametrize("space", ACTION_SPACES.values(), ids=ACTION
 
 
 @each_space
-def test_what_is_written_is_read_as_the_same_action(space):
+def test_a_written_action_is_read_back(space):
     env = AsText(Echo(action_space=space))
     env.reset(seed=0)
     reader, rng = env.book.reader, np.random.default_rng(0)
@@ -89,7 +89,7 @@ def test_no_hostile_text_raises_or_leads_outside_the_space(space):
 
 
 @given(text=st.text(), name=st.sampled_from(sorted(ACTION_SPACES)))
-def test_no_text_at_all_raises(text, name):
+def test_no_text_raises(text, name):
     env = AsText(Echo(action_space=ACTION_SPACES[name]))
     env.reset(seed=0)
     env.step(text)
@@ -142,7 +142,7 @@ def test_no_text_at_all_raises(text, name):
         ("tuple", "[2, [0, 0]]", None),
     ],
 )
-def test_what_a_text_means(name, text, expected):
+def test_texts_are_read_as_these_actions(name, text, expected):
     env = AsText(Echo(action_space=ACTION_SPACES[name]), invalid="feedback")
     env.reset(seed=0)
     assert env.step(text)[4]["valid_action"] is (expected is not None)
@@ -154,7 +154,7 @@ def test_what_a_text_means(name, text, expected):
             assert np.all(got == np.asarray(expected, dtype=getattr(got, "dtype", None)))
 
 
-def test_a_nested_action_is_json_and_its_mistakes_are_placed():
+def test_a_nested_action_is_json_and_errors_name_the_key():
     env = AsText(Echo(action_space=NESTED))
     env.reset(seed=0)
     action = {
@@ -172,7 +172,7 @@ def test_a_nested_action_is_json_and_its_mistakes_are_placed():
 # --- observations --------------------------------------------------------------------------------
 
 
-def told(space, value):
+def shown(space, value):
     return AsText(Echo(space, value), rules="system").reset(seed=0)[0]
 
 
@@ -205,25 +205,25 @@ class Unknown(gym.Space):
         (Unknown(), (1, "x"), "(1, 'x')"),
     ],
 )  # fmt: skip
-def test_a_value_is_told_as_it_is(space, value, text):
-    assert told(space, value) == text
+def test_observations_are_shown_as_these_texts(space, value, text):
+    assert shown(space, value) == text
 
 
-def test_the_head_of_a_summary_counts_what_is_finite():
-    assert told(ANY, BOARD).startswith("20 by 20 numbers, 0 to 1, mean 0.5, 398 not finite\n")
+def test_a_summary_counts_finite_numbers():
+    assert shown(ANY, BOARD).startswith("20 by 20 numbers, 0 to 1, mean 0.5, 398 not finite\n")
     huge = np.array([[1.7e308, -1.7e308] * 100] * 2)
-    assert "-1.7e+308 to 1.7e+308, mean 0" in told(ANY, huge)
+    assert "-1.7e+308 to 1.7e+308, mean 0" in shown(ANY, huge)
 
 
-def test_a_large_picture_is_summarised_with_its_bright_corner():
+def test_a_large_picture_is_summarised_on_a_coarse_grid():
     picture = np.zeros((96, 96, 3), np.uint8)
     picture[:48, 48:] = 255
-    lines = told(spaces.Box(0, 255, (96, 96, 3), np.uint8), picture).splitlines()
+    lines = shown(spaces.Box(0, 255, (96, 96, 3), np.uint8), picture).splitlines()
     assert lines[0] == "96 by 96 by 3 numbers, 0 to 255, mean 63.75"
     assert lines[2:] == ["0000000099999999"] * 8 + ["0000000000000000"] * 8
     channels_first = np.moveaxis(picture, -1, 0)
     assert (
-        told(spaces.Box(0, 255, (3, 96, 96), np.uint8), channels_first).splitlines()[2:]
+        shown(spaces.Box(0, 255, (3, 96, 96), np.uint8), channels_first).splitlines()[2:]
         == lines[2:]
     )
 
@@ -233,12 +233,12 @@ def test_a_large_picture_is_summarised_with_its_bright_corner():
     [None, "a word", object(), {}, {"robot": 3}, np.array(["x"]), [[1], [2, 3]], b"\xff", np.inf,
      [10**400, 2]],
 )  # fmt: skip
-def test_a_value_outside_its_space_is_told_all_the_same(value):
+def test_a_value_outside_its_space_is_shown(value):
     for space in (NESTED, spaces.Box(0, 1, (2,)), spaces.Discrete(3), spaces.MultiBinary(2)):
-        assert isinstance(told(space, value), str)
+        assert isinstance(shown(space, value), str)
 
 
-def test_every_sampled_observation_is_told_within_its_bounds():
+def test_every_sampled_observation_fits_the_space():
     for space in [*ACTION_SPACES.values(), spaces.Sequence(spaces.Discrete(3))]:
         space.seed(0)
         for _ in range(10):

@@ -68,12 +68,12 @@ def same(first, second):
     return repr(first) == repr(second)
 
 
-def test_there_is_something_to_sweep():
+def test_common_environments_are_in_the_sweep():
     assert {"CartPole-v1", "Blackjack-v1", "Pendulum-v1", "FrozenLake-v1"} <= set(IDS)
 
 
 @pytest.mark.parametrize("env_id", SWEPT)
-def test_no_text_raises_and_nothing_is_changed_on_the_way(env_id):
+def test_no_text_raises_and_steps_pass_through_unchanged(env_id):
     witness = Witness(gym.make(env_id))
     env = AsText(witness, invalid="feedback", max_invalid=10_000)  # giving up plays on
     raw = gym.make(env_id)
@@ -101,9 +101,9 @@ def test_no_text_raises_and_nothing_is_changed_on_the_way(env_id):
         if kind == "reset":
             raw.reset(seed=value["seed"])
             continue
-        _, *told, own = raw.step(value)
+        _, *returned, own = raw.step(value)
         *passed_on, info = answers.pop(0)
-        assert same(told, passed_on)
+        assert same(returned, passed_on)
         assert all(same(own[key], info[key]) for key in own)
 
 
@@ -122,21 +122,21 @@ def test_an_episode_goes_on_after_pickling_where_the_environment_can_be_pickled(
     assert twin.step(action)[0] == env.step(action)[0]
 
 
-def told(env):
-    """Return all that is said of an episode of random actions with one that cannot be used."""
-    said, over = [env.reset(seed=7)[0]], False
-    while not over and len(said) < 12:
-        action = "what?" if len(said) == 3 else env.get_wrapper_attr("random_action")()
+def trace_of(env):
+    """Return all steps of an episode of random actions, one of them unusable."""
+    steps, over = [env.reset(seed=7)[0]], False
+    while not over and len(steps) < 12:
+        action = "what?" if len(steps) == 3 else env.get_wrapper_attr("random_action")()
         text, reward, terminated, truncated, _ = env.step(action)
-        said.append((text, str(reward), terminated, truncated))
+        steps.append((text, str(reward), terminated, truncated))
         over = terminated or truncated
-    return said
+    return steps
 
 
 @pytest.mark.parametrize("env_id", SWEPT)
-def test_the_same_seed_tells_the_same_also_in_one_that_is_made_from_json(env_id):
+def test_a_seed_gives_the_same_texts_even_after_json(env_id):
     env = AsText(gym.make(env_id), rules="system", penalty=0.5, invalid="feedback")
-    first = told(env)
+    first = trace_of(env)
     np.random.seed(0)  # noqa: NPY002 - nobody looks at it
-    assert told(env) == first
-    assert told(gym.make(EnvSpec.from_json(env.spec.to_json()))) == first
+    assert trace_of(env) == first
+    assert trace_of(gym.make(EnvSpec.from_json(env.spec.to_json()))) == first

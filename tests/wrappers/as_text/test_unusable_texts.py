@@ -11,19 +11,17 @@ from tests.wrappers.as_text.plain_envs import NONSENSE, Corridor, started
 
 
 @pytest.mark.parametrize(
-    ("settings", "told", "steps", "terms"),
+    ("settings", "ending", "steps", "terms"),
     [
         ({}, " I play stay for you.", [1], {"reward": 0.0}),
         ({"invalid": "feedback"}, "", [], {}),
         ({"invalid": "feedback", "penalty": 0.25}, "", [], {"invalid": -0.25}),
     ],
 )
-def test_an_unusable_text_is_answered_and_a_fallback_played_or_nothing(
-    settings, told, steps, terms
-):
+def test_an_unusable_text_is_answered_and_the_fallback_is_played(settings, ending, steps, terms):
     env = started(rules="system", **settings)
     text, reward, terminated, truncated, info = env.step(NONSENSE)
-    assert text == f"Your move must be one of: go left, stay, go right.{told}\n0"
+    assert text == f"Your move must be one of: go left, stay, go right.{ending}\n0"
     assert (reward, terminated, truncated) == (sum(terms.values()), False, False)
     assert (env.unwrapped.steps, info["reward_terms"]) == (steps, terms)
     assert (info["valid_action"], info["invalid_actions"], info["turn"]) == (False, 1, 1)
@@ -32,7 +30,7 @@ def test_an_unusable_text_is_answered_and_a_fallback_played_or_nothing(
     assert ("costs 0.25 points" in env.system_prompt) == ("penalty" in settings)
 
 
-def test_what_the_fallback_earns_is_not_paid_and_its_win_is_none():
+def test_rewards_and_wins_of_the_fallback_do_not_count():
     env = started(Corridor({"is_success": True}), fallback="go right")
     *_, last = [env.step(NONSENSE) for _ in range(4)]
     _, reward, terminated, _, info = last
@@ -61,7 +59,7 @@ def total(env, act, turns=1000):
         ("Blackjack-v1", -1.0, 0.0),
     ],
 )  # fmt: skip
-def test_nonsense_costs_as_much_as_playing_and_earns_nothing(env_id, least, most):
+def test_unusable_replies_cost_as_much_as_playing(env_id, least, most):
     env = AsText(gym.make(env_id))
     for seed in range(3):
         env.reset(seed=seed)
@@ -70,7 +68,7 @@ def test_nonsense_costs_as_much_as_playing_and_earns_nothing(env_id, least, most
         assert not info.get("success")
 
 
-def test_without_a_fallback_nonsense_costs_the_worst_step_and_wins_nothing():
+def test_without_a_fallback_an_unusable_reply_costs_the_worst_step():
     env = started(gym.make("MountainCar-v0"), invalid="feedback")
     assert env.step(NONSENSE)[1] == 0.0, "no step has been seen yet"
     env.step("push left")
@@ -89,7 +87,7 @@ def test_without_a_fallback_nonsense_costs_the_worst_step_and_wins_nothing():
         (None, {"fallback": "go left"}, "go left"),
     ],
 )
-def test_the_fallback_is_ones_own_where_that_is_legal(env, settings, fallback):
+def test_a_given_fallback_is_played_where_it_is_legal(env, settings, fallback):
     assert started(env, **settings).step(NONSENSE)[4]["fallback"] == fallback
     for wrong in ("dance", "", "\ud800"):
         with pytest.raises(ConfigError, match="fallback"):
@@ -107,7 +105,7 @@ def test_the_fallback_is_ones_own_where_that_is_legal(env, settings, fallback):
          StopReason.MAX_STEPS),
     ],
 )  # fmt: skip
-def test_nonsense_without_end_is_cut_or_ends_the_episode(settings, texts, flags, reason):
+def test_too_many_unusable_replies_end_the_episode(settings, texts, flags, reason):
     env = started(**settings)
     *before, last = [env.step(NONSENSE if text == "no" else text) for text in texts.split()]
     assert all(step[2:4] == (False, False) for step in before)
@@ -116,8 +114,8 @@ def test_nonsense_without_end_is_cut_or_ends_the_episode(settings, texts, flags,
         assert last[0].endswith("\n0"), "a cut shows the state, for the value of what would follow"
     with pytest.raises(ResetNeeded):
         env.step("stay")
-    told = AsText(Corridor(), **settings).reset()[0]
-    assert ("1 unusable replies per turn are forgiven" in told) == ("retries" in settings)
+    rules = AsText(Corridor(), **settings).reset()[0]
+    assert ("1 unusable replies per turn are forgiven" in rules) == ("retries" in settings)
 
 
 class Pit(gym.Env):
@@ -137,7 +135,7 @@ class Pit(gym.Env):
 @pytest.mark.parametrize(
     "make", [lambda: gym.make("CliffWalking-v1"), Pit], ids=["CliffWalking", "Pit"]
 )
-def test_giving_up_is_worse_than_a_thousand_random_moves_would_be(make, invalid):
+def test_giving_up_is_worse_than_random_moves(make, invalid):
     for seed in range(3):
         env = AsText(make(), invalid=invalid)
         env.reset(seed=seed)
@@ -148,7 +146,7 @@ def test_giving_up_is_worse_than_a_thousand_random_moves_would_be(make, invalid)
         assert info["success"] is False
 
 
-def test_giving_up_costs_the_same_whatever_was_played_before():
+def test_giving_up_costs_the_same_after_other_episodes():
     first, second = AsText(Pit()), AsText(Pit())
     second.reset(seed=1)
     total(second, second.random_action, turns=50)
@@ -159,7 +157,7 @@ def test_giving_up_costs_the_same_whatever_was_played_before():
     assert paid[0] == paid[1]
 
 
-def test_giving_up_has_its_price_under_limits_and_author_functions():
+def test_giving_up_has_its_price_under_max_invalid_and_parse():
     env = MaxInvalid(AsText(gym.make("MountainCar-v0"), invalid="feedback"), 2)
     env.reset(seed=0)
     assert total(env, lambda: "?!")[0] == -198.0  # 200 turns of which two were used up

@@ -46,7 +46,7 @@ def test_a_class_of_environments_has_a_phrasebook_with_all_that_derive_from_it()
     assert isinstance(AsText(Corridor()).book, Words)
 
 
-def test_an_id_comes_before_its_class_and_without_a_version_stands_for_all():
+def test_an_id_comes_before_its_class_and_may_lack_a_version():
     env = gym.make("CartPole-v1")
     register_phrasebook("CartPole", Words)
     assert find_phrasebook(env) is Words
@@ -56,12 +56,12 @@ def test_an_id_comes_before_its_class_and_without_a_version_stands_for_all():
 
 
 @pytest.mark.parametrize(("env", "book"), [(Corridor, Corridor), ("", Words), (3, Words)])
-def test_what_is_no_phrasebook_or_for_nothing_is_refused(env, book):
+def test_bad_registrations_of_phrasebooks_are_refused(env, book):
     with pytest.raises(ConfigError, match="phrasebook"):
         register_phrasebook(env, book)
 
 
-def test_every_registered_phrasebook_can_be_imported_or_is_told():
+def test_every_registered_phrasebook_can_be_imported():
     for found in book._BOOKS.values():
         assert issubclass(book.load_phrasebook(found), Phrasebook)
     register_phrasebook(Corridor, "words")
@@ -69,22 +69,22 @@ def test_every_registered_phrasebook_can_be_imported_or_is_told():
         find_phrasebook(Corridor())
 
 
-def test_names_that_are_not_all_there_or_not_different_are_not_used():
+def test_incomplete_or_repeated_names_are_not_used():
     assert numbered("- 0: left\n- 2: right", 2) is None
     assert numbered("- 0: left\n- 1: left", 2) is None
     assert numbered("", 3) is None
     assert numbered("- 0: left\n- 1: right\n\n- 0: other\n- 1: list", 2) == ["left", "right"]
 
 
-def test_headings_of_other_styles_are_found_and_prose_is_plain():
+def test_headings_of_other_styles_are_found_and_prose_loses_its_markup():
     assert sections("Story.\n\nAction Space\n------------\n- 0: up") == {
         "": "Story.", "action space": "- 0: up",
     }  # fmt: skip
     text = "One <b>two</b> three. " * 40 + "\n\n```python\ncode\n```"
-    told = prose(text, 100)
-    assert told.startswith("One two three. One")
-    assert told.endswith("three.")
-    assert len(told) <= 100
+    short = prose(text, 100)
+    assert short.startswith("One two three. One")
+    assert short.endswith("three.")
+    assert len(short) <= 100
     assert prose("", 50) == ""
 
 
@@ -121,16 +121,16 @@ NUMBERS = ["0", "1", "2"]
         ({"__doc__": 3}, NUMBERS),
     ],
 )  # fmt: skip
-def test_names_come_from_attributes_where_they_are_names(attributes, moves):
+def test_move_names_come_from_attributes(attributes, moves):
     env = AsText(type("Game", (Bare,), attributes)())
     text, _ = env.reset()
     assert env.legal_actions() == moves
     assert env.step(moves[1])[4]["valid_action"]
-    told = "a whole number from 0 to 2" if moves == NUMBERS else f"one of: {', '.join(moves)}"
-    assert text.startswith(f"You are playing Game. Your move is {told}.")
+    choices = "a whole number from 0 to 2" if moves == NUMBERS else f"one of: {', '.join(moves)}"
+    assert text.startswith(f"You are playing Game. Your move is {choices}.")
 
 
-def test_a_docstring_for_authors_is_not_told_and_rows_of_numbers_are():
+def test_a_docstring_for_authors_is_left_out_and_numbers_are_shown():
     class Generic(Bare):
         """An environment; the dynamics must be defined in the environment implementations."""
 
@@ -145,17 +145,17 @@ def test_a_docstring_for_authors_is_not_told_and_rows_of_numbers_are():
     assert "implementations" not in env.system_prompt
 
 
-def test_the_docstring_of_a_base_class_will_do():
+def test_the_docstring_of_a_base_class_is_used():
     Longer = type("Longer", (Corridor,), {})
     assert "A corridor with five rooms." in AsText(Longer()).reset()[0]
 
 
-def test_pictures_that_nobody_sees_are_not_spoken_of():
+def test_pictures_are_not_mentioned():
     env = AsText(gym.make("Pendulum-v1"), rules="system")
     assert "diagram" not in env.system_prompt.lower()
 
 
-def test_the_fallback_is_the_move_that_the_rules_name():
+def test_the_rules_name_the_fallback_move():
     env = AsText(gym.make("Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3"))
     named = env.reset(seed=0)[0].partition("unusable reply I play ")[2].split(",")[0]
     for seed in range(10):

@@ -1,4 +1,4 @@
-"""MiniGrid and BabyAI in words: everything that is seen is told where it is, and nothing else."""
+"""MiniGrid and BabyAI in words: the text names all that is seen and where, and nothing else."""
 
 import re
 
@@ -44,12 +44,12 @@ def check_view(game, text):
                 things.append((named(thing), last - row, column - middle))
             picture.append(mark)
     assert "".join(text.split("\n", 3)[3].split()) == "".join(picture)
-    told = re.search(r"^You see (.+)\.$", text, re.M)[1]
+    seen = re.search(r"^You see (.+)\.$", text, re.M)[1]
     found = [
         (name, int(ahead or 0), int(aside or 0) * (-1 if side == "left" else 1))
-        for name, ahead, aside, side in SEEN.findall(told)
+        for name, ahead, aside, side in SEEN.findall(seen)
     ]
-    assert sorted(found) == sorted(things) or (told, things) == ("nothing special", [])
+    assert sorted(found) == sorted(things) or (seen, things) == ("nothing special", [])
     way, hands = re.search(r"^You face (\w+) and carry (.+)\.$", text, re.M).groups()
     assert (WAYS[way], f"Mission: {game.mission}") == (tuple(game.dir_vec), text.split("\n")[0])
     assert hands == (named(game.carrying) if game.carrying else "nothing")
@@ -68,9 +68,7 @@ def check_view(game, text):
         pytest.param("MiniGrid-LavaCrossingS9N1-v0", {}, 0, marks=pytest.mark.slow),
     ],
 )
-def test_the_oracle_wins_from_wherever_it_is_asked_and_all_it_sees_is_told(
-    env_id, settings, before
-):
+def test_the_oracle_wins_after_random_moves_and_texts_match_the_view(env_id, settings, before):
     env = make_text(env_id, rules="system", **settings)
     for seed in range(5):
         text, _ = env.reset(seed=seed)
@@ -86,7 +84,7 @@ def test_the_oracle_wins_from_wherever_it_is_asked_and_all_it_sees_is_told(
         assert text.endswith("\nYour mission is done.")
 
 
-def test_the_shortest_way_is_walked():
+def test_the_oracle_takes_the_shortest_path():
     env = make_text("MiniGrid-Empty-5x5-v0")
     env.reset(seed=0)
     turns = 0
@@ -95,7 +93,7 @@ def test_the_shortest_way_is_walked():
     assert turns == 5
 
 
-def test_chance_does_no_mission():
+def test_random_moves_seldom_finish_a_mission():
     env = make_text("BabyAI-GoToRedBallGrey-v0")
     wins = 0
     for seed in range(10):
@@ -121,7 +119,7 @@ def test_spaces_of_fewer_actions_have_fewer_names():
     assert env.step("toggle")[4]["valid_action"] is False
 
 
-def test_under_a_wrapper_that_shows_something_else_the_observation_is_still_told():
+def test_observations_of_other_wrappers_are_shown():
     from minigrid.wrappers import FlatObsWrapper, FullyObsWrapper, ImgObsWrapper
 
     for wrap in (ImgObsWrapper, FlatObsWrapper):

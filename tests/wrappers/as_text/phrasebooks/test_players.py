@@ -1,4 +1,4 @@
-"""Gymnasium's own games in words: the text says what the state is, and the oracle plays well."""
+"""Gymnasium's own games in words: the text gives the state, and the oracle plays well."""
 
 import math
 import re
@@ -44,20 +44,20 @@ def ride(game):
         ("Blackjack-v1", hand),
     ],
 )
-def test_the_text_says_what_the_state_is(env_id, state):
+def test_the_text_holds_the_numbers_of_the_state(env_id, state):
     env = make_text(env_id, rules="system")
     for seed in range(20):
         text, _ = env.reset(seed=seed)
         for _ in range(30):
-            told = text.partition("\nLegal moves")[0].replace("an ace", "1")
-            assert np.allclose(numbers(told), state(env.unwrapped), rtol=1e-3, atol=1e-3), told
+            line = text.partition("\nLegal moves")[0].replace("an ace", "1")
+            assert np.allclose(numbers(line), state(env.unwrapped), rtol=1e-3, atol=1e-3), line
             text, _, terminated, truncated, info = env.step(env.random_action())
             assert info["valid_action"]
             if terminated or truncated:
                 break
 
 
-def test_the_lander_is_told_with_its_legs():
+def test_the_text_of_the_lander_names_its_legs():
     pytest.importorskip("Box2D")
     words = AsText(gym.make("LunarLander-v3")).book
     assert words.describe(np.array([0.5, 1.25, -1, 0, 0.125, -2, 1, 0]), {}) == (
@@ -84,9 +84,9 @@ def test_a_map_shows_where_the_player_is(env_id, settings, moves):
 
 
 @pytest.mark.parametrize("slippery", [True, False])
-def test_the_rules_say_whether_the_ground_is_slippery(slippery):
-    told = make_text("FrozenLake-v1", rules="system", is_slippery=slippery).system_prompt
-    assert ("With probability 0.667 you slip" in told) == slippery
+def test_the_rules_mention_slippery_ground(slippery):
+    rules = make_text("FrozenLake-v1", rules="system", is_slippery=slippery).system_prompt
+    assert ("With probability 0.667 you slip" in rules) == slippery
 
 
 def test_the_taxi_is_on_its_map():
@@ -132,7 +132,7 @@ CROSSED = [0.74 - 4 * (0.74 * 0.26 / 100) ** 0.5] * 2
         ("Acrobot-v1", 4, {}, -120, 1.0, (2, -300)),
     ],
 )
-def test_the_oracle_plays_well_and_chance_does_not(env_id, episodes, settings, earned, won, chance):
+def test_the_oracle_beats_random_moves(env_id, episodes, settings, earned, won, chance):
     total, success = play(env_id, "oracle_action", episodes, settings)
     assert total >= earned
     assert success >= won
@@ -140,7 +140,7 @@ def test_the_oracle_plays_well_and_chance_does_not(env_id, episodes, settings, e
         assert play(env_id, "random_action", chance[0], settings)[0] < chance[1]
 
 
-def test_a_table_is_all_that_an_oracle_needs():
+def test_a_transition_table_gives_an_oracle():
     class Corridor(gym.Env):
         observation_space, action_space = gym.spaces.Discrete(3), gym.spaces.Discrete(2)
         P = {

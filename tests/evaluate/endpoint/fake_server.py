@@ -1,11 +1,11 @@
-"""A server of models in this process: real HTTP, a scripted model, bad manners on demand.
+"""A chat-completions server in this process: real HTTP, a scripted model, faults on demand.
 
-``StandIn(model)`` answers ``/v1/chat/completions`` with what ``model(messages)`` returns. Before
-that it goes through ``manners``: each is a function of the request's handler that answers badly,
-or returns False to have the request answered well.
+``FakeServer(model)`` answers with what ``model(messages)`` returns. Before that it takes the next
+of ``faults``: None, or a function of the request's handler that answers badly, or returns False to
+have the request answered well.
 
-    with StandIn(solver) as server:
-        server.manners.append(says(429, headers={"Retry-After": "3"}))
+    with FakeServer(solver) as server:
+        server.faults.append(status(429, headers={"Retry-After": "3"}))
 """
 
 import json
@@ -23,14 +23,14 @@ EVAL = [sys.executable, "-m", "tests.evaluate.endpoint.run_cli", "eval"]
 """The command, where nothing of the trainer can be imported."""
 
 
-class StandIn(LocalServer):
+class FakeServer(LocalServer):
     def __init__(self, model, usage=True):
         super().__init__(_Handler)
         self.url += "/v1"
         self.model, self.usage = model, usage
-        self.manners = deque()
+        self.faults = deque()
         self.always = None
-        self.asked, self.headers, self.connections = [], [], 0
+        self.requests, self.headers, self.connections = [], [], 0
         self.lock = threading.Lock()
 
     def get_request(self):
@@ -47,10 +47,10 @@ class _Handler(LocalHandler):
     def do_POST(self):
         server, body = self.server, self.read()
         with server.lock:
-            server.asked.append(body)
+            server.requests.append(body)
             server.headers.append(dict(self.headers))
-            manner = server.always or (server.manners.popleft() if server.manners else None)
-        if manner is not None and manner(self) is not False:
+            fault = server.always or (server.faults.popleft() if server.faults else None)
+        if fault is not None and fault(self) is not False:
             return
         if self.path != "/v1/chat/completions":
             self.say(404, {"detail": "Not Found"})
@@ -63,24 +63,24 @@ class _Handler(LocalHandler):
         self.say(200, answer)
 
 
-def says(status, body=None, headers=None):
-    """Answer with ``status``; "{key}" in ``body`` becomes the key that came."""
+def status(code, body=None, headers=None):
+    """Answer with the status ``code``; "{key}" in ``body`` becomes the key that came."""
 
-    def manner(handler):
+    def fault(handler):
         key = handler.headers.get("Authorization", "").removeprefix("Bearer ")
-        said = {"error": {"message": f"status {status}"}} if body is None else body
-        text = said if isinstance(said, str) else json.dumps(said)
-        handler.say(status, text.replace("{key}", key).encode(), headers)
+        answer = {"error": {"message": f"status {code}"}} if body is None else body
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        handler.say(code, text.replace("{key}", key).encode(), headers)
 
-    return manner
+    return fault
 
 
 def is_slow(seconds):
-    def manner(handler):
+    def fault(handler):
         time.sleep(seconds)
         return False
 
-    return manner
+    return fault
 
 
 def breaks_off(handler):
