@@ -4,6 +4,11 @@ from itertools import product
 
 import pytest
 
+from llm_gym.registry.suite import ENVS
+
+FIRST_OF_CLASS = list({row.entry_point: row.id for row in reversed(ENVS)}.values())
+"""One id of each class of environments, with its usual settings."""
+
 
 def some_of(*axes):
     """Return every combination of ``axes``; slow but for the diagonal, which has every value."""

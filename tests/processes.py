@@ -1,8 +1,19 @@
-"""Processes that a test has started, as Linux sees them."""
+"""Processes that a test starts, and whether they have ended, as Linux sees them."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_python(code, *arguments, **options):
+    """Run ``code`` in a process of its own, from the root of the repository."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    options = {"cwd": ROOT, "capture_output": True, "text": True, **options}
+    return subprocess.run(command, check=False, **options)
 
 
 def _state(pid):

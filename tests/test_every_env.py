@@ -11,10 +11,7 @@ import json
 import os
 import pickle
 import re
-import subprocess
-import sys
 from itertools import product
-from pathlib import Path
 
 import gymnasium as gym
 import pytest
@@ -33,34 +30,21 @@ from llm_gym.evaluate.fairness import splits_share_nothing
 from llm_gym.evaluate.scores import PLAYERS, published
 from llm_gym.reading.formats import FORMATS
 from llm_gym.registry.suite import ENVS
-from tests.matrix import some_of
+from tests.matrix import FIRST_OF_CLASS, some_of
+from tests.processes import run_python
 
-ROOT = Path(__file__).parents[1]
 HEADINGS = ["Description", "Actions", "Observations", "Rewards", "Episode end", "Args"]
 IDS = [row.id for row in ENVS]
-FIRST_OF_CLASS = list({row.entry_point: row.id for row in reversed(ENVS)}.values())
 FIRST_OF_FAMILY = list({row.entry_point.split(".")[2]: row.id for row in reversed(ENVS)}.values())
 SEEDS = 200
 
 
-def play(env, act, seed, options=None):
-    """Play one episode; return all that reset and step returned."""
-    trace = [env.reset(seed=seed, options=options)]
+def play(env, player, seed):
+    """Let a built-in player play one episode; return all that reset and step returned."""
+    trace = [env.reset(seed=seed)]
     while len(trace) == 1 or not (trace[-1][2] or trace[-1][3]):
-        trace.append(env.step(act(env.unwrapped)))
+        trace.append(env.step(getattr(env.unwrapped, f"{player}_action")()))
     return trace
-
-
-def random_player(game):
-    return game.random_action()
-
-
-def reflex(game):
-    return game.reflex_action()
-
-
-def oracle(game):
-    return game.oracle_action()
 
 
 def test_every_class_passes_check_text_env(env, monkeypatch):
@@ -76,17 +60,16 @@ def test_the_oracle_keeps_its_promise_on_many_seeds(every_env, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("player", "act", "episodes"),
-    [("random", random_player, 100), ("reflex", reflex, 100), ("oracle", oracle, SEEDS)],
+    ("player", "episodes"), [("random", 100), ("reflex", 100), ("oracle", SEEDS)]
 )
-def test_a_player_has_its_published_score(every_env, player, act, episodes):
+def test_a_player_has_its_published_score(every_env, player, episodes):
     score = published()[every_env.spec.id][player]
-    wins = sum(play(every_env, act, seed)[-1][4]["success"] for seed in range(episodes))
+    wins = sum(play(every_env, player, seed)[-1][4]["success"] for seed in range(episodes))
     assert score.low - 0.12 <= wins / episodes <= score.high + 0.12
 
 
 def test_the_reflex_makes_usable_moves(env):
-    trace = play(env, reflex, 2)
+    trace = play(env, "reflex", 2)
     assert all(step[4]["valid_action"] for step in trace[1:])
 
 
@@ -100,7 +83,7 @@ def test_published_scores_exist_for_every_id():
 
 
 def test_seed_and_actions_determine_the_episode_beside_other_environments(env):
-    alone = play(env, random_player, seed=3)
+    alone = play(env, "random", seed=3)
     other = gym.make(env.spec.id)
     together = [env.reset(seed=3)]
     other.reset(seed=99)
@@ -114,13 +97,13 @@ def test_seed_and_actions_determine_the_episode_beside_other_environments(env):
 
 
 def test_asking_players_for_advice_does_not_change_the_episode(env):
-    undisturbed = play(env, random_player, seed=8)
+    undisturbed = play(env, "random", seed=8)
     env.reset(seed=8)
     game = env.unwrapped
     for _ in range(3):
         game.oracle_action(), game.solver_action(), game.legal_actions(), game.action_pattern()
         game.describe(), game.instance_id(), game.snapshot()
-    assert play(env, random_player, seed=8) == undisturbed
+    assert play(env, "random", seed=8) == undisturbed
 
 
 EPISODES_BY_HASH_SEED = """
@@ -139,14 +122,10 @@ for row in ENVS:
 
 
 def test_a_fresh_process_with_another_hash_seed_plays_the_same_episodes():
-    done = subprocess.run(
-        [sys.executable, "-c", EPISODES_BY_HASH_SEED],
-        env={**os.environ, "PYTHONHASHSEED": "12345"},
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = run_python(EPISODES_BY_HASH_SEED, env={**os.environ, "PYTHONHASHSEED": "12345"})
     with contextlib.redirect_stdout(io.StringIO()) as here:
         exec(EPISODES_BY_HASH_SEED, {})
-    assert done.stdout == here.getvalue()
+    assert done.stdout == here.getvalue(), done.stderr
     assert len(done.stdout.splitlines()) == len(ENVS)
 
 
@@ -236,7 +215,7 @@ def test_the_vector_envs_of_gymnasium_run_it(env_id, mode):
 
 def test_a_spec_from_json_rebuilds_the_same_episode(env):
     spec = gym.envs.registration.EnvSpec.from_json(env.spec.to_json())
-    assert play(gym.make(spec), random_player, 1) == play(env, random_player, 1)
+    assert play(gym.make(spec), "random", 1) == play(env, "random", 1)
 
 
 def test_a_pickle_in_mid_episode_continues_it(env):
@@ -296,23 +275,18 @@ def test_splits_share_nothing_that_a_table_of_thousands_could_use(every_env):
 
 # Of each kind of game the one with the fewest beginnings.
 @pytest.mark.parametrize(
-    ("env_id", "draws"),
+    ("name", "settings", "draws"),
     [
-        ("TextToSQLEasy", 500), ("MinesweeperEasy", 200), ("CoinCollectorEasy", 600),
-        ("CookingWorldEasy", 1000), ("SearchQAEasy", 1000), ("WordleEasy", 200),
-        ("FrozenLake", 500), ("ChainSumEasy", 500), ("Mastermind", 200),
+        ("TextToSQLEasy", {}, 500), ("MinesweeperEasy", {}, 200), ("CoinCollectorEasy", {}, 600),
+        ("CookingWorldEasy", {}, 1000), ("SearchQAEasy", {}, 1000), ("WordleEasy", {}, 200),
+        ("FrozenLake", {}, 500), ("ChainSumEasy", {}, 500), ("Mastermind", {}, 200),
+        ("Maze", {"size": 3, "view": 1}, 500),
     ],
 )  # fmt: skip
-def test_splits_share_nothing_that_a_table_could_use(env_id, draws):
-    env = gym.make(f"llm_gym/{env_id}-v0")
+def test_splits_share_nothing_that_a_table_could_use(name, settings, draws):
+    env = gym.make(f"llm_gym/{name}-v0", **settings)
     assert env.unwrapped.has_splits  # without them nothing would be compared
     assert shared_by_splits(env, draws) is None
-
-
-def test_splits_share_no_view_of_a_small_maze():
-    env = gym.make("llm_gym/Maze-v0", size=3, view=1)
-    assert env.unwrapped.has_splits
-    assert shared_by_splits(env, 500) is None
 
 
 def test_a_table_of_training_questions_answers_no_test_question():
@@ -339,7 +313,7 @@ def test_difficulty_changes_the_game_or_is_refused(env):
     for difficulty in (0.0, 0.25, 0.5, 0.75, 1.0):
         level = plain(difficulty=difficulty)
         if level.oracle_value.__func__ is llm_gym.core.game.Game.oracle_value:
-            assert play(level, oracle, seed=7)[-1][4]["success"], difficulty
+            assert play(level, "oracle", seed=7)[-1][4]["success"], difficulty
 
 
 def test_the_docstring_has_every_heading_argument_and_info_key(env):

@@ -2,14 +2,12 @@
 
 import ast
 import graphlib
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.processes import ROOT, run_python
+
 HEAVY = (
     "torch", "torchrl", "tensordict", "vllm", "sglang", "ray", "transformers", "datasets", "wandb",
 )  # fmt: skip
@@ -178,7 +176,7 @@ def test_a_plain_training_run_works_where_those_cannot_be_imported(tmp_path):
         f"import sys; sys.modules.update(dict.fromkeys({absent})); "
         f"from llm_gym.cli import main; sys.exit(main({command}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    done = run_python(code)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "final").exists()
 
@@ -197,10 +195,7 @@ print("played")
 
 
 def test_the_whole_core_works_when_torch_cannot_be_imported():
-    code = CORE.format(heavy=HEAVY)
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = run_python(CORE.format(heavy=HEAVY))
     assert done.stdout == "played\n", done.stderr
 
 
@@ -209,10 +204,8 @@ def test_importing_llm_gym_loads_no_environment_and_no_heavy_package():
         "import sys, gymnasium; before = set(sys.modules); import llm_gym; "
         "print(*sorted(set(sys.modules) - before))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    loaded = done.stdout.split()
+    loaded = run_python(code).stdout.split()
+    assert "llm_gym" in loaded
     assert not [name for name in loaded if name.startswith("llm_gym.registry.suite.")]
     assert not set(HEAVY) & {name.split(".")[0] for name in loaded}
     assert "multiprocessing" not in loaded

@@ -5,12 +5,12 @@ on, and import them.
 """
 
 import json
-import subprocess
-import sys
+import os
 
 import pytest
 
 from tests.evaluate.endpoint.fake_server import FakeServer
+from tests.processes import run_python
 
 UNIX_ONLY = ("fcntl", "grp", "pty", "pwd", "readline", "resource", "termios", "tty")
 HIDE = f"""
@@ -30,8 +30,8 @@ COMMAND = HIDE + "from llm_gym.cli import main\nsys.exit(main(sys.argv[1:]))\n"
 
 
 def run(*arguments, cwd, code=COMMAND, stdin=None):
-    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True)
+    env = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    return run_python(code, *arguments, cwd=cwd, input=stdin, env=env)
 
 
 def test_commands_work(tmp_path):

@@ -1,6 +1,5 @@
 """What bridges play on: a scripted model server, games, and an OpenEnv server."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -10,47 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.local_http import LocalHandler, LocalServer
+from tests.evaluate.endpoint.fake_server import FakeServer
 
 # Packages, which the suites import.
 collect_ignore_glob = ["openenv_game.py"]
 
 
-_EVENTS = "text/event-stream"
-
-
-class _Server(LocalServer):
-    status = 200
-
-    def __init__(self):
-        super().__init__(_Handler)
-        self.url += "/v1"
-        self.requests = []
-        self.reply = lambda text: text
-        self.talk = lambda messages: self.reply(messages[-1]["content"])
-
-
-class _Handler(LocalHandler):
-    def do_POST(self):
-        request = self.read()
-        self.server.requests.append(request)
-        message = {"role": "assistant", "content": self.server.talk(request["messages"])}
-        answer = {
-            "id": "0", "object": "chat.completion", "created": 0, "model": request["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-        }  # fmt: skip
-        body, kind = json.dumps(answer).encode(), "application/json"
-        if request.get("stream"):
-            end = {"index": 0, "delta": message, "finish_reason": "stop"}
-            piece = answer | {"object": "chat.completion.chunk", "choices": [end]}
-            body, kind = f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode(), _EVENTS
-        self.say(self.server.status, body, {"Content-Type": kind})
-
-
 @pytest.fixture
 def chat_server():
-    with _Server() as server:
+    with FakeServer(lambda messages: messages[-1]["content"]) as server:
         yield server
 
 

@@ -1,9 +1,6 @@
 """The bridges are registered and listed, and name a missing package in one sentence."""
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import gymnasium as gym
 import pytest
@@ -13,6 +10,7 @@ from llm_gym.core.errors import install_command
 from llm_gym.registry.suite import BRIDGES, ENVS, installed
 from llm_gym.wrappers.as_text import split_settings
 from tests.bridges.each import ROWS, each_bridge
+from tests.processes import ROOT, run_python
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 MISSING = """
@@ -29,8 +27,7 @@ for _, env_id in {rows!r}:
 
 
 def test_a_missing_package_is_named_and_no_bridge_is_in_the_suite():
-    code = MISSING.format(rows=[(row.package, row.id) for row in BRIDGES])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_python(MISSING.format(rows=[(row.package, row.id) for row in BRIDGES]))
     for row, line in zip(BRIDGES, done.stdout.splitlines(), strict=True):
         suite = row.package.partition(".")[0]
         assert line.startswith(f"ConfigError this bridge needs {suite}"), done.stderr
@@ -59,7 +56,6 @@ def test_rules_system_reaches_only_bridges_with_rules(bridge):
         assert own == {name: given[name] for name in given if name != "rules"}
 
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "other_libraries.md").read_text()
 SHOWN = re.compile(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```", re.M | re.S)
 SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^##+ ", PAGE, flags=re.M)[1:]}

@@ -1,8 +1,5 @@
 """TextArena through the bridge, with the real package: ``make test-bridges``."""
 
-import subprocess
-import sys
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -11,6 +8,8 @@ from llm_gym.bridges.textarena import random_reply
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
 from llm_gym.evaluate.endpoint.client import EndpointError
+from tests.evaluate.endpoint.fake_server import status
+from tests.processes import run_python
 
 pytest.importorskip("textarena")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -146,13 +145,13 @@ def first_free(text):
 
 
 def test_a_served_model_plays_the_other_seat(chat_server):
-    chat_server.reply = first_free
+    chat_server.model = lambda messages: first_free(messages[-1]["content"])
     env = make("TicTacToe-v0", opponent={"url": chat_server.url, "model": "small"})
     env.reset(seed=0)
     text, *_ = env.step("[8]")
     assert "[Player 1] [0]" in text
     assert "Tic Tac Toe" in chat_server.requests[0]["messages"][0]["content"]
-    chat_server.status = 404
+    chat_server.always = status(404)
     with pytest.raises(EndpointError):
         env.step("[7]")
 
@@ -176,5 +175,5 @@ gym.make("llm_gym/TextArena-v0", env_id="Hangman-v0")
 
 
 def test_a_missing_word_list_names_its_download():
-    done = subprocess.run([sys.executable, "-c", NO_WORDS], capture_output=True, text=True)
+    done = run_python(NO_WORDS)
     assert "ConfigError: Hangman-v0 needs words that TextArena downloads: python -m" in done.stderr

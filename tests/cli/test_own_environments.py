@@ -6,6 +6,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.cli import TRACEBACK, main
+from tests.cli.errors import refused
 
 MODULE = '''
 import gymnasium as gym
@@ -189,10 +190,8 @@ def test_settings_reach_the_class_and_its_words(mine, capsys):
 )
 @pytest.mark.filterwarnings("ignore")  # Gymnasium's own, about the same mistakes
 def test_an_error_of_an_environment_is_one_sentence_with_the_line(name, message, mine, capsys):
-    assert main(["play", f"{mine}:{name}", "--player", "random", "--seed", "0"]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    command = ["play", f"{mine}:{name}", "--player", "random", "--seed", "0"]
+    assert message in refused(capsys, *command)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +206,7 @@ def test_an_error_of_an_environment_is_one_sentence_with_the_line(name, message,
 @pytest.mark.parametrize("how", ["before the name", "--import"])
 def test_a_module_that_cannot_be_imported_is_one_sentence(module, message, how, mine, capsys):
     named = [f"{module}:X"] if how == "before the name" else ["CartPole-v1", "--import", module]
-    assert main(["play", *named]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    assert message in refused(capsys, "play", *named)
 
 
 def test_the_traceback_is_shown_on_request(mine, monkeypatch, capsys):

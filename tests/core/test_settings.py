@@ -13,6 +13,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.settings import _kinds, check_types, plain
 from llm_gym.registry.suite import ENVS
+from tests.matrix import FIRST_OF_CLASS
 
 WRONG = {
     "int": (2.5, True, "x", float("nan"), [3]),
@@ -22,14 +23,22 @@ WRONG = {
 }
 
 
-def first_of_every_class():
-    first = {}
-    for row in ENVS:
-        first.setdefault(row.entry_point, row)
-    return first.values()
+CLASSES = pytest.mark.parametrize(
+    "row", [row for row in ENVS if row.id in FIRST_OF_CLASS], ids=lambda row: row.id
+)
 
 
-@pytest.mark.parametrize("row", first_of_every_class(), ids=lambda row: row.id)
+def defaults(*classes):
+    return {
+        each.name: each.default
+        for cls in classes
+        if "__init__" in vars(cls)
+        for each in inspect.signature(vars(cls)["__init__"]).parameters.values()
+        if each.default is not each.empty
+    }
+
+
+@CLASSES
 def test_every_setting_is_checked_for_its_type(row):
     cls = gym.envs.registration.load_env_creator(row.entry_point)
     own = inspect.signature(cls.__init__).parameters
@@ -47,15 +56,8 @@ def test_every_setting_is_checked_for_its_type(row):
 @pytest.mark.parametrize("row", ENVS, ids=lambda row: row.id)
 def test_every_default_has_its_annotated_type(row):
     cls = gym.envs.registration.load_env_creator(row.entry_point)
-    defaults = {
-        each.name: each.default
-        for kind in cls.__mro__
-        if "__init__" in vars(kind)
-        for each in inspect.signature(vars(kind)["__init__"]).parameters.values()
-        if each.default is not each.empty
-    }
-    assert defaults
-    check_types(cls, defaults | row.kwargs)
+    assert defaults(*cls.__mro__)
+    check_types(cls, defaults(*cls.__mro__) | row.kwargs)
 
 
 def test_numpy_numbers_are_accepted():
@@ -69,15 +71,10 @@ def of_numpy(value):
     return kinds[type(value)](value) if type(value) in kinds else value
 
 
-@pytest.mark.parametrize("row", first_of_every_class(), ids=lambda row: row.id)
+@CLASSES
 def test_numpy_numbers_play_the_same_game(row):
     cls = gym.envs.registration.load_env_creator(row.entry_point)
-    settings = {
-        each.name: each.default
-        for kind in (TextEnv, cls)
-        for each in inspect.signature(kind.__init__).parameters.values()
-        if type(each.default) in (bool, int, float)
-    } | row.kwargs
+    settings = defaults(TextEnv, cls) | row.kwargs
     episodes = []
     for given in (settings, {name: of_numpy(value) for name, value in settings.items()}):
         env = cls(**given)

@@ -92,9 +92,6 @@ def test_a_setting_outside_its_range_is_refused(grader, given):
         grader(**given)
 
 
-# --- all of them -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "answer", "reply"),
     [
@@ -146,9 +143,6 @@ def test_an_answer_that_cannot_be_graded_is_refused(name, answer):
     grader = get_grader(name)
     with pytest.raises(ValueError, match="answer"):
         grader.key(answer, ())
-
-
-# --- functions ---------------------------------------------------------------------------------
 
 
 def test_a_function_of_two_arguments_is_a_grader():

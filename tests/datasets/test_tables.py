@@ -12,8 +12,6 @@ from llm_gym.datasets.rows import ColumnNames, read_row
 from llm_gym.datasets.table import ReadOptions, open_table, shuffled
 from tests.datasets.rows import PLAN, ROWS, as_jsonl, write
 
-# --- one row -----------------------------------------------------------------------------------
-
 
 def chat(*turns):
     return [{"role": role, "content": content} for role, content in turns]
@@ -72,9 +70,6 @@ def test_the_question_id_ignores_spaces_and_the_answer():
     assert rows[0].row_id()[:8] == rows[1].row_id()[:8]
 
 
-# --- tables ------------------------------------------------------------------------------------
-
-
 def test_a_file_is_cached_until_it_changes(tmp_path):
     path = as_jsonl(tmp_path / "a.jsonl")
     table = open_table(path, PLAN)
@@ -109,9 +104,6 @@ def test_an_answer_that_no_player_can_write_is_named(answer, reason):
 def test_no_rows_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=r"a\.jsonl"):
         open_table(write(tmp_path / "a.jsonl", []), PLAN)
-
-
-# --- order -------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 300), st.integers(0, 50), st.integers())

@@ -219,6 +219,20 @@ def test_after_an_unusable_reply_players_go_on_with_an_oracle_value_of_zero(name
     assert env.oracle_value() == 0.0
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "move"),
+    [
+        ("Mastermind", {"code_length": 8, "numbers": 20}, "20 " * 8),
+        ("Wordle", {"word_length": 8, "list_size": 100}, "zzzzzzzz"),
+    ],
+)
+def test_the_longest_game_fits_into_an_observation(name, settings, move):
+    env = start_game(name, max_turns=100, **settings)
+    for _ in range(98):
+        assert env.step(move)[4]["valid_action"]
+    assert env.observation_space.contains(env._base_rules() + env.step("no such word")[0])
+
+
 # --- games with a secret ------------------------------------------------------------------------
 
 SECRETS = {

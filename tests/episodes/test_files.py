@@ -101,9 +101,6 @@ def test_an_unknown_value_of_torn_is_refused(tmp_path: Path) -> None:
         read_episodes(tmp_path / "x", torn="ignore")  # type: ignore[arg-type]
 
 
-# --- killed --------------------------------------------------------------------------------
-
-
 @SUFFIXES
 def test_a_file_cut_anywhere_is_detected_skipped_and_repaired(
     tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
@@ -194,9 +191,6 @@ def test_a_writer_that_is_killed_loses_nothing_it_had_written(tmp_path: Path, su
     with EpisodeWriter(path) as writer:
         writer.write(Trajectory(episode_id="next"))
     assert ids(path) in ([*read, "next"], [*read[:-1], "next"])
-
-
-# --- failures ------------------------------------------------------------------------------
 
 
 class FullDisk:

@@ -25,9 +25,6 @@ from tests.episodes.small import reread, small_episode
 DOCS = Path(__file__).parents[2] / "docs" / "evaluate.md"
 
 
-# --- the Python form ---------------------------------------------------------------------
-
-
 def test_an_empty_trajectory_can_be_made_and_filled_as_in_the_examples() -> None:
     trajectory = Trajectory()
     trajectory.states = ["state1", "state2"]
@@ -44,12 +41,8 @@ def test_an_empty_trajectory_can_be_made_and_filled_as_in_the_examples() -> None
 
 def test_an_empty_record_has_defaults_and_refuses_an_unknown_stop_reason() -> None:
     empty = reread(Trajectory())
-    assert (empty.stop_reason, empty.success, empty.total_reward, empty.num_turns) == (
-        StopReason.PLAYING,
-        False,
-        0.0,
-        0,
-    )
+    assert empty.stop_reason is StopReason.PLAYING
+    assert (empty.success, empty.total_reward, empty.num_turns) == (False, 0.0, 0)
     with pytest.raises(ValueError, match="bored"):
         Trajectory().stop_reason = "bored"
 
@@ -74,9 +67,6 @@ def test_an_assigned_stop_reason_is_kept_even_without_a_turn() -> None:
     assert again.success is True
     assert again == episode
     assert again != Trajectory(states=["a prompt that does not fit"])
-
-
-# --- what is refused ---------------------------------------------------------------------
 
 
 def record(**changes: Any) -> str:
@@ -142,9 +132,6 @@ def test_an_inconsistent_trajectory_is_not_written(changes: dict[str, Any], sent
     vars(episode).update(changes)
     with pytest.raises(RecordError, match=re.escape(sentence)):
         episode.to_json()
-
-
-# --- the documentation -------------------------------------------------------------------
 
 
 def documented(kind: type) -> list[str]:

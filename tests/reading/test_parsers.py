@@ -151,6 +151,8 @@ def test_a_broken_react_reply_is_explained(text, why):
 
 # --- function calling ---------------------------------------------------------------------
 
+FUNCTION = {"type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}
+STYLES = ["hermes", "qwen", "llama3", "mistral", "openai", "auto"]
 WRITTEN = {
     # the forms that each family's own template or documentation shows
     "hermes": [
@@ -177,21 +179,9 @@ WRITTEN = {
         f'[{{"name": "add", "arguments": {ARGUMENTS}}}]',
     ],
     "openai": [
-        json.dumps(
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": "call_1",
-                        "type": "function",
-                        "function": {"name": "add", "arguments": ARGUMENTS},
-                    }
-                ],
-            }
-        ),
-        json.dumps([{"type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}]),
-        json.dumps({"type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}),
+        json.dumps({"role": "assistant", "content": None, "tool_calls": [{"id": "1", **FUNCTION}]}),
+        json.dumps([FUNCTION]),
+        json.dumps(FUNCTION),
         json.dumps({"content": "", "function_call": {"name": "add", "arguments": ARGUMENTS}}),
     ],
 }
@@ -213,7 +203,7 @@ def test_values_in_qwen_xml_are_text():
     assert read("qwen", text).calls == (ToolCall("write", arguments),)
 
 
-@pytest.mark.parametrize("style", ["hermes", "qwen", "llama3", "mistral", "openai", "auto"])
+@pytest.mark.parametrize("style", STYLES)
 def test_several_calls_are_read_in_order(style):
     parser = get_parser(style)
     calls = (ADD, ToolCall("sub", {"a": 3}), ToolCall("add", {}))
@@ -221,7 +211,7 @@ def test_several_calls_are_read_in_order(style):
     assert "more than 32 calls" in parser.parse(parser.write((ADD,) * 33, "")).problem
 
 
-@pytest.mark.parametrize("style", ["hermes", "qwen", "llama3", "mistral", "openai", "auto"])
+@pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("text", ["It is 3.", "", "{x", "[1, 2]", '{"a": 1}', "[reveal 1 2]"])
 def test_a_reply_without_a_call_is_an_answer(style, text):
     assert read(style, text).answer == text

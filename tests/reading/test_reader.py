@@ -118,9 +118,6 @@ def test_tool_calls_are_read_in_fences_blocks_and_sentences():
     assert read("SearchQA", "search: Mila or search: Norvik")[2] is False
 
 
-# --- the table -----------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def rows():
     return [row for row in replies.table(seeds=1) if row["tuned"]]
@@ -152,9 +149,6 @@ def test_recorded_replies_of_a_small_model_are_read_as_published():
     assert len({row["id"] for row in found}) >= 29
 
 
-# --- patterns ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["GuessTheNumber", "Mastermind", "Wordle", "Hangman", "ChainSum"])
 @settings(max_examples=15)
 @given(data=st.data())
@@ -164,9 +158,6 @@ def test_every_match_of_a_move_pattern_is_read_unchanged(name, data):
     pattern = env.unwrapped.move_pattern()
     move = data.draw(st.from_regex(pattern, fullmatch=True))
     assert env.step(move)[4]["move"] == move
-
-
-# --- any text ------------------------------------------------------------------------------
 
 
 class Game:

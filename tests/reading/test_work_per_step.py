@@ -14,14 +14,12 @@ from pathlib import Path
 import gymnasium as gym
 import pytest
 
-from llm_gym.registry.suite import ENVS
 from tests.envs.playing import start_game
+from tests.matrix import FIRST_OF_CLASS
 from tests.reading.test_linear import Counted
 from tests.work import steps_of
 
 FILE = Path(__file__).with_name("work_per_step.json")
-GAMES = list({row.entry_point: row.id for row in reversed(ENVS)}.values())[::-1]
-"""One id of each game, with its usual settings."""
 SEEDS = 3
 REPLIES = {"refused": "I do not know.", "no word": "xyzzy", "three numbers": "1 1 1"}
 KINDS = ("usable", *REPLIES)
@@ -78,7 +76,7 @@ def kinds(env_id):
     return KINDS[env_id in RUNS_CODE :]
 
 
-@pytest.mark.parametrize("env_id", GAMES)
+@pytest.mark.parametrize("env_id", FIRST_OF_CLASS)
 def test_a_step_does_no_more_work_than_recorded(env_id):
     for kind, bound in json.loads(FILE.read_text())[env_id].items():
         found = count(env_id, kind)
@@ -95,6 +93,9 @@ def test_describing_a_board_again_takes_few_steps(name):
 
 
 if __name__ == "__main__":
-    made = {env_id: {kind: count(env_id, kind) for kind in kinds(env_id)} for env_id in GAMES}
+    made = {
+        env_id: {kind: count(env_id, kind) for kind in kinds(env_id)}
+        for env_id in FIRST_OF_CLASS[::-1]
+    }
     rows = ",\n".join(f"{json.dumps(env_id)}: {json.dumps(row)}" for env_id, row in made.items())
     FILE.write_text(f"{{\n{rows}\n}}\n")

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import gymnasium as gym
 import pytest
 
-from llm_gym.cli import main
 from llm_gym.core.errors import ConfigError
 from llm_gym.server.app import Guard, read_jobs
 from llm_gym.server.sessions import ServerLimits
+from tests.cli.errors import refused
 from tests.server.servers import Caller, Hanging, ask_raw, name, serving
 
 
@@ -217,7 +217,7 @@ def test_a_signal_ends_the_server_cleanly(sign, monkeypatch):
 
 
 def test_bad_arguments_of_serve_are_one_sentence(capsys):
-    refused = {
+    commands = {
         ("llm_gym/Nothing-v0",): "there is no environment",
         ("llm_gym/Echo-v0", "--host", "0.0.0.0"): "needs a token",
         ("llm_gym/Echo-v0", "--port", "99999"): "65535",
@@ -228,11 +228,8 @@ def test_bad_arguments_of_serve_are_one_sentence(capsys):
         ("llm_gym/Echo-v0", "--tls-cert", "x.pem"): "belong together",
         ("llm_gym/Echo-v0", "--port", "0", "--tls-cert", "x", "--tls-key", "y"): "certificate",
     }
-    for arguments, why in refused.items():
-        assert main(["serve", *arguments]) == 2, arguments
-        error = capsys.readouterr().err
-        assert why in error, error
-        assert error.count("\n") == 1, error
+    for arguments, why in commands.items():
+        assert why in refused(capsys, "serve", *arguments), arguments
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -15,8 +15,6 @@ from llm_gym.tools.builtin.calculator import calculate
 from llm_gym.tools.builtin.search import BM25, SearchTool, words
 from tests.work import ends_at_all, steps_of
 
-# --- calculator --------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("expression", "value"),
@@ -62,8 +60,6 @@ def test_any_expression_is_a_number_or_a_reason_in_few_steps(text):
     with ends_at_all():  # one step may multiply numbers of any size
         assert steps_of(read) < 5000
 
-
-# --- search ------------------------------------------------------------------------------
 
 DOCUMENTS = ["the cat sat", "the dog sat on the cat", "a bird flew", "cat cat cat"]
 

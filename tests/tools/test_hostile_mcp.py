@@ -16,7 +16,7 @@ from llm_gym.tools import ToolRegistry
 from llm_gym.tools.builtin.mcp_client import McpServer
 from llm_gym.tools.definition import ToolError
 from llm_gym.tools.sandbox.guard import guard_command
-from tests.processes import still_running
+from tests.processes import run_python, still_running
 
 HERE = Path(__file__).parent
 SERVER = str(HERE / "hostile_mcp_server.py")
@@ -105,8 +105,7 @@ def end():
 threading.Thread(target=end).start()
 McpServer([sys.executable, {SERVER!r}, "deaf", {str(place)!r}], start_s=60.0)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=HERE.parents[1], check=False)
-    assert done.returncode == -9
+    assert run_python(code, capture_output=False).returncode == -9
     assert len(pids(place)) == 1
     assert still_running(pids(place)) == []
 

@@ -174,9 +174,6 @@ def test_any_call_is_answered(name, params):
     assert len(result) <= 4000
 
 
-# --- tools by name ------------------------------------------------------------------------
-
-
 def test_tools_are_found_by_module_and_name(monkeypatch, tmp_path):
     (tmp_path / "own_tools.py").write_text(
         "from llm_gym.tools import FinishTool\n"

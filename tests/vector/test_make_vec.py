@@ -57,12 +57,8 @@ def test_specs_classes_lists_and_old_style_environments_are_made():
     assert make_vec([Odd, lambda: Odd("b")]).get_attr("prefix") == ("", "b")
     old = make_vec(SimpleGameEnvironment, 2)
     assert len(old.reset(seed=0)[0]) == 2
-    assert (
-        make_vec(SimpleGameEnvironment, config={"max_steps": 3})
-        .get_attr("environment")[0]
-        .max_steps
-        == 3
-    )
+    [old] = make_vec(SimpleGameEnvironment, config={"max_steps": 3}).get_attr("environment")
+    assert old.max_steps == 3
 
 
 def test_different_games_share_a_vector_env():

@@ -91,9 +91,6 @@ def test_masks_do_not_share_memory():
     assert stacked["b"]["_c"].all()
 
 
-# --- under Gymnasium's wrappers
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_episode_statistics_of_gymnasium_count_right(mode):
     class OneEach(Odd):

@@ -68,11 +68,12 @@ def test_a_call_sends_one_message_to_each_worker_it_needs(four, monkeypatch):
     assert len({os.getpid(), *pids}) == 3
     sent = []
     send = worker_pool.WorkerProcess.send
-    monkeypatch.setattr(
-        worker_pool.WorkerProcess,
-        "send",
-        lambda self, jobs, m: (sent.append(len(jobs)), send(self, jobs, m)),
-    )
+
+    def counted(self, jobs, message):
+        sent.append(len(jobs))
+        send(self, jobs, message)
+
+    monkeypatch.setattr(worker_pool.WorkerProcess, "send", counted)
     four.step(["a"] * 4)
     four.step_rows({0: "b", 2: "c", 3: "d"})
     four.step_rows({0: "b"})

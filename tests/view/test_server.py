@@ -17,6 +17,8 @@ from llm_gym.view import live_server
 from llm_gym.view import server as server_module
 from llm_gym.view.api import play_on
 from llm_gym.view.live_server import open_browser, serve_live
+from tests.cli.errors import refused
+from tests.processes import run_python
 from tests.view.records import HOSTILE, METRICS, hostile, make_run, played, serving, with_tokens
 
 
@@ -166,17 +168,12 @@ def test_a_body_that_is_too_large_is_not_read(server, monkeypatch):
 
 
 def test_wrong_arguments_of_view_are_explained(tmp_path, capsys):
-    assert cli.main(["view", str(tmp_path / "nothing")]) == 2
-    assert "there is no such file or folder" in capsys.readouterr().err
-    run = str(make_run(tmp_path / "run"))
-    assert cli.main(["view", str(tmp_path)]) == 2
-    assert (
-        f"holds no run and no episodes; name a run in it, such as {run}" in capsys.readouterr().err
-    )
-    assert cli.main(["view", run, "--limit", "3"]) == 2
-    assert "--limit" in capsys.readouterr().err
-    assert cli.main(["view", run, "--port", "99999"]) == 2
-    assert "--port" in capsys.readouterr().err
+    nothing = str(tmp_path / "nothing")
+    assert "there is no such file or folder" in refused(capsys, "view", nothing)
+    run, error = str(make_run(tmp_path / "run")), refused(capsys, "view", str(tmp_path))
+    assert f"holds no run and no episodes; name a run in it, such as {run}" in error
+    assert "--limit" in refused(capsys, "view", run, "--limit", "3")
+    assert "--port" in refused(capsys, "view", run, "--port", "99999")
 
 
 def test_view_exports_a_single_file(tmp_path, capsys):
@@ -253,7 +250,7 @@ def test_a_killed_parent_ends_the_live_page(tmp_path):
         "    sys.stdout.write(url); sys.stdout.flush(); os._exit(9)\n"
     )
     # The page inherits the pipe for errors: run() returns when it is gone as well.
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = run_python(program)
     assert done.returncode == 9
     child = [sys.executable, "-m", "llm_gym.view.live_server", str(tmp_path)]
     ended = subprocess.run(child, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)

@@ -77,7 +77,10 @@ def test_a_file_without_episodes_is_refused_with_the_reason(tmp_path, content, w
         ViewSource(tmp_path / "a.jsonl")
 
 
-def indexed(path):
+def indexed(path, *episodes):
+    """Return the index of a file, into which ``episodes`` are written first."""
+    if episodes:
+        write_episodes(path, episodes)
     found = EpisodeIndex(path)
     found.refresh()
     return found
@@ -86,19 +89,17 @@ def indexed(path):
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 def test_a_record_comes_back_byte_by_byte(tmp_path, name):
     episodes = [played(1), with_tokens(), hostile()]
-    write_episodes(tmp_path / name, episodes)
-    found = indexed(tmp_path / name)
+    found = indexed(tmp_path / name, *episodes)
     assert [found.raw(line).decode() for line in (1, 2, 3)] == [e.to_json() for e in episodes]
     assert len(found.rows) == 3
 
 
 def test_a_row_shows_the_figures_of_its_record(tmp_path):
-    write_episodes(tmp_path / "a.jsonl", [with_tokens()])
-    row = indexed(tmp_path / "a.jsonl").rows[0]
+    row = indexed(tmp_path / "a.jsonl", with_tokens()).rows[0]
     assert (row.success, row.stop, row.reward, row.turns, row.tokens) == (True, "won", 1.25, 2, 6)
     assert (row.group, row.seed, row.snippet) == ("0", None, "go home")
-    write_episodes(tmp_path / "a.jsonl", [played(0, ["no idea", "1000", "1"], max_turns=3)])
-    assert indexed(tmp_path / "a.jsonl").rows[0].invalid == 2
+    episode = played(0, ["no idea", "1000", "1"], max_turns=3)
+    assert indexed(tmp_path / "a.jsonl", episode).rows[0].invalid == 2
 
 
 def test_a_growing_file_is_read_from_where_the_last_reading_ended(tmp_path):
@@ -148,16 +149,14 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(tmp_path, monk
 
 def test_a_file_of_too_many_episodes_is_shown_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "MAX_EPISODES", 2)
-    write_episodes(tmp_path / "a.jsonl", [played(seed) for seed in range(4)])
-    found = indexed(tmp_path / "a.jsonl")
+    found = indexed(tmp_path / "a.jsonl", *map(played, range(4)))
     assert len(found.rows) == 2
     assert found.problems == ["only the first 2 episodes are shown"]
 
 
 def test_a_replaced_file_is_read_again_and_a_deleted_one_is_empty(tmp_path):
     path = tmp_path / "a.jsonl"
-    write_episodes(path, [played(1), played(2)])
-    found = indexed(path)
+    found = indexed(path, played(1), played(2))
     write_episodes(path, [played(3)])
     found.refresh()
     assert [row.seed for row in found.rows] == ["3"]
@@ -167,15 +166,13 @@ def test_a_replaced_file_is_read_again_and_a_deleted_one_is_empty(tmp_path):
 
 
 def test_search_ignores_case_and_field_names(tmp_path):
-    write_episodes(tmp_path / "a.jsonl", [with_tokens(), played(1)])
-    found = indexed(tmp_path / "a.jsonl")
+    found = indexed(tmp_path / "a.jsonl", with_tokens(), played(1))
     assert found.search("GO NORTH") == [1]
     assert found.search("schema") == []  # a name of the file's, not a word of the text
 
 
 def test_a_search_reads_a_compressed_file_once(tmp_path, monkeypatch):
-    write_episodes(tmp_path / "a.jsonl.gz", [played(seed) for seed in range(30)])
-    found = indexed(tmp_path / "a.jsonl.gz")
+    found = indexed(tmp_path / "a.jsonl.gz", *map(played, range(30)))
     opened, really = [], sources.open_file
     monkeypatch.setattr(sources, "open_file", lambda path: opened.append(1) or really(path))
     assert found.search("guess") == [row.line for row in found.rows]
@@ -184,8 +181,7 @@ def test_a_search_reads_a_compressed_file_once(tmp_path, monkeypatch):
 
 def test_records_that_change_during_a_search_are_not_found(tmp_path):
     path = tmp_path / "a.jsonl"
-    write_episodes(path, [played(1), played(2)])
-    found = indexed(path)
+    found = indexed(path, played(1), played(2))
     path.write_bytes(b'["x", 1]\n\xff')
     assert found.search("guess") == []
     with pytest.raises(RecordError):

@@ -4,8 +4,6 @@ from llm_gym.core.legacy import SimpleGameEnvironment, as_gym
 from llm_gym.wrappers import ChatObservation, TranscriptObservation
 from tests.wrappers.guessing import guessing
 
-# --- chat ---------------------------------------------------------------------------------
-
 
 def test_the_conversation_grows_by_two_messages_a_turn():
     bare, env = guessing(), ChatObservation(guessing())
@@ -55,9 +53,6 @@ def test_the_prompt_prefix_of_old_environments_is_a_system_message():
 
     messages, _ = ChatObservation(as_gym(Old({"seed": 0}))).reset(seed=0)
     assert messages[0] == {"role": "system", "content": "Old rules."}
-
-
-# --- transcript ---------------------------------------------------------------------------
 
 
 def test_a_transcript_holds_everything_in_order():

@@ -78,9 +78,6 @@ def test_a_path_without_jsonl_is_refused(path):
         RecordEpisodes(gym.make(GAME), path.with_suffix(".txt"))
 
 
-# --- replay -------------------------------------------------------------------------------
-
-
 def written(path, *envs, seeds=(0, 1)):
     episodes = [
         play_episode(env, lambda _, env=env: env.get_wrapper_attr("random_action")(), seed=seed)

@@ -21,6 +21,7 @@ from llm_gym.wrappers import (
     ToolUse,
     TranscriptObservation,
 )
+from tests.core.test_settings import WRONG
 from tests.wrappers.guessing import guessing
 
 # fmt: off
@@ -73,11 +74,7 @@ def test_a_bad_setting_is_refused_by_its_name(cls, settings):
         cls(guessing(), **settings)
 
 
-WRONG = {
-    "int": (2.5, True, "x", [3]),
-    "float": (True, "x", [0.5]),
-    "bool": ("no", 2),
-    "str": (5, ["a"]),
+WRONG = WRONG | {
     "Callable[[str], int]": (5, "x"),
     "Callable[[list[dict[str, str]]], str]": (5, "x"),
 }

@@ -55,12 +55,6 @@ def test_the_block_of_openenv_runs_as_printed(capsys):
     pytest.importorskip("openenv")
     from tests.server.servers import serving
 
-    found = block("GenericEnvClient")
     with serving("llm_gym/TextGame-v0") as server:
-        exec(
-            compile(
-                found.replace("http://127.0.0.1:8765", server.url), "other_libraries.md", "exec"
-            ),
-            {},
-        )
+        run(block("GenericEnvClient").replace("http://127.0.0.1:8765", server.url))
     assert capsys.readouterr().out

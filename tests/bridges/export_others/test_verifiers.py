@@ -60,7 +60,7 @@ def test_vf_validate_has_the_solver_win_every_task(package):
 def test_vf_eval_plays_the_local_episodes(package, chat_server, monkeypatch):
     # verifiers runs its chat program with uv, which is installed beside it.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    chat_server.talk = lambda messages: str(1 + sum(m["role"] == "assistant" for m in messages))
+    chat_server.model = lambda messages: str(1 + sum(m["role"] == "assistant" for m in messages))
     endpoint = ["--client.base-url", chat_server.url, "--client.api-key-var", "NO_KEY"]
     arguments = ["-n", "3", "-m", "small", "--no-rich", "--no-push", "-o", str(package)]
     vf_eval([NAME, *arguments, *endpoint])

@@ -85,9 +85,6 @@ FINISHED = (True, False, StopReason.FINISHED)
 WON = (True, False, StopReason.WON)
 
 
-# --- as_gym ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("game", [TextGame, CountingGame, SimpleGameEnvironment])
 def test_an_adapted_class_passes_the_checker_of_gymnasium(game: Any) -> None:
     # Only the render check is left out: it wants to rebuild the environment from a spec.
@@ -238,9 +235,6 @@ def test_a_class_that_never_calls_the_base_works_with_the_defaults() -> None:
     assert env.reset(seed=1)[0] == env.reset(seed=1)[0]
     game.score, game.inventory = 0.0, []
     assert play(env, *["wait"] * 10)[-1] == CUT
-
-
-# --- what is refused ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,6 @@ from llm_gym.core.legacy import (
 from llm_gym.core.outcome import StopReason
 from tests.core.legacy.old_games import TextGame
 
-# --- the base ----------------------------------------------------------------------------
-
 
 def test_the_base_class_is_abstract_and_has_no_prompt() -> None:
     assert not issubclass(BaseEnvironment, gym.Env)
@@ -77,9 +75,6 @@ def test_done_has_two_names_and_is_done_includes_the_limit() -> None:
     assert not game.done
 
 
-# --- seeds and options -------------------------------------------------------------------
-
-
 def test_a_seed_reaches_np_random() -> None:
     env = as_gym(SimpleGameEnvironment)
     boards = [env.reset(seed=seed)[0] for seed in (1, 1, 2, 3, 4)]
@@ -113,9 +108,6 @@ def test_another_random_generator_is_kept_and_unused_options_are_refused() -> No
     assert game.np_random is own  # type: ignore[comparison-overlap]
     with pytest.raises(ConfigError, match="options"):
         as_gym(TextGame).reset(options={"split": "test"})
-
-
-# --- the rest of the adapter -------------------------------------------------------------
 
 
 def test_the_prefix_is_the_system_prompt_and_rendering_describes_the_state() -> None:

@@ -9,7 +9,6 @@ from llm_gym.envs.board_games.blackjack import (
     CHANCES,
     RANKS,
     VALUES,
-    BlackjackEnv,
     dealer_ends,
     read_hand,
     should_hit,
@@ -17,13 +16,12 @@ from llm_gym.envs.board_games.blackjack import (
     worth_of_hitting,
     worth_of_standing,
 )
-from tests.envs.playing import episodes, final_info, finish
+from tests.envs.playing import episodes, final_info, finish, start_game
 
 
 def on(player, dealer, next_cards="", **kwargs):
     """Return an environment with these cards, such as ``on("K 7", "9 8", "A A")``."""
-    env = BlackjackEnv(**kwargs)
-    env.reset(seed=0)
+    env = start_game("Blackjack", **kwargs)
     names = f"{player} {dealer} {next_cards}".split()
     env._cards = bytes(map(RANKS.index, names)) + env._cards[len(names) :]
     return env

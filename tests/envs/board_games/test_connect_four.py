@@ -8,13 +8,12 @@ import pytest
 from llm_gym.envs.board_games.connect_four import (
     BOARD,
     COLUMN,
-    ConnectFourEnv,
     completing,
     has_four,
     landings,
     look_ahead,
 )
-from tests.envs.playing import episodes, final_info
+from tests.envs.playing import episodes, final_info, start_game
 
 
 def sides(picture):
@@ -29,8 +28,7 @@ def sides(picture):
 
 def on(picture, **kwargs):
     """Return an environment whose player has the X of ``picture`` and is to move."""
-    env = ConnectFourEnv(begins="player", **{"opponent": 1.0, **kwargs})
-    env.reset(seed=0)
+    env = start_game("ConnectFour", begins="player", **{"opponent": 1.0, **kwargs})
     put(env, *sides(picture))
     return env
 

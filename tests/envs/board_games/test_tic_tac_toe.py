@@ -4,16 +4,9 @@ from functools import cache
 
 import pytest
 
-from llm_gym.envs.board_games.tic_tac_toe import (
-    FULL,
-    WON,
-    TicTacToeEnv,
-    good_moves,
-    score,
-    win_chance,
-)
+from llm_gym.envs.board_games.tic_tac_toe import FULL, WON, good_moves, score, win_chance
 from tests.envs.board_games import test_connect_four as connect_four
-from tests.envs.playing import episodes, final_info
+from tests.envs.playing import episodes, final_info, start_game
 
 
 def bits(squares):
@@ -22,8 +15,7 @@ def bits(squares):
 
 def on(own, foe, **kwargs):
     """Return an environment whose player, to move, has the squares ``own``: digits from 1."""
-    env = TicTacToeEnv(begins="player", **{"opponent": 1.0, **kwargs})
-    env.reset(seed=0)
+    env = start_game("TicTacToe", begins="player", **{"opponent": 1.0, **kwargs})
     connect_four.put(env, bits(own), bits(foe))
     return env
 
@@ -85,8 +77,7 @@ def test_chances_are_the_known_ones_and_fall_with_strength():
 
 
 def test_the_potential_is_the_chance_to_win():
-    env = TicTacToeEnv(opponent=0.0, begins="player", shaping=True)
-    env.reset(seed=0)
+    env = start_game("TicTacToe", opponent=0.0, begins="player", shaping=True)
     assert env.potential() == env.oracle_value() > 0.99
     env._own, env._foe = bits("12"), bits("45")
     assert env.potential() == 1.0

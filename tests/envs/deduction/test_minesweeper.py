@@ -5,7 +5,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from llm_gym.envs.deduction.minesweeper import MinesweeperEnv
 from llm_gym.envs.deduction.minesweeper_solver import (
     MINE,
     best_cell,
@@ -31,10 +30,8 @@ CORNER = [11, 14]
 
 def on(mines, *moves, rows=4, cols=4, **kwargs):
     """Return an environment whose mines are in the cells ``mines``, after ``moves``."""
-    count = len(mines)
-    env = MinesweeperEnv(rows=rows, cols=cols, mines=count, **{"max_turns": rows * cols, **kwargs})
-    env.reset(seed=0)
-    env._numbers = number_cells(rows, cols, mines)
+    settings = {"rows": rows, "cols": cols, "mines": len(mines), "max_turns": rows * cols}
+    env = start_game("Minesweeper", _numbers=number_cells(rows, cols, mines), **settings | kwargs)
     for move in moves:
         env.step(move)
     return env

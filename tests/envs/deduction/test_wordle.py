@@ -4,7 +4,6 @@ import pytest
 
 from llm_gym.envs.deduction.wordle import WordleEnv, marks
 from llm_gym.envs.shared.word_list import some_words_of, words_of
-from tests.envs.playing import start_game
 
 
 @pytest.mark.parametrize(
@@ -36,13 +35,6 @@ def test_no_letter_gets_more_marks_than_the_word_has_of_it():
             for letter in set(guess):
                 marked = sum(m != "X" for g, m in zip(guess, given, strict=True) if g == letter)
                 assert marked == min(guess.count(letter), secret.count(letter))
-
-
-def test_the_longest_game_fits_into_an_observation():
-    env = start_game("Wordle", word_length=8, list_size=100, max_turns=100)
-    for _ in range(98):
-        assert env.step("zzzzzzzz")[4]["valid_action"]
-    assert env.observation_space.contains(env._base_rules() + env.step("no such word")[0])
 
 
 def test_a_short_word_list_is_in_the_rules_and_holds_every_secret():

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_gym.envs.navigation.coin_collector import COIN, CoinCollectorEnv, Find, draw_house
+from llm_gym.envs.navigation.coin_collector import COIN, Find, draw_house
 from llm_gym.envs.navigation.text_game.world import OPPOSITE, World, distance
+from tests.envs.playing import start_game
 
 
 def corridor(**kwargs):
     """Return an environment in: den - hall (start) - attic (north) - porch (east, the coin)."""
-    env = CoinCollectorEnv(**{"level": 3, "dead_ends": 0, "max_turns": 9, **kwargs})
-    env.reset(seed=0)
+    env = start_game("CoinCollector", **{"level": 3, "dead_ends": 0, "max_turns": 9, **kwargs})
     world = World(
         exits={
             "hall": {"north": "attic", "west": "den"},

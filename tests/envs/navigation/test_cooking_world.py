@@ -17,7 +17,7 @@ from llm_gym.envs.navigation.cooking_world_kitchen import (
 )
 from llm_gym.envs.navigation.text_game.view import parse
 from llm_gym.envs.navigation.text_game.world import distance
-from tests.envs.playing import final_info
+from tests.envs.playing import final_info, start_game
 
 
 def house():
@@ -34,8 +34,7 @@ def house():
 
 def play(*moves, **kwargs):
     """Return the environment after ``moves`` in the house, and what the last one gave."""
-    env = CookingWorldEnv(max_turns=50, **kwargs)
-    env.reset(seed=0)
+    env = start_game("CookingWorld", max_turns=50, **kwargs)
     env.begin(house(), Cook())
     step = None
     for move in moves:

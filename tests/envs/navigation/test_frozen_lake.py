@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.navigation.frozen_lake import FrozenLakeEnv, neighbours, win_chances
-from tests.envs.playing import episodes
+from tests.envs.playing import episodes, start_game
 
 
 def on(lake, **kwargs):
     """Return an environment that plays on ``lake``, written row by row."""
     rows = lake.split()
-    env = FrozenLakeEnv(size=len(rows), **{"max_turns": 20, **kwargs})
-    env.reset(seed=0)
-    env._lake = "".join(rows)
-    return env
+    settings = {"size": len(rows), "max_turns": 20, **kwargs}
+    return start_game("FrozenLake", _lake="".join(rows), **settings)
 
 
 @pytest.mark.parametrize(

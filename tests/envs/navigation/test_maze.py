@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from llm_gym.envs.navigation.maze import MazeEnv, carve, distances, doors, next_step, recall
+from llm_gym.envs.navigation.maze import carve, distances, doors, next_step, recall
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, reach, waves
-from tests.envs.playing import episodes, final_info
+from tests.envs.playing import episodes, final_info, start_game
 
 
 def on(*rows, **kwargs):
     """Return an environment that plays in a maze, written without spaces."""
-    env = MazeEnv(**{"size": len(rows) // 2, "max_turns": 20, **kwargs})
-    env.reset(seed=0)
+    env = start_game("Maze", **{"size": len(rows) // 2, "max_turns": 20, **kwargs})
     cells = "".join(rows)
     env._floor = sum(1 << at for at, cell in enumerate(cells) if cell != "#")
     env._at = env._start = cells.index("P")
@@ -88,8 +87,7 @@ def test_view_shows_the_cells_around_the_player_and_walls_outside():
 
 
 def test_the_map_recalled_from_observations_is_right():
-    env = MazeEnv(view=1, loops=1.0)
-    env.reset(seed=3)
+    env = start_game("Maze", 3, view=1, loops=1.0)
     for _ in range(30):
         env.step(env.random_action())
     known, (row, col) = recall(env._base_observations)

@@ -10,11 +10,10 @@ from llm_gym.envs.navigation.coin_collector import ROOMS as COIN_ROOMS
 from llm_gym.envs.navigation.cooking_world_kitchen import FOODS, KNIFE, MEAL
 from llm_gym.envs.navigation.text_game import words
 from llm_gym.envs.navigation.text_game.commands import read
-from llm_gym.envs.navigation.text_game.env import TextGameEnv
 from llm_gym.envs.navigation.text_game.generate import generate, longest_quest
 from llm_gym.envs.navigation.text_game.view import look, parse, prose, terse
 from llm_gym.envs.navigation.text_game.world import Quest, World, distance, objective
-from tests.envs.playing import final_info
+from tests.envs.playing import final_info, start_game
 
 
 def house():
@@ -39,10 +38,9 @@ def house():
 
 def play(*moves, target="kitchen", **kwargs):
     """Return the environment after ``moves`` in the house, and what the last one gave."""
-    env = TextGameEnv(max_turns=50, **kwargs)
-    env.reset(seed=0)
-    env._world, env._quest = house(), Quest("crown", target, "kitchen")
-    env._start, env._visited = env._world.clone(), {"hall"}
+    quest = Quest("crown", target, "kitchen")
+    state = {"_world": house(), "_start": house(), "_quest": quest, "_visited": {"hall"}}
+    env = start_game("TextGame", max_turns=50, **state, **kwargs)
     step = None
     for move in moves:
         step = env.step(move)

@@ -14,14 +14,13 @@ from llm_gym.envs.puzzles.fifteen_puzzle import (
     slides,
     write_board,
 )
-from tests.envs.playing import episodes
+from tests.envs.playing import episodes, start_game
 
 
 def on(tiles, **kwargs):
     """Return an environment that shows the board ``tiles``."""
     size = round(len(tiles) ** 0.5)
-    env = FifteenPuzzleEnv(size=size, **{"scramble": 2, **kwargs})
-    env.reset(seed=0)
+    env = start_game("FifteenPuzzle", size=size, **{"scramble": 2, **kwargs})
     env._start = bytes(tiles)
     env._show(bytes(tiles))
     return env

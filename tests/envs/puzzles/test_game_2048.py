@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from llm_gym.envs.puzzles.game_2048 import (
-    Game2048Env,
     add_tile,
     best_way,
     pack,
@@ -15,7 +14,7 @@ from llm_gym.envs.puzzles.game_2048 import (
     slide,
     transpose,
 )
-from tests.envs.playing import finish
+from tests.envs.playing import finish, start_game
 
 
 def grid(board):
@@ -26,10 +25,8 @@ def grid(board):
 
 def on(board, **kwargs):
     """Return an environment that shows ``board``, given as rows of text."""
-    env = Game2048Env(**kwargs)
-    env.reset(seed=0)
-    env._board = env._start = read_board(board)
-    return env
+    board = read_board(board)
+    return start_game("Game2048", _board=board, _start=board, **kwargs)
 
 
 def tiles(board):
@@ -121,8 +118,7 @@ def test_new_tiles_are_uniform_and_every_tenth_is_a_four():
 
 
 def test_a_seed_fixes_the_new_tiles_whatever_is_played():
-    env = Game2048Env()
-    env.reset(seed=5)
+    env = start_game("Game2048", 5)
     draws, name = env._draws, env.instance_id()
     finish(env, "random")
     env.reset(seed=5)
@@ -133,8 +129,7 @@ def test_a_seed_fixes_the_new_tiles_whatever_is_played():
 
 def test_the_oracle_still_moves_where_nothing_can_be_won():
     assert plan(0x11, 5, 2, 12, 7) == {}, "ten more tiles cannot make 128"
-    env = Game2048Env()
-    env.reset(seed=0)
+    env = start_game("Game2048")
     env._draws = env._draws[:12]
     assert env.oracle_move() in env.legal_moves()
 

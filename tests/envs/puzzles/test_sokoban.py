@@ -17,13 +17,12 @@ from llm_gym.envs.puzzles.sokoban_levels import (
     solution,
 )
 from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
-from tests.envs.playing import episodes, final_info
+from tests.envs.playing import episodes, final_info, start_game
 
 
 def on(*rows, **kwargs):
     """Return an environment that plays in a room, written without spaces."""
-    env = SokobanEnv(**{"max_turns": 20, **kwargs})
-    env.reset(seed=0)
+    env = start_game("Sokoban", **{"max_turns": 20, **kwargs})
     position = read_board("".join(" ".join(row) + "\n" for row in rows))
     env._room, env._boxes, env._player = position
     env._level, env.size = Level(*position, ()), len(rows)

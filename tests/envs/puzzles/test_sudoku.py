@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from llm_gym.envs.puzzles.sudoku import SudokuEnv, next_placement
+from llm_gym.envs.puzzles.sudoku import next_placement
 from llm_gym.envs.puzzles.sudoku_puzzles import (
     bank,
     bases,
@@ -16,7 +16,7 @@ from llm_gym.envs.puzzles.sudoku_puzzles import (
     line_orders,
     solutions,
 )
-from tests.envs.playing import episodes
+from tests.envs.playing import episodes, start_game
 
 SOLVED = "1234341221434321"
 # 1 2 | . .
@@ -31,10 +31,8 @@ def on(given=GIVEN, solved=SOLVED, **kwargs):
     """Return an environment with the puzzle ``given``."""
     size = math.isqrt(len(given))
     clues = max(4, sum(map(str.isdigit, given)))
-    env = SudokuEnv(size=size, clues=clues, **{"max_turns": 20, **kwargs})
-    env.reset(seed=0)
-    env._given, env._solution, env._grid = given, solved, bytearray(given, "ascii")
-    return env
+    state = {"_given": given, "_solution": solved, "_grid": bytearray(given, "ascii")}
+    return start_game("Sudoku", size=size, clues=clues, **{"max_turns": 20, **state, **kwargs})
 
 
 def grid(env):

@@ -2,18 +2,15 @@
 
 import pytest
 
-from llm_gym.envs.puzzles.tower_of_hanoi import TowerOfHanoiEnv, best_transfer, distances
-from tests.envs.playing import episodes
+from llm_gym.envs.puzzles.tower_of_hanoi import best_transfer, distances
+from tests.envs.playing import episodes, start_game
 
 
 def started(*rows, **kwargs):
     """Return an environment whose pegs are ``rows``, such as ``"A: 3 2"``."""
     disks = sum(len(row.split()) - 1 for row in rows)
-    env = TowerOfHanoiEnv(disks=disks, pegs=len(rows), **{"max_turns": 200, **kwargs})
-    env.reset(seed=0)
-    env._rows = list(rows)
-    env._goal = len(rows) - 1
-    return env
+    settings = {"disks": disks, "pegs": len(rows), "max_turns": 200, **kwargs}
+    return start_game("TowerOfHanoi", _rows=list(rows), _goal=len(rows) - 1, **settings)
 
 
 def pegs(observation):

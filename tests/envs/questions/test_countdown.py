@@ -16,13 +16,12 @@ from llm_gym.envs.questions.countdown_arithmetic import (
     search,
     write,
 )
-from tests.envs.playing import episodes
+from tests.envs.playing import episodes, start_game
 
 
 def on(numbers, target, **kwargs):
     """Return an environment with these numbers and this target."""
-    env = CountdownEnv(numbers=max(2, len(numbers)), **{"max_turns": 8, **kwargs})
-    env.reset(seed=0)
+    env = start_game("Countdown", numbers=max(2, len(numbers)), **{"max_turns": 8, **kwargs})
     env._table, env._given, env._target = list(numbers), tuple(numbers), target
     env._way = search(tuple(numbers), target, env.use_all) or 0
     return env

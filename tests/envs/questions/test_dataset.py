@@ -14,8 +14,6 @@ from llm_gym.reading.formats import FORMATS
 from llm_gym.vector import make_vec
 from tests.envs.questions.numbered_rows import ROWS, make, numbers, write
 
-# --- replies -----------------------------------------------------------------------------------
-
 
 def test_a_right_answer_wins_and_a_wrong_one_is_shown_the_answer():
     env = make()
@@ -116,8 +114,6 @@ def test_reward_functions_can_read_the_whole_row():
     assert env.read_row(env.reset(seed=0)[1]["row"])["level"] == 3
 
 
-# --- prompts -----------------------------------------------------------------------------------
-
 CHAT = [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "Say 7."}]
 
 
@@ -152,9 +148,6 @@ def test_long_prompts_stay_inside_the_observation_space():
     assert env.observation_space.contains(env.reset(seed=0)[0])
     assert env.observation_space.contains(env.step("no")[0])
     assert env.observation_space.contains(env.step("no")[0])
-
-
-# --- players, copies, processes ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -207,9 +200,6 @@ def test_many_environments_in_workers_read_one_file(tmp_path):
         ROWS[row]["prompt"] for row in infos["row"]
     ]
     envs.close()
-
-
-# --- the questions that come along -------------------------------------------------------------
 
 
 def test_the_solver_knows_the_answer_to_every_question_of_the_file():

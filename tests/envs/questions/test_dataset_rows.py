@@ -11,8 +11,6 @@ from llm_gym.envs.questions.dataset import as_dataset_env
 from llm_gym.episodes import play_episode
 from tests.envs.questions.numbered_rows import ROWS, make, numbers, write
 
-# --- which row ---------------------------------------------------------------------------------
-
 
 def test_consecutive_seeds_visit_each_row_once_per_pass():
     env = make()
@@ -61,9 +59,6 @@ def test_the_order_follows_the_shuffle_seed_and_limit_keeps_the_first_rows():
     env = make(limit=3)
     assert env.num_rows == 3
     assert set(numbers(env, range(50))) == {0, 1, 2}
-
-
-# --- splits ------------------------------------------------------------------------------------
 
 
 def test_splits_by_content_hold_every_row_once():
@@ -129,9 +124,6 @@ def test_the_split_may_be_a_setting_and_an_option_overrides_it():
     assert set(numbers(env, range(100))) == set(numbers_of(make(), "test"))
     assert env.num_rows == len(numbers_of(make(), "test"))
     assert set(numbers(env, range(9), {"split": "dev"})) <= set(numbers_of(make(), "dev"))
-
-
-# --- settings and the helper -------------------------------------------------------------------
 
 
 def test_a_file_becomes_an_environment_with_a_spec(tmp_path):

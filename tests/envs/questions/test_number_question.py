@@ -1,12 +1,12 @@
 """ChainSum and LetterCounting: a question whose answer is a number, and one try."""
 
-from llm_gym.envs.questions.number_question import ChainSumEnv, LetterCountingEnv
+from llm_gym.envs.questions.number_question import LetterCountingEnv
 from llm_gym.envs.shared.word_list import all_words
+from tests.envs.playing import start_game
 
 
 def drawn(count=200, **kwargs):
-    env = ChainSumEnv(**kwargs)
-    env.reset(seed=0)
+    env = start_game("ChainSum", **kwargs)
     return [(env.reset(), env._chain)[1] for _ in range(count)]
 
 

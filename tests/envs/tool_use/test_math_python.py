@@ -13,6 +13,7 @@ from llm_gym.evaluate.scores import measure
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, get_parser
 from llm_gym.tools.sandbox import Sandbox, SandboxError
+from tests.envs.playing import start_game
 from tests.tools.sandbox.sandboxes import refusal
 
 needs_python = pytest.mark.skipif(bool(refusal("auto")), reason=refusal("auto"))
@@ -20,10 +21,9 @@ needs_python = pytest.mark.skipif(bool(refusal("auto")), reason=refusal("auto"))
 
 @pytest.fixture
 def env():
-    made = MathPythonEnv()
-    made.reset(seed=0)
-    yield made
-    made.close()
+    env = start_game("MathPython")
+    yield env
+    env.close()
 
 
 def printed(code):
@@ -92,8 +92,7 @@ def test_without_isolation_the_tool_reports_it_and_the_game_goes_on(env, monkeyp
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_solvers_program_needs_no_process(kind, monkeypatch):
     monkeypatch.setattr(Sandbox, "_started", None)  # a process would raise
-    env = MathPythonEnv(kinds=(kind,))
-    env.reset(seed=7)
+    env = start_game("MathPython", 7, kinds=(kind,))
     move = env.solver_action()
     value = str(KINDS[kind].value(env._numbers))
     spaced = move.replace("(", " ( ").replace(")", " ) ").replace("  ", " ")
@@ -142,8 +141,7 @@ def test_an_answer_after_a_program_is_the_move(env):
 @needs_python
 @pytest.mark.parametrize("action_format", ["tag", "json"])
 def test_code_of_many_lines_can_be_written_in_other_formats(action_format):
-    env = MathPythonEnv(action_format=action_format)
-    env.reset(seed=0)
+    env = start_game("MathPython", action_format=action_format)
     action = env._base_format.render("python: x = 1\nfor i in range(3):\n    x *= 2\nprint(x)")
     assert env.step(action)[0].startswith("8\n")
     env.close()
@@ -152,8 +150,7 @@ def test_code_of_many_lines_can_be_written_in_other_formats(action_format):
 @needs_python
 @pytest.mark.parametrize("form", PARSERS)
 def test_tool_calls_are_read_in_every_format_beside_plain_moves(form):
-    env = MathPythonEnv()
-    env.reset(seed=0)
+    env = start_game("MathPython")
     call = get_parser(form).render([ToolCall("python", {"code": "print(len('four'))"})])
     assert env.step(call)[0].startswith("4\n")
     assert env.step("python: print(len('seven'))")[0].startswith("5\n")
@@ -176,8 +173,7 @@ def test_stateful_keeps_variables():
 
 @needs_python
 def test_a_stateful_episode_can_be_saved_pickled_and_restored():
-    env = MathPythonEnv(stateful=True)
-    env.reset(seed=0)
+    env = start_game("MathPython", stateful=True)
     env.step("python: x = [1]")
     saved, twin = env.snapshot(), pickle.loads(pickle.dumps(env))
     for _ in range(2):
@@ -190,8 +186,7 @@ def test_a_stateful_episode_can_be_saved_pickled_and_restored():
 
 @needs_python
 def test_the_time_limit_is_a_setting():
-    env = MathPythonEnv(timeout=0.2)
-    env.reset(seed=0)
+    env = start_game("MathPython", timeout=0.2)
     assert "longer than 0.2 s" in env.step("python: while True: pass")[0]
     env.close()
 

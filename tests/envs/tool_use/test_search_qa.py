@@ -14,12 +14,12 @@ from llm_gym.envs.tool_use.fact_world import (
     read_question,
 )
 from llm_gym.envs.tool_use.search_qa import SearchQAEnv, same_answer
+from tests.envs.playing import start_game
 
 
 @pytest.fixture
 def env():
-    made = SearchQAEnv()
-    made.reset(seed=0)
+    made = start_game("SearchQA")
     return made
 
 
@@ -54,8 +54,7 @@ def test_no_question_shows_its_answer_or_asks_for_a_capitals_country():
     for seed in range(50):
         obs, _ = env.reset(seed=seed)
         assert env._way[-1] not in obs
-    env = SearchQAEnv(hops=4, documents=100)
-    env.reset(seed=0)
+    env = start_game("SearchQA", hops=4, documents=100)
     for _ in range(60):
         assert "country of the capital" not in env.reset()[0]
 
@@ -95,8 +94,7 @@ def test_swapping_the_secret_changes_the_documents(env):
 
 
 def test_the_potential_counts_the_documents_of_the_chain():
-    env = SearchQAEnv(hops=2, shaping=True)
-    env.reset(seed=3)
+    env = start_game("SearchQA", 3, hops=2, shaping=True)
     way = env._way
     assert env.potential() == 0.0
     terms = [env.step(f"search: {name}")[4]["reward_terms"]["shaping"] for name in way[:-1]]

@@ -15,14 +15,13 @@ from llm_gym.envs.tool_use.text_to_sql.env import (
 )
 from llm_gym.envs.tool_use.text_to_sql.world import DOMAINS, draw_schema, fill
 from llm_gym.tools.builtin.sql import Database
-from tests.envs.playing import episodes
+from tests.envs.playing import episodes, start_game
 from tests.envs.tool_use.sql_mutants import mutants
 
 
 @pytest.fixture
 def env():
-    made = TextToSQLEnv()
-    made.reset(seed=0)
+    made = start_game("TextToSQL")
     yield made
     made.close()
 
@@ -128,7 +127,6 @@ def test_settings_have_an_effect():
     for tables in (1, 2, 3):
         env = TextToSQLEnv(tables=tables)
         assert env.reset(seed=1)[0].count("CREATE TABLE") == tables
-    env = TextToSQLEnv(rows=50)
-    env.reset(seed=0)
+    env = start_game("TextToSQL", rows=50)
     assert "50" in env.step(f"sql: SELECT count(*) FROM {env._blanks['a']}")[0]
     env.close()

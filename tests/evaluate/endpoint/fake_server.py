@@ -57,9 +57,18 @@ class _Handler(LocalHandler):
             return
         reply = server.model(body["messages"])
         message = reply if isinstance(reply, dict) else {"role": "assistant", "content": reply}
-        answer = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        answer = {
+            "id": "0", "object": "chat.completion", "created": 0, "model": body["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        }  # fmt: skip
         if server.usage:
             answer["usage"] = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
+        if body.get("stream"):
+            choice = {"index": 0, "delta": message, "finish_reason": "stop"}
+            chunk = answer | {"object": "chat.completion.chunk", "choices": [choice]}
+            events = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+            self.say(200, events, {"Content-Type": "text/event-stream"})
+            return
         self.say(200, answer)
 
 

@@ -5,12 +5,12 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from llm_gym.tools.sandbox import Sandbox
+from tests.processes import run_python
 from tests.robustness.as_whom import possible, run_as
 from tests.tools.sandbox.sandboxes import need
 
@@ -83,7 +83,7 @@ assert sandbox.run("print(1)").stdout == "1\\n"
 print("held", len(sessions))
 sandbox.close()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python(code)
     assert done.stdout.startswith("held"), done.stderr
 
 
@@ -110,8 +110,7 @@ session = sandbox.session()
 session.run("open('left', 'w').write('x')")
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    done = run_python(code, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=False)
     assert done.returncode == -9
     for _ in range(200):
         if not list(tmp_path.iterdir()):

@@ -59,9 +59,6 @@ def test_info_keys_and_truncation_of_the_environment_are_kept():
     assert info["stop_reason"] is StopReason.MAX_STEPS
 
 
-# --- words of one's own ------------------------------------------------------------------------
-
-
 def test_three_functions_replace_the_phrasebook():
     env = AsText(
         Corridor(),
@@ -130,9 +127,6 @@ def test_a_given_phrasebook_is_used_and_named_in_the_spec():
     assert plain.spec.additional_wrappers[-1].kwargs["phrasebook"].endswith(":Phrasebook")
 
 
-# --- masks -------------------------------------------------------------------------------------
-
-
 def test_legal_moves_come_from_the_action_mask():
     env = AsText(Corridor(mask=True), rules="system")
     assert env.reset(seed=0)[0] == "0\nLegal moves: go right."
@@ -160,9 +154,6 @@ def test_a_masked_action_is_played_or_refused_and_an_odd_mask_ignored():
     assert pairs.legal_moves({"action_mask": ([1, 0], [1, 1])}) == ["0 0", "0 1"]
     for mask in (([1, 0], [1] * 5), ("ab", "cd"), ([1, 0], [[1], [0, 1]])):
         assert len(pairs.legal_moves({"action_mask": mask})) == 4
-
-
-# --- the rest of the contract ------------------------------------------------------------------
 
 
 def test_the_rules_are_in_the_observation_or_the_system_prompt_and_never_both():
@@ -243,8 +234,7 @@ def test_an_info_that_is_no_dictionary_raises(info, monkeypatch):
 
 
 def read(env_id, reply):
-    env = AsText(gym.make(env_id))
-    env.reset(seed=0)
+    env = started(gym.make(env_id))
     info = env.step(reply)[4]
     return info["move"] if info["valid_action"] else None
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_gym.wrappers import AsText
-from tests.wrappers.as_text.plain_envs import Echo
+from tests.wrappers.as_text.plain_envs import Echo, started
 from tests.wrappers.hostile_texts import TEXTS
 
 NESTED = spaces.Dict(
@@ -51,8 +51,7 @@ each_space = pytest.mark.parametrize("space", ACTION_SPACES.values(), ids=ACTION
 
 @each_space
 def test_a_written_action_is_read_back(space):
-    env = AsText(Echo(action_space=space))
-    env.reset(seed=0)
+    env = started(Echo(action_space=space))
     reader, rng = env.book.reader, np.random.default_rng(0)
     for number in range(30):
         space.seed(number)
@@ -68,8 +67,7 @@ def test_a_written_action_is_read_back(space):
 @each_space
 def test_usable_actions_reach_the_environment_inside_its_space(space):
     for action_format in ("plain", "tag", "boxed", "json", "react"):
-        env = AsText(Echo(action_space=space), action_format=action_format)
-        env.reset(seed=0)
+        env = started(Echo(action_space=space), action_format=action_format)
         for action in (env.random_action(), env.action_space.sample()):
             assert env.step(action)[4]["valid_action"], action
             assert re.fullmatch(env.action_pattern(), action)
@@ -78,8 +76,7 @@ def test_usable_actions_reach_the_environment_inside_its_space(space):
 
 @each_space
 def test_no_hostile_text_raises_or_leads_outside_the_space(space):
-    env = AsText(Echo(action_space=space), invalid="feedback", max_invalid=1000)
-    env.reset(seed=0)
+    env = started(Echo(action_space=space), invalid="feedback", max_invalid=1000)
     for text in TEXTS:
         observation, *_, info = env.step(text)
         assert observation in env.observation_space
@@ -90,8 +87,7 @@ def test_no_hostile_text_raises_or_leads_outside_the_space(space):
 
 @given(text=st.text(), name=st.sampled_from(sorted(ACTION_SPACES)))
 def test_no_text_raises(text, name):
-    env = AsText(Echo(action_space=ACTION_SPACES[name]))
-    env.reset(seed=0)
+    env = started(Echo(action_space=ACTION_SPACES[name]))
     env.step(text)
     assert all(action in ACTION_SPACES[name] for action in env.unwrapped.got)
 
@@ -143,8 +139,7 @@ def test_no_text_raises(text, name):
     ],
 )
 def test_texts_are_read_as_these_actions(name, text, expected):
-    env = AsText(Echo(action_space=ACTION_SPACES[name]), invalid="feedback")
-    env.reset(seed=0)
+    env = started(Echo(action_space=ACTION_SPACES[name]), invalid="feedback")
     assert env.step(text)[4]["valid_action"] is (expected is not None)
     for got in env.unwrapped.got:
         if isinstance(expected, tuple):
@@ -155,8 +150,7 @@ def test_texts_are_read_as_these_actions(name, text, expected):
 
 
 def test_a_nested_action_is_json_and_errors_name_the_key():
-    env = AsText(Echo(action_space=NESTED))
-    env.reset(seed=0)
+    env = started(Echo(action_space=NESTED))
     action = {
         "robot": {"arm": [0.5, -1], "grip": 2}, "lamps": [[1, 0], [1, 2]], "say": "hi",
     }  # fmt: skip
@@ -167,9 +161,6 @@ def test_a_nested_action_is_json_and_errors_name_the_key():
     assert 'In "robot": In "grip": Your move must be a whole number from 0 to 2.' in answer
     del action["robot"]
     assert "a JSON object with" in env.step(json.dumps(action))[0]
-
-
-# --- observations --------------------------------------------------------------------------------
 
 
 def shown(space, value):

@@ -161,6 +161,5 @@ def test_giving_up_has_its_price_under_max_invalid_and_parse():
     env = MaxInvalid(AsText(gym.make("MountainCar-v0"), invalid="feedback"), 2)
     env.reset(seed=0)
     assert total(env, lambda: "?!")[0] == -198.0  # 200 turns of which two were used up
-    env = AsText(Pit(), parse=lambda move: None)
-    env.reset(seed=0)
+    env = started(Pit(), parse=lambda move: None)
     assert total(env, lambda: "?!")[0] < -10_000.0

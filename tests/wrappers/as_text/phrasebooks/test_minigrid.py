@@ -7,6 +7,7 @@ import pytest
 
 from llm_gym.wrappers import AsText
 from llm_gym.wrappers.as_text import make_text
+from tests.wrappers.as_text.plain_envs import started
 
 pytest.importorskip("minigrid")
 pytestmark = pytest.mark.filterwarnings("ignore")  # other people's
@@ -113,8 +114,7 @@ def test_a_grid_without_a_goal_has_no_oracle(name):
 
 
 def test_spaces_of_fewer_actions_have_fewer_names():
-    env = AsText(gym.make("MiniGrid-Dynamic-Obstacles-5x5-v0"))
-    env.reset(seed=0)
+    env = started(gym.make("MiniGrid-Dynamic-Obstacles-5x5-v0"))
     assert env.legal_actions() == ["turn left", "turn right", "go forward"]
     assert env.step("toggle")[4]["valid_action"] is False
 
