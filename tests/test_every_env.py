@@ -53,7 +53,7 @@ def test_every_class_passes_check_text_env(env, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_oracle_keeps_its_promise_on_many_seeds(every_env, monkeypatch):
+def test_the_oracle_wins_as_often_as_oracle_value_on_many_seeds(every_env, monkeypatch):
     monkeypatch.setattr(checker, "EPISODES", SEEDS)
     checker.CHECKS["oracle_move wins as often as oracle_value() says"](every_env)
 

@@ -1,4 +1,4 @@
-"""llm_gym imports without torch, nothing imports upwards, heavy packages have one door."""
+"""llm_gym imports without torch, in one direction, and heavy packages in one place only."""
 
 import ast
 import graphlib
@@ -15,7 +15,7 @@ FORBIDDEN = {  # folder -> first names that its files may not import at any dept
     "llm_gym": (*HEAVY, "llm_gym_agents", "agents"),
     "agents/llm_gym_agents": ("agents", "benchmarks", "tests"),
 }
-ONE_DOOR = ("vllm", "sglang", "ray", "wandb")
+ONE_IMPORTER = ("vllm", "sglang", "ray", "wandb")
 
 
 @cache
@@ -42,17 +42,17 @@ def test_imports_point_downwards(folder):
     assert wrong == []
 
 
-@pytest.mark.parametrize("package", ONE_DOOR)
+@pytest.mark.parametrize("package", ONE_IMPORTER)
 def test_each_heavy_package_is_imported_by_one_module_and_lazily(package):
     files = sorted((ROOT / "agents/llm_gym_agents").rglob("*.py"))
-    doors = [path.name for path in files if package in imports(path)]
-    assert len(doors) <= 1, doors
+    importers = [path.name for path in files if package in imports(path)]
+    assert len(importers) <= 1, importers
     assert not any(package in imports(path, top_level_only=True) for path in files)
 
 
 # fmt: off
-ROOMS = {
-    "llm_gym": tuple((room,) for room in (
+SUBPACKAGES = {
+    "llm_gym": tuple((name,) for name in (
         "reading", "core", "registry", "datasets", "episodes", "tools", "envs", "vector",
         "wrappers", "evaluate", "bridges", "server", "view", "cli",
     )),
@@ -66,8 +66,8 @@ ROOMS = {
     ),
 }
 # fmt: on
-"""In the order that data flows: a room imports from earlier lines only, and from itself."""
-each = pytest.mark.parametrize("package", ROOMS)
+"""In the order that data flows: a subpackage imports from itself and from earlier lines."""
+each = pytest.mark.parametrize("package", SUBPACKAGES)
 
 
 @cache
@@ -80,7 +80,7 @@ def modules_of(package):
 
 
 @cache
-def arrows(package):
+def import_edges(package):
     """Return (importer, imported) of every import, also those in functions and for types only."""
     modules = modules_of(package)
     found = ((name, full) for name, path in modules.items() for full in full_names(path))
@@ -98,39 +98,39 @@ def full_names(path, top_level_only=False):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room(module):
+def subpackage(module):
     _, _, rest = module.removesuffix(".__main__").partition(".")
     return rest.split(".")[0]
 
 
 @each
 def test_every_subpackage_has_a_place_in_the_order(package):
-    rooms = {room(module) for module in modules_of(package)} - {""}
-    assert rooms == {name for line in ROOMS[package] for name in line}
+    found = {subpackage(module) for module in modules_of(package)} - {""}
+    assert found == {name for line in SUBPACKAGES[package] for name in line}
 
 
 @each
 def test_no_subpackage_imports_a_later_one(package):
-    floor = {name: at for at, line in enumerate(ROOMS[package]) for name in line}
+    level = {name: at for at, line in enumerate(SUBPACKAGES[package]) for name in line}
     if package == "llm_gym":
-        floor[""] = -1  # the package itself has the version, which ``view`` and ``cli`` ask for
-    back = [
+        level[""] = -1  # the package itself has the version, which ``view`` and ``cli`` ask for
+    wrong = [
         f"{importer} imports {imported}"
-        for importer, imported in arrows(package)
-        if room(importer)  # the package itself opens every room, for those who import names
-        and room(importer) != room(imported)
-        and imported != f"{package}.core.errors"  # imports nothing: every room raises them
-        and floor[room(importer)] <= floor.get(room(imported), len(floor))
+        for importer, imported in import_edges(package)
+        if subpackage(importer)  # the package itself imports every subpackage to export names
+        and subpackage(importer) != subpackage(imported)
+        and imported != f"{package}.core.errors"  # imports nothing: every subpackage raises them
+        and level[subpackage(importer)] <= level.get(subpackage(imported), len(level))
     ]
-    assert back == []
+    assert wrong == []
 
 
 @each
 def test_no_import_cycles_exist(package):
     modules = modules_of(package)
     needs = {name: set() for name in modules}
-    for importer, imported in arrows(package):
-        # A room's own __init__ shows what is inside; who is inside does not ask it.
+    for importer, imported in import_edges(package):
+        # An __init__ re-exports what is inside its folder.
         shown = package == "llm_gym" and modules[imported].name == "__init__.py"
         if importer not in (package, imported) and not shown:
             needs[importer].add(imported)

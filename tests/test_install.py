@@ -1,4 +1,4 @@
-"""Every printed remedy can be typed: it names this installation and a real extra."""
+"""Every printed install command names this installation and an existing extra."""
 
 import re
 import subprocess

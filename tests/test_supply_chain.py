@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Names under which packages are imported, where those are not their own.
 PACKAGE_OF = {"yaml": "pyyaml", "pydantic_core": "pydantic"}
-# Modules of the core that are imported late, and the package of an extra that they are the door to.
-DOORS = {"starlette": ("llm_gym/server/app.py", "llm_gym/server/openenv.py")}
+# Packages of extras that modules of the core import late.
+LATE = {"starlette": ("llm_gym/server/app.py", "llm_gym/server/openenv.py")}
 
 
 def declared() -> set[str]:
@@ -44,7 +44,7 @@ def test_the_core_imports_only_what_it_depends_on():
     core = {re.split(r"[<>=!~ ]", row)[0] for row in PROJECT["dependencies"]}
     for name, path in imported(ROOT / "llm_gym"):
         own = name in sys.stdlib_module_names or name in ("llm_gym", "llm_gym_agents")
-        assert own or name in core or path in DOORS.get(name, ()), f"{name}, imported by {path}"
+        assert own or name in core or path in LATE.get(name, ()), f"{name}, imported by {path}"
 
 
 def locked(name: str) -> dict[str, set[str]]:

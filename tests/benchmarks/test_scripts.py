@@ -222,7 +222,6 @@ class FakeVLLM:
 
 
 def test_bare_vllm_gets_the_recorded_prompts_and_reply_lengths(monkeypatch):
-    """Turn after turn of each episode, although more was allowed."""
     lengths = {(0, 0): 3, (0, 1): 1, (1, 0): 2, (2, 0): 5}
     waiting = []
 

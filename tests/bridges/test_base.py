@@ -1,4 +1,4 @@
-"""What every bridge promises: of a rude game without a suite, then of each suite that is here."""
+"""What every bridge promises, on a scripted game and on each installed suite."""
 
 import random
 import sys
@@ -175,7 +175,7 @@ def test_wrong_settings_are_refused(bridge, settings, message, request, tmp_path
 
 
 def states():
-    """All that the process would draw from here on, to be compared."""
+    """The state of every global random generator."""
     torch = sys.modules.get("torch")
     numpy = np.random.get_state(legacy=False)  # noqa: NPY002 - the process's own
     return (
@@ -187,7 +187,7 @@ def states():
 
 
 def ask(env, name):
-    """Call what an environment may have; whether it can answer is not the question here."""
+    """Call a method that an environment may have."""
     try:
         getattr(env, name)()
     except (AttributeError, NotImplementedError):

@@ -57,7 +57,7 @@ def test_an_illegal_move_is_refused_and_does_not_end_the_game():
     assert not terminated
 
 
-def test_an_opponent_without_a_legal_move_is_nobodys_win():
+def test_an_opponent_without_a_legal_move_truncates_the_game():
     env = make(opponent=lambda observation, mask, space: 0)
     env.reset(seed=0)
     _, reward, terminated, truncated, info = env.step("0")

@@ -1,5 +1,5 @@
 # ruff: noqa: NPY002 - the generators of the whole process are what this is about
-"""Other people's randomness is kept apart: nobody draws a number because of somebody else."""
+"""A suite's random numbers are kept apart from the program's."""
 
 import random
 import sys
@@ -31,7 +31,7 @@ def seed_all(seed):
 
 @pytest.fixture(params=["memory", "functions"])
 def places(request, monkeypatch):
-    """Both ways of keeping states: by copying memory, and by the libraries' functions."""
+    """Both ways to save states: copies of memory, and the libraries' functions."""
     if request.param == "functions":
         slow = [
             *rng_guard.python_slots(random._inst, quick=False),
@@ -49,12 +49,12 @@ def test_the_fast_path_is_available_here():
 def test_a_guarded_block_changes_no_generator_and_prints_nothing(places, capsys):
     seed_all(3)
     undisturbed = [draw() for _ in range(5)]
-    theirs = GlobalRngGuard()
+    guard = GlobalRngGuard()
     seed_all(3)
     disturbed = []
     for _ in range(5):
         disturbed.append(draw())
-        with suppress(ZeroDivisionError), theirs:
+        with suppress(ZeroDivisionError), guard:
             draw()
             seed_all(99)
             np.random.randn()
@@ -66,11 +66,11 @@ def test_a_guarded_block_changes_no_generator_and_prints_nothing(places, capsys)
 
 
 def test_a_guards_draws_depend_on_its_seed_only(places):
-    def episode(theirs, between):
-        theirs.seed(11)
+    def episode(guard, between):
+        guard.seed(11)
         drawn = []
         for _ in range(4):
-            with theirs:
+            with guard:
                 drawn.append(draw())
             between()
         return drawn
@@ -135,11 +135,11 @@ def test_threads_wait_for_each_other():
     results = {}
 
     def play(seed):
-        theirs = GlobalRngGuard()
-        theirs.seed(seed)
+        guard = GlobalRngGuard()
+        guard.seed(seed)
         drawn = []
         for _ in range(200):
-            with theirs:
+            with guard:
                 drawn.append(draw())
         results[seed] = drawn
 

@@ -78,7 +78,7 @@ def test_a_scripted_opponent_is_beaten_beats_and_draws():
         ("IteratedTwoThirdsAverage-v0", "[33]"), ("ConnectFour-v0", "[col 3]"),
     ],
 )  # fmt: skip
-def test_an_opponent_without_a_legal_move_is_nobodys_win(env_id, move):
+def test_an_opponent_without_a_legal_move_truncates_the_game(env_id, move):
     calls = []
     env = make(env_id, opponent=lambda text: calls.append(text) or "[nonsense]")
     env.reset(seed=0)

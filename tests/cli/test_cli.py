@@ -306,7 +306,7 @@ def test_control_characters_are_not_printed(capsys):
 
 
 def test_every_command_prints_through_say():
-    """Which writes out what would steer a terminal; ``_progress`` writes only its own words."""
+    # It escapes control characters; ``_progress`` prints only its own words.
     rooms = [ROOT / "llm_gym/cli", ROOT / "agents/llm_gym_agents/commands"]
     for path in (path for room in rooms for path in room.glob("*.py")):
         text = path.read_text().replace("sys.stderr.write(text if ended < episodes", "")

@@ -1,4 +1,4 @@
-"""Environments of people who named them on the command line: found, played, and what they raise."""
+"""Environments named on the command line: found, played, and their errors."""
 
 import sys
 
@@ -118,7 +118,7 @@ gym.register("mine/NeedsMore-v0", entry_point="nowhere_at_all:Game")
 
 
 def at(words):
-    """Return where ``words`` stand."""
+    """Return the place of ``words`` in MODULE."""
     line = MODULE[: MODULE.index(words)].count("\n") + 1
     return f"mine_to_play.py, line {line}"
 
@@ -161,7 +161,7 @@ def test_a_game_is_played_by_hand(name, typed, expected, mine, monkeypatch, caps
     assert expected in capsys.readouterr().out
 
 
-def test_settings_reach_the_class_and_its_words(mine, capsys):
+def test_settings_reach_the_class_and_as_text(mine, capsys):
     tagged = ["--set", "length=9", "--set", "action_format=tag", "--player", "random"]
     assert main(["play", f"{mine}:Corridor", *tagged, "--seed", "1"]) == 0
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Action formats: what each finds, and that hostile text costs no time."""
+"""Action formats: the move that each finds, in bounded work."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Hashes of a place: the very numbers that runs and splits have been made with."""
+"""Hashes that runs and splits depend on never change."""
 
 from llm_gym.core.splits import digest, stable_hash
 from llm_gym.evaluate.endpoint.http import jitter

@@ -1,4 +1,4 @@
-"""A setting of the wrong type is one sentence, in every environment, and nothing is built of it."""
+"""Settings of the wrong type or value are refused in every environment."""
 
 import inspect
 import pickle

@@ -1,4 +1,4 @@
-"""AnyText: what it takes, what it refuses, and what it does in a vector env."""
+"""AnyText: membership, samples, and vector environments."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Files of episodes: whole lines, whatever happens to the one who writes them."""
+"""Files of episodes: whole lines, even where the writer is killed or the disk is full."""
 
 import errno
 import gzip
@@ -18,7 +18,16 @@ import pytest
 from llm_gym.core.errors import ConfigError, RecordError
 from llm_gym.episodes import EpisodeWriter, Trajectory, read_episodes, write_episodes
 
-SUFFIXES = pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "episodes.jsonl"
+
+
+@pytest.fixture(params=[".jsonl", ".jsonl.gz"])
+def any_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A plain file, then a compressed one."""
+    return tmp_path / f"episodes{request.param}"
 
 
 def episode(number: int) -> Trajectory:
@@ -29,17 +38,14 @@ def ids(path: Path, **options: Any) -> list[Any]:
     return [one.episode_id for one in read_episodes(path, **options)]
 
 
-@SUFFIXES
-def test_episodes_are_read_back_in_order(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"episodes{suffix}"
-    assert write_episodes(path, (episode(n) for n in range(3))) == 3
-    assert list(read_episodes(path)) == [episode(n) for n in range(3)]
-    assert (path.read_bytes()[:2] == b"\x1f\x8b") == (suffix == ".jsonl.gz")
+def test_episodes_are_read_back_in_order(any_path: Path) -> None:
+    assert write_episodes(any_path, (episode(n) for n in range(3))) == 3
+    assert list(read_episodes(any_path)) == [episode(n) for n in range(3)]
+    assert (any_path.read_bytes()[:2] == b"\x1f\x8b") == (any_path.suffix == ".gz")
 
 
-@SUFFIXES
-def test_a_writer_appends_across_openings(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / "new" / "folder" / f"episodes{suffix}"
+def test_a_writer_appends_across_openings(any_path: Path) -> None:
+    path = any_path.parent / "new" / "folder" / any_path.name
     for n in range(3):
         with EpisodeWriter(path) as writer:
             writer.write(episode(n))
@@ -56,8 +62,7 @@ def test_a_compressed_file_is_stock_gzip_and_has_the_same_bytes_every_time(tmp_p
     assert [json.loads(line)["episode_id"] for line in lines] == [0, 1]
 
 
-def test_reading_is_lazy(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
+def test_reading_is_lazy(path: Path) -> None:
     write_episodes(path, [episode(0)])
     with path.open("a") as file:
         file.write("not a record\n")
@@ -67,8 +72,7 @@ def test_reading_is_lazy(tmp_path: Path) -> None:
         next(reader)
 
 
-def test_an_empty_file_and_blank_lines_hold_no_episodes(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
+def test_an_empty_file_and_blank_lines_hold_no_episodes(path: Path) -> None:
     path.write_bytes(b"")
     assert ids(path) == []
     path.write_bytes(b"\n" + episode(1).to_json().encode() + b"\n  \n")
@@ -88,9 +92,8 @@ GOOD = episode(0).to_json().encode()
     ids=["a wrong field", "no text", "a newer schema"],
 )
 def test_a_bad_line_is_named_with_file_number_and_reason_and_never_skipped(
-    tmp_path: Path, content: bytes, reason: str
+    path: Path, content: bytes, reason: str
 ) -> None:
-    path = tmp_path / "episodes.jsonl"
     path.write_bytes(content)
     with pytest.raises(RecordError, match=f"{re.escape(str(path))}, {reason}"):
         ids(path, torn="skip")
@@ -101,50 +104,45 @@ def test_an_unknown_value_of_torn_is_refused(tmp_path: Path) -> None:
         read_episodes(tmp_path / "x", torn="ignore")  # type: ignore[arg-type]
 
 
-@SUFFIXES
 def test_a_file_cut_anywhere_is_detected_skipped_and_repaired(
-    tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
+    any_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / f"episodes{suffix}"
-    write_episodes(path, [episode(0)])
-    whole = path.stat().st_size
-    write_episodes(path, [episode(0), episode(1)])
-    data = path.read_bytes()
-    gz = suffix == ".jsonl.gz"
+    write_episodes(any_path, [episode(0)])
+    whole = any_path.stat().st_size
+    write_episodes(any_path, [episode(0), episode(1)])
+    data = any_path.read_bytes()
+    gz = any_path.suffix == ".gz"
     # A plain record without its newline is whole, so the last byte but one is the last cut; one
     # lone byte of a gzip header is reported as damage.
     for cut in range(whole + 1 + gz, len(data) - (not gz)):
-        path.write_bytes(data[:cut])
+        any_path.write_bytes(data[:cut])
         # Where only the gzip checksum is missing, the record before it is read and is right.
         complete = gz and zlib.decompressobj(31).decompress(data[whole:cut]).endswith(b"\n")
         line = 3 if complete else 2
         with pytest.raises(RecordError, match=rf'line {line}: the record is cut off; .*"skip"'):
-            ids(path)
+            ids(any_path)
         caplog.clear()
-        assert ids(path, torn="skip") == ([0, 1] if complete else [0])
+        assert ids(any_path, torn="skip") == ([0, 1] if complete else [0])
         assert f"line {line}" in caplog.text
         caplog.clear()
-        with EpisodeWriter(path) as writer:
+        with EpisodeWriter(any_path) as writer:
             assert f"ends in half a record ({cut - whole} bytes)" in caplog.text
             assert [entry.levelno for entry in caplog.records] == [logging.WARNING]
-            assert path.stat().st_size == whole
+            assert any_path.stat().st_size == whole
             writer.write(episode(2))
-        assert ids(path) == [0, 2]
+        assert ids(any_path) == [0, 2]
 
 
-@SUFFIXES
-def test_the_first_record_may_be_the_torn_one(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"episodes{suffix}"
+def test_the_first_record_may_be_the_torn_one(any_path: Path) -> None:
     for cut in (1, 5, 30):
-        write_episodes(path, [episode(0)])
-        path.write_bytes(path.read_bytes()[:cut])
-        with EpisodeWriter(path) as writer:
+        write_episodes(any_path, [episode(0)])
+        any_path.write_bytes(any_path.read_bytes()[:cut])
+        with EpisodeWriter(any_path) as writer:
             writer.write(episode(1))
-        assert ids(path) == [1]
+        assert ids(any_path) == [1]
 
 
-def test_a_last_record_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
+def test_a_last_record_that_lacks_only_its_newline_is_kept(path: Path, tmp_path: Path) -> None:
     path.write_text(episode(0).to_json())
     assert ids(path) == [0]
     with EpisodeWriter(path) as writer:
@@ -157,8 +155,7 @@ def test_a_last_record_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> No
     assert ids(other) == [0, 1]
 
 
-def test_a_long_torn_record_is_cut_off_whole(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
+def test_a_long_torn_record_is_cut_off_whole(path: Path) -> None:
     write_episodes(path, [episode(0), Trajectory(actions=["x" * 300_000])])
     path.write_bytes(path.read_bytes()[:-3])
     EpisodeWriter(path).close()
@@ -175,22 +172,20 @@ with EpisodeWriter(sys.argv[1]) as writer:
 """
 
 
-@SUFFIXES
-def test_a_writer_that_is_killed_loses_nothing_it_had_written(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"episodes{suffix}"
+def test_a_writer_that_is_killed_loses_nothing_it_had_written(any_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", _ENDLESS, str(path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _ENDLESS, str(any_path)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         for _ in range(20):
             last = int(process.stdout.readline())
         process.send_signal(signal.SIGKILL)
-    read = ids(path, torn="skip")
+    read = ids(any_path, torn="skip")
     assert read == list(range(len(read)))
     assert last in read
-    with EpisodeWriter(path) as writer:
+    with EpisodeWriter(any_path) as writer:
         writer.write(Trajectory(episode_id="next"))
-    assert ids(path) in ([*read, "next"], [*read[:-1], "next"])
+    assert ids(any_path) in ([*read, "next"], [*read[:-1], "next"])
 
 
 class FullDisk:
@@ -210,19 +205,17 @@ class FullDisk:
         return getattr(self.file, name)
 
 
-@SUFFIXES
-def test_a_full_disk_leaves_whole_records(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"episodes{suffix}"
-    with EpisodeWriter(path) as writer:
+def test_a_full_disk_leaves_whole_records(any_path: Path) -> None:
+    with EpisodeWriter(any_path) as writer:
         writer.write(episode(0))
-        size, file = path.stat().st_size, writer._file
+        size, file = any_path.stat().st_size, writer._file
         writer._file = FullDisk(file)  # type: ignore[assignment]
         with pytest.raises(OSError, match="No space left"):
             writer.write(episode(1))
-        assert path.stat().st_size == size
+        assert any_path.stat().st_size == size
         writer._file = file
         writer.write(episode(2))
-    assert ids(path) == [0, 2]
+    assert ids(any_path) == [0, 2]
 
 
 def test_a_write_that_comes_up_short_is_continued(tmp_path: Path) -> None:
@@ -237,8 +230,7 @@ def test_a_write_that_comes_up_short_is_continued(tmp_path: Path) -> None:
     assert ids(tmp_path / "episodes.jsonl") == [0]
 
 
-def test_a_record_that_cannot_be_written_leaves_the_file_alone(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
+def test_a_record_that_cannot_be_written_leaves_the_file_alone(path: Path) -> None:
     with EpisodeWriter(path) as writer:
         writer.write(episode(0))
         with pytest.raises(RecordError, match="rewards"):
@@ -247,8 +239,7 @@ def test_a_record_that_cannot_be_written_leaves_the_file_alone(tmp_path: Path) -
     assert ids(path) == [0, 1]
 
 
-def test_an_old_file_stays_when_its_replacement_fails(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
+def test_an_old_file_stays_when_its_replacement_fails(path: Path, tmp_path: Path) -> None:
     write_episodes(path, [episode(0)])
 
     def failing() -> Iterator[Trajectory]:
@@ -261,8 +252,7 @@ def test_an_old_file_stays_when_its_replacement_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_can_be_filtered_into_itself(tmp_path: Path) -> None:
-    path = tmp_path / "episodes.jsonl"
+def test_a_file_can_be_filtered_into_itself(path: Path) -> None:
     write_episodes(path, [episode(n) for n in range(4)])
     write_episodes(path, (one for one in read_episodes(path) if one.episode_id in (1, 3)))
     assert ids(path) == [1, 3]

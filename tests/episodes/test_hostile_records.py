@@ -1,4 +1,4 @@
-"""Files of episodes from strangers: they are data, whatever they hold."""
+"""Hostile files of episodes: nothing in them is run."""
 
 import gzip
 import json

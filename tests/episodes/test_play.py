@@ -1,4 +1,4 @@
-"""The plain loop, and what it puts into the record."""
+"""``play_episode``, and what it records."""
 
 from typing import Any
 
@@ -79,7 +79,7 @@ def test_a_spec_that_json_cannot_hold_is_recorded_by_its_repr() -> None:
 
 
 class Parrot(gym.Env[Any, Any]):
-    """Says what it understood, and ends both ways at once."""
+    """Reports its move in the info, and sets both end flags."""
 
     observation: Any = "hello"
 

@@ -64,20 +64,20 @@ class HalfRestored(GuessTheNumberEnv):
         self.turns_left = left
 
 
-class RefusesAndActs(GuessTheNumberEnv):
+class RefusesAndDraws(GuessTheNumberEnv):
     def apply(self, move):
         outcome = super().apply(move)
         if not outcome[1]:
-            self._target = self.low
+            self.on_refusal()
         return outcome
 
+    def on_refusal(self):
+        self.np_random.random()  # so the next episode is another one
 
-class RefusesAndRolls(GuessTheNumberEnv):
-    def apply(self, move):
-        outcome = super().apply(move)
-        if not outcome[1]:
-            self.np_random.random()  # what comes next is another game
-        return outcome
+
+class RefusesAndActs(RefusesAndDraws):
+    def on_refusal(self):
+        self._target = self.low
 
 
 class OneInstance(GuessTheNumberEnv):
@@ -108,7 +108,7 @@ def game(**changed):
 BROKEN = {
     "giving up does not pay": [CostlyTurns],
     "train and test have no task in common": [Sharing],
-    "a refused move changes nothing": [RefusesAndActs, RefusesAndRolls],
+    "a refused move changes nothing": [RefusesAndActs, RefusesAndDraws],
     "the potential is in [0, 1]": [
         game(potential=lambda self: -1e6),
         game(potential=lambda self: 2.0 if self.turns_left < 3 else 0.0),
@@ -160,7 +160,7 @@ def test_every_check_can_fail_and_a_sound_environment_passes_all():
 
 
 class UsesNamesOfItsOwn(GuessTheNumberEnv):
-    """An author who never looked into the base; these names were its own once."""
+    """Attribute names that the base class once used itself."""
 
     def new_game(self, rng):
         super().new_game(rng)

@@ -80,7 +80,7 @@ def test_the_work_grows_linearly_with_the_reply(game):
 
 @pytest.mark.parametrize("game", GAMES)
 def test_a_very_long_reply_is_read(game):
-    """What backtracks would take hours here."""
+    # A pattern that backtracks would take hours.
     env = gym.make(f"llm_gym/{game}-v0")
     with ends_at_all():
         for piece in PIECES:

@@ -1,4 +1,4 @@
-"""Whatever a model writes: an answer, calls or a problem, never an exception, in linear time."""
+"""Any text is parsed as an answer, calls or a problem, without an exception, in linear time."""
 
 import pytest
 from hypothesis import given
@@ -76,7 +76,6 @@ def test_a_degenerate_reply_is_parsed_without_an_exception(parser, name):
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_parsing_takes_linear_time(parser):
-    """A parser that were quadratic would take sixteen times as many."""
     read = get_parser(parser).parse
     for name in HOSTILE:
         small, large = (steps_of(read, grown(name, size)) for size in (5_000, 20_000))
@@ -88,7 +87,7 @@ def test_parsing_takes_linear_time(parser):
     [name if name == "auto" else pytest.param(name, marks=pytest.mark.slow) for name in PARSERS],
 )
 def test_the_longest_allowed_reply_is_parsed(parser):
-    """What backtracks would take hours here; ``envs/parsing.py`` measures seconds."""
+    # A pattern that backtracks would take hours.
     for name in HOSTILE:
         with ends_at_all():
             assert_sound(get_parser(parser).parse(grown(name, MAX_CHARS - 200)))

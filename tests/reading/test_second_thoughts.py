@@ -1,4 +1,4 @@
-"""Replies that go on: taken back, corrected, played for both sides, listed, crossed out.
+"""Replies with second thoughts: moves taken back, corrected, listed or crossed out.
 
 Every phrasing is tried in every game. A clear reply is played; a doubtful one is refused.
 """
@@ -69,25 +69,27 @@ def states():
     return [state for name in names for state in replies.states(name, 1)]
 
 
-def bent(states, phrasing, is_good):
-    """Return the games in which a phrasing is not what it should be, with what was read."""
+def misread(states, phrasing, is_good):
+    """Return the games in which a phrasing is read wrong, and the result."""
     found = []
     for state in states:
         name = state.id.removeprefix("llm_gym/").removesuffix("-v0")
-        did = state.play(replies.say(phrasing, state))
-        if phrasing not in TOO_MUCH.get(name, ()) and not is_good(state, did):
-            found.append((name, state.moves, did[4:]))
+        result = state.play(replies.say(phrasing, state))
+        if phrasing not in TOO_MUCH.get(name, ()) and not is_good(state, result):
+            found.append((name, state.moves, result[4:]))
     return found
 
 
 @pytest.mark.parametrize("phrasing", READ)
 def test_the_last_stated_move_of_the_players_own_turn_counts(states, phrasing):
-    assert not bent(states, phrasing, lambda state, did: did[:4] == state.play(state.moves[0])[:4])
+    assert not misread(
+        states, phrasing, lambda state, result: result[:4] == state.play(state.moves[0])[:4]
+    )
 
 
 @pytest.mark.parametrize("phrasing", REFUSED)
 def test_moves_taken_back_planned_crossed_out_or_mentioned_are_refused(states, phrasing):
-    assert not bent(states, phrasing, lambda state, did: not did[3])
+    assert not misread(states, phrasing, lambda state, result: not result[3])
 
 
 def test_a_move_in_its_own_tags_can_be_taken_back():

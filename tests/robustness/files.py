@@ -1,4 +1,4 @@
-"""Files of strangers, two hundred of them, and who reads which."""
+"""Two hundred hostile files, and the reader of each."""
 
 import gzip
 import json
@@ -102,7 +102,7 @@ def _random(count: int) -> Iterator[tuple[str, bytes]]:
 
 
 def hostile_files(folder: Path) -> list[tuple[Path, Reader]]:
-    """Write the files; return each with who reads it."""
+    """Write the files; return each with its reader."""
     from llm_gym_agents.config import ConfigStore
 
     made: list[tuple[Path, Reader]] = []

@@ -23,7 +23,7 @@ import llm_gym  # noqa: F401 - registers the environments
 from benchmarks.lib.machine import RESULTS, provenance
 from llm_gym.evaluate.endpoint import http
 from llm_gym.registry.suite import ENVS
-from tests.robustness import actions, as_whom, files, replies, runs
+from tests.robustness import actions, files, other_users, replies, runs
 
 RESULT = RESULTS / "hardening.json"
 SIZES = {"actions": 10**6, "files": 200, "replies": 100, "sandbox": 100, "kills": 20, "disks": 20}
@@ -104,12 +104,12 @@ def try_replies(size: int) -> dict[str, Any]:
 
 
 def try_sandbox(size: int) -> dict[str, Any]:
-    if not as_whom.possible():
+    if not other_users.can_switch_user():
         return {"skipped": "only root can be three kinds of user", "held": True}
     odd, times, modes = [], {}, {}
-    for mode in as_whom.MODES:
+    for mode in other_users.MODES:
         for isolation in ("namespaces", "landlock"):
-            done = as_whom.run_as(mode, ["-c", _ESCAPES, isolation, str(max(size, 1) + 5)])
+            done = other_users.run_as(mode, ["-c", _ESCAPES, isolation, str(max(size, 1) + 5)])
             case = f"{mode}, {isolation}"
             if done.returncode:
                 odd.append(f"{case}: {done.stderr[-300:]}")
@@ -138,7 +138,7 @@ def try_kills(size: int) -> dict[str, Any]:
 
 
 def try_disks(size: int) -> dict[str, Any]:
-    if not as_whom.possible():
+    if not other_users.can_switch_user():
         return {"skipped": "only root can mount small disks", "held": True}
     with tempfile.TemporaryDirectory() as folder:
         found = runs.full_disks(Path(folder), size)

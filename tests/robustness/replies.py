@@ -1,4 +1,4 @@
-"""Answers of a server that means harm, as bytes on the wire.
+"""Answers of a hostile server, as bytes on the wire.
 
 ``{key}`` stands for the API key that came with the request; ``HostileServer`` fills it in.
 """
@@ -47,10 +47,10 @@ def escaped(form: str) -> str:
 def trickle(part: bytes, pause: float = 0.05) -> Callable[[socket.socket, bytes], None]:
     """Send ``part`` again and again, slowly, for ever."""
 
-    def send(plug: socket.socket, key: bytes) -> None:
-        plug.sendall(OK + JSON + b"Content-Length: 100000\r\n\r\n")
+    def send(sock: socket.socket, key: bytes) -> None:
+        sock.sendall(OK + JSON + b"Content-Length: 100000\r\n\r\n")
         while True:
-            plug.sendall(part)
+            sock.sendall(part)
             time.sleep(pause)
 
     return send
@@ -59,17 +59,17 @@ def trickle(part: bytes, pause: float = 0.05) -> Callable[[socket.socket, bytes]
 def flood(head: bytes, part: bytes) -> Callable[[socket.socket, bytes], None]:
     """Send ``part`` as fast as it is taken, for ever."""
 
-    def send(plug: socket.socket, key: bytes) -> None:
-        plug.sendall(head)
+    def send(sock: socket.socket, key: bytes) -> None:
+        sock.sendall(head)
         while True:
-            plug.sendall(part)
+            sock.sendall(part)
 
     return send
 
 
-def silent(plug: socket.socket, key: bytes) -> None:
+def silent(sock: socket.socket, key: bytes) -> None:
     """Take the request and send nothing."""
-    while plug.recv(65536):
+    while sock.recv(65536):
         pass
 
 
@@ -222,24 +222,24 @@ class HostileServer:
     def _serve(self) -> None:
         while True:
             try:
-                plug, _ = self._listener.accept()
+                sock, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._answer, args=(plug,), daemon=True).start()
+            threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
 
-    def _answer(self, plug: socket.socket) -> None:
-        with plug:
-            plug.settimeout(5)
+    def _answer(self, sock: socket.socket) -> None:
+        with sock:
+            sock.settimeout(5)
             try:
-                request = plug.recv(1 << 20)
+                request = sock.recv(1 << 20)
                 key = request.partition(b"Bearer ")[2].partition(b"\r\n")[0]
                 if callable(self.reply):
-                    self.reply(plug, key)
+                    self.reply(sock, key)
                     return
                 data = self.reply.replace(b"{key}", key)
                 for form in FORMS:
                     data = data.replace(escaped(form).encode(), _write(form, key))
-                plug.sendall(_refit(data) if b":key>" in self.reply else data)
+                sock.sendall(_refit(data) if b":key>" in self.reply else data)
             except OSError:
                 return
 

@@ -15,7 +15,7 @@ EVERYBODY = ("oracle", "solver", "random")
 
 
 def serving(env_id=GUESS, make=None, **settings):
-    """A server, to be used with ``with``."""
+    """A server, for as long as a ``with`` block."""
     settings.setdefault("players", EVERYBODY)
     return EnvServer(make or (lambda: gym.make(env_id)), env_id, **settings)
 
@@ -25,7 +25,7 @@ def name(number=0):
 
 
 class Caller:
-    """Speaks the plain protocol, without a client's kindness."""
+    """Sends rows of the plain protocol as they are."""
 
     all = []
 
@@ -66,17 +66,17 @@ class Hanging(gym.Env):
 
 
 @contextmanager
-def talking(server):
+def raw_socket(server):
     """A bare socket to a server."""
-    with socket.create_connection((server.host, server.port), timeout=20) as plug:
-        yield plug
+    with socket.create_connection((server.host, server.port), timeout=20) as sock:
+        yield sock
 
 
 def ask_raw(server, request):
     """Send bytes and return all that comes back until the other end closes."""
-    with talking(server) as plug:
-        plug.sendall(request)
+    with raw_socket(server) as sock:
+        sock.sendall(request)
         parts = []
-        while part := plug.recv(65536):
+        while part := sock.recv(65536):
             parts.append(part)
         return b"".join(parts)

@@ -10,7 +10,7 @@ import gymnasium as gym
 import pytest
 
 from llm_gym.server.sessions import ServerLimits
-from tests.server.servers import Caller, serving, talking
+from tests.server.servers import Caller, raw_socket, serving
 
 GAME = "llm_gym/TextGameEasy-v0"
 PLAYERS = 64
@@ -25,18 +25,18 @@ def head(server, length):
 
 def slow(server, stop):
     """Sends a request byte by byte, and never ends."""
-    with talking(server) as plug:
-        plug.sendall(head(server, 1000))
+    with raw_socket(server) as sock:
+        sock.sendall(head(server, 1000))
         while not stop.wait(0.01):
-            plug.sendall(b" ")
+            sock.sendall(b" ")
 
 
 def silent(server, stop):
     """Opens connections and sends nothing."""
-    plugs = [socket.create_connection((server.host, server.port)) for _ in range(50)]
+    socks = [socket.create_connection((server.host, server.port)) for _ in range(50)]
     stop.wait()
-    for plug in plugs:
-        plug.close()
+    for sock in socks:
+        sock.close()
 
 
 def garbage(server, stop):
@@ -48,20 +48,20 @@ def garbage(server, stop):
     )
     while not stop.wait(0.02):
         for text in texts:
-            with talking(server) as plug:
-                plug.sendall(text)
-                plug.shutdown(socket.SHUT_WR)
-                while plug.recv(65536):
+            with raw_socket(server) as sock:
+                sock.sendall(text)
+                sock.shutdown(socket.SHUT_WR)
+                while sock.recv(65536):
                     pass
 
 
 def huge(server, stop):
     """Sends bodies that are too large, whatever is answered."""
     while not stop.wait(0.02):
-        with talking(server) as plug, suppress(OSError):  # it is shown the door
-            plug.sendall(head(server, 1 << 40))
+        with raw_socket(server) as sock, suppress(OSError):  # the server closes it
+            sock.sendall(head(server, 1 << 40))
             for _ in range(50):
-                plug.sendall(b"x" * 65536)
+                sock.sendall(b"x" * 65536)
 
 
 def leaving(server, stop):
@@ -70,10 +70,10 @@ def leaving(server, stop):
     while not stop.wait(0.02):
         number += 1
         rows = b'{"rows":[["leaving-session-%06d",1,"reset",[1,null]]]}' % (number % 50)
-        with talking(server) as plug:
+        with raw_socket(server) as sock:
             # Closing with a reset, as a process does that is killed.
-            plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            plug.sendall(head(server, len(rows)) + rows)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.sendall(head(server, len(rows)) + rows)
 
 
 def flooding(server, stop):
@@ -86,33 +86,33 @@ def flooding(server, stop):
     while not stop.is_set():
         with (
             suppress(OSError, ConnectionClosed),
-            client.connect(url, compression=None, close_timeout=0.1) as plug,
+            client.connect(url, compression=None, close_timeout=0.1) as sock,
         ):
-            plug.send('{"type": "reset", "data": {"seed": 3}}')
-            plug.socket.settimeout(0.5)  # until its answers are in its way
+            sock.send('{"type": "reset", "data": {"seed": 3}}')
+            sock.socket.settimeout(0.5)  # until its answers are in its way
             while not stop.is_set():
-                plug.send(look)
+                sock.send(look)
 
 
 def test_hostile_clients_do_not_disturb_the_others():
     limits = ServerLimits(body_bytes=1 << 20)
     with serving(GAME, limits=limits) as server:
         stop = threading.Event()
-        with ThreadPoolExecutor(6) as crowd:
-            guests = [
-                crowd.submit(rude, server, stop)
-                for rude in (slow, silent, garbage, huge, leaving, flooding)
+        with ThreadPoolExecutor(6) as hostile:
+            attacks = [
+                hostile.submit(attack, server, stop)
+                for attack in (slow, silent, garbage, huge, leaving, flooding)
             ]
             try:
                 with ThreadPoolExecutor(PLAYERS) as pool:
                     played = list(pool.map(lambda seed: play(server, seed), range(PLAYERS)))
             finally:
                 stop.set()
-        for guest in guests:
-            guest.result()
-        home = gym.make(GAME)
+        for attack in attacks:
+            attack.result()
+        local = gym.make(GAME)
         for seed, episode in enumerate(played):
-            assert episode == solve(home, seed), seed
+            assert episode == solve(local, seed), seed
         assert Caller(server).count("steps") >= sum(map(len, played)) - PLAYERS
 
 
@@ -135,8 +135,8 @@ def play(server, seed):
 def test_a_silent_connection_is_closed_in_time():
     with (
         serving(limits=ServerLimits(request_s=1.0)) as server,
-        talking(server) as silent,
-        talking(server) as slow,
+        raw_socket(server) as silent,
+        raw_socket(server) as slow,
     ):
         slow.sendall(head(server, 10) + b"{")
         assert silent.recv(10) == b""
@@ -144,16 +144,16 @@ def test_a_silent_connection_is_closed_in_time():
 
 
 def test_a_kept_connection_with_slow_headers_is_closed_in_time():
-    with serving(limits=ServerLimits(request_s=1.0)) as server, talking(server) as plug:
+    with serving(limits=ServerLimits(request_s=1.0)) as server, raw_socket(server) as sock:
         for _ in range(2):  # a request that arrives at once may come at any time
-            plug.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.port)
-            assert plug.recv(1000).startswith(b"HTTP/1.1 200")
-        plug.settimeout(0.1)
-        plug.sendall(b"GET /health HTTP/1.1\r\nX: ")
+            sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.port)
+            assert sock.recv(1000).startswith(b"HTTP/1.1 200")
+        sock.settimeout(0.1)
+        sock.sendall(b"GET /health HTTP/1.1\r\nX: ")
         for _ in range(600):
             try:
-                plug.sendall(b"x")
-                assert plug.recv(1000) == b""
+                sock.sendall(b"x")
+                assert sock.recv(1000) == b""
             except TimeoutError:
                 continue
             except ConnectionError:
@@ -166,17 +166,17 @@ def test_connections_beyond_the_limit_are_closed_and_the_others_go_on():
     with serving(limits=ServerLimits(connections=5)) as server:
         caller = Caller(server)
         caller.rows()
-        plugs = [socket.create_connection((server.host, server.port)) for _ in range(10)]
-        closed = sum(_is_closed(plug) for plug in plugs[5:])
+        socks = [socket.create_connection((server.host, server.port)) for _ in range(10)]
+        closed = sum(_is_closed(sock) for sock in socks[5:])
         assert closed == 5
         assert caller.rows() == []
-        for plug in plugs:
-            plug.close()
+        for sock in socks:
+            sock.close()
 
 
-def _is_closed(plug):
-    plug.settimeout(10)
+def _is_closed(sock):
+    sock.settimeout(10)
     try:
-        return plug.recv(1) == b""
+        return sock.recv(1) == b""
     except ConnectionError:
         return True

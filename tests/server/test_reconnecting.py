@@ -18,7 +18,7 @@ from tests.server.servers import Caller, Hanging, name, serving
 GAME = "llm_gym/TextGameEasy-v0"
 
 
-class Cutting:
+class CuttingProxy:
     """Passes bytes on to a server, and hangs up in the middle of every third answer."""
 
     def __init__(self, server):
@@ -33,39 +33,39 @@ class Cutting:
     def _accept(self):
         while True:
             try:
-                plug, _ = self._listener.accept()
+                sock, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._pass_on, args=(plug,), daemon=True).start()
+            threading.Thread(target=self._pass_on, args=(sock,), daemon=True).start()
 
-    def _pass_on(self, plug):
-        with plug, socket.create_connection((self._server.host, self._server.port)) as other:
-            while request := whole(plug):
-                # What a proxy does, so that the server hears its own name.
+    def _pass_on(self, sock):
+        with sock, socket.create_connection((self._server.host, self._server.port)) as other:
+            while request := read_message(sock):
+                # What a proxy does, so that the Host header names the server.
                 mine, its = (
                     url.removeprefix("http://").encode() for url in (self.url, self._server.url)
                 )
                 other.sendall(request.replace(mine, its))
-                answer = whole(other)
+                answer = read_message(other)
                 self._answers += 1
                 if self._answers % 3 == 0:
                     self.cuts += 1
-                    plug.sendall(answer[: len(answer) // 2])
+                    sock.sendall(answer[: len(answer) // 2])
                     return  # the server has played it, and the player does not know
-                plug.sendall(answer)
+                sock.sendall(answer)
 
 
-def whole(plug):
-    """Return a message of HTTP as a whole, or nothing at the end."""
+def read_message(sock):
+    """Return the next HTTP message, or nothing at the end."""
     text = b""
     while b"\r\n\r\n" not in text:
-        if not (part := plug.recv(1 << 16)):
+        if not (part := sock.recv(1 << 16)):
             return b""
         text += part
     head, _, body = text.partition(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: (\d+)", head)
     while len(body) < (int(length[1]) if length else 0):
-        body += plug.recv(1 << 16)
+        body += sock.recv(1 << 16)
     return head + b"\r\n\r\n" + body
 
 
@@ -77,18 +77,18 @@ def trace(env, seed, moves=12):
 
 
 def test_a_connection_that_breaks_in_mid_answer_repeats_no_step():
-    home = gym.make(GAME)
+    local = gym.make(GAME)
     with serving(GAME) as server:
-        cutting = Cutting(server)
-        env = gym.make("llm_gym/Remote-v0", url=cutting.url)
+        proxy = CuttingProxy(server)
+        env = gym.make("llm_gym/Remote-v0", url=proxy.url)
         for seed in range(3):
-            assert trace(env, seed) == trace(home, seed)
-        assert cutting.cuts > 5
+            assert trace(env, seed) == trace(local, seed)
+        assert proxy.cuts > 5
         caller = Caller(server)
         assert caller.count("steps") == 36  # none was played twice
         assert caller.count("sessions") == 1
         env.close()
-        cutting.close()
+        proxy.close()
 
 
 def test_a_lost_session_fails_its_episode_and_the_next_one_works():
@@ -148,22 +148,22 @@ ODD_CALLS = {
 }
 
 
-class Liar(LocalServer):
-    """Describes itself well, and answers the operation ``lie_at`` with ``reply``."""
+class WrongServer(LocalServer):
+    """Answers the operation ``wrong_at`` with ``reply``, and others well."""
 
-    def __init__(self, reply, about=ABOUT, lie_at="step"):
-        super().__init__(_Lies)
-        self.reply, self.about, self.lie_at = reply, about, lie_at
+    def __init__(self, reply, about=ABOUT, wrong_at="step"):
+        super().__init__(_WrongHandler)
+        self.reply, self.about, self.wrong_at = reply, about, wrong_at
 
 
-class _Lies(LocalHandler):
+class _WrongHandler(LocalHandler):
     def do_GET(self):
         self.say(200, self.server.about)
 
     def do_POST(self):
         operation = self.read()["rows"][-1][2]
-        truth = {"reset": RESET, "step": STEP, "call": ["left"], "close": []}[operation]
-        self.say(200, self.server.reply if operation == self.server.lie_at else {"rows": [truth]})
+        right = {"reset": RESET, "step": STEP, "call": ["left"], "close": []}[operation]
+        self.say(200, self.server.reply if operation == self.server.wrong_at else {"rows": [right]})
 
 
 # The last is a body without an end.
@@ -174,8 +174,8 @@ class _Lies(LocalHandler):
 )
 def test_an_invalid_answer_raises_a_remote_error(reply, why, monkeypatch):
     monkeypatch.setattr("llm_gym.evaluate.endpoint.http.MAX_BODY_BYTES", 1 << 20)
-    with Liar(reply) as liar:
-        env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
+    with WrongServer(reply) as server:
+        env = gym.make("llm_gym/Remote-v0", url=server.url, tries=1)
         env.reset(seed=0)
         with pytest.raises(RemoteError, match=why):
             env.step("x")
@@ -184,14 +184,14 @@ def test_an_invalid_answer_raises_a_remote_error(reply, why, monkeypatch):
 
 @pytest.mark.parametrize("row", ODD_RESETS.values(), ids=ODD_RESETS)
 def test_an_invalid_answer_to_reset_raises_and_the_next_reset_works(row):
-    with Liar({"rows": [row]}, lie_at="reset") as liar:
-        env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1, disable_env_checker=True)
-        envs = llm_gym.make_vec("llm_gym/Remote-v0", 1, url=liar.url, tries=1)
+    with WrongServer({"rows": [row]}, wrong_at="reset") as server:
+        env = gym.make("llm_gym/Remote-v0", url=server.url, tries=1, disable_env_checker=True)
+        envs = llm_gym.make_vec("llm_gym/Remote-v0", 1, url=server.url, tries=1)
         for each, kind in ((env, RemoteError), (envs, RowsError)):
             with pytest.raises(kind) as caught:
                 each.reset(seed=0)
             assert "\n" not in str(caught.value)
-        liar.lie_at = None  # it comes to its senses, and so do we
+        server.wrong_at = None  # from now on the answers are right
         assert env.reset(seed=0) == ("text", {})
         assert list(envs.reset(seed=0)[0]) == ["text"]
         env.close()
@@ -202,9 +202,9 @@ def test_an_invalid_answer_to_reset_raises_and_the_next_reset_works(row):
     ("name", "answer"), [(name, each) for name, all_ in ODD_CALLS.items() for each in all_]
 )
 def test_an_invalid_answer_to_a_call_raises_and_the_episode_goes_on(name, answer):
-    with Liar({"rows": [answer]}, lie_at="call") as liar:
-        env = gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
-        envs = llm_gym.make_vec("llm_gym/Remote-v0", 1, url=liar.url, tries=1)
+    with WrongServer({"rows": [answer]}, wrong_at="call") as server:
+        env = gym.make("llm_gym/Remote-v0", url=server.url, tries=1)
+        envs = llm_gym.make_vec("llm_gym/Remote-v0", 1, url=server.url, tries=1)
         env.reset(seed=0)
         envs.reset(seed=0)
         with pytest.raises(RemoteError):
@@ -248,5 +248,5 @@ def test_a_players_wrong_return_type_fails_its_own_call_only():
     ids=str,
 )  # fmt: skip
 def test_a_bad_description_of_the_server_raises_a_remote_error(about):
-    with Liar({}, about) as liar, pytest.raises(RemoteError, match="is no llm-gym server"):
-        gym.make("llm_gym/Remote-v0", url=liar.url, tries=1)
+    with WrongServer({}, about) as server, pytest.raises(RemoteError, match="is no llm-gym server"):
+        gym.make("llm_gym/Remote-v0", url=server.url, tries=1)

@@ -1,4 +1,4 @@
-"""``llm_gym/Remote-v0`` against a live server: true Gymnasium, and the episodes of home."""
+"""``llm_gym/Remote-v0`` against a live server: true Gymnasium, and the episodes of local."""
 
 import copy
 import pickle
@@ -50,24 +50,24 @@ def test_a_remote_environment_passes_gymnasiums_checker_and_ours(remote, capsys)
 
 
 def test_remote_episodes_equal_local_ones(remote, server):
-    home = gym.make(server.env_id)
+    local = gym.make(server.env_id)
     for seed in range(4):
         for player in ("random_action", "solver_action", "oracle_action"):
-            assert record(remote, seed, player) == record(home, seed, player)
+            assert record(remote, seed, player) == record(local, seed, player)
     # Without a seed the generator goes on, there as here.
-    assert record(remote, None) == record(home, None)
+    assert record(remote, None) == record(local, None)
 
 
 def test_remote_values_have_the_types_of_local_ones(remote, server):
-    home = gym.make(server.env_id)
-    here, there = home.reset(seed=1), remote.reset(seed=1)
-    for action in ("", "nonsense \ud800 é", home.unwrapped.oracle_action()):
-        here, there = home.step(action), remote.step(action)
-        assert there == here
-        assert [type(value) for value in there[4].values()] == [type(v) for v in here[4].values()]
+    local = gym.make(server.env_id)
+    expected, got = local.reset(seed=1), remote.reset(seed=1)
+    for action in ("", "nonsense \ud800 é", local.unwrapped.oracle_action()):
+        expected, got = local.step(action), remote.step(action)
+        assert got == expected
+        assert [*map(type, got[4].values())] == [*map(type, expected[4].values())]
     for name in ("legal_actions", "action_pattern", "instance_id"):
-        assert getattr(remote.unwrapped, name)() == getattr(home.unwrapped, name)()
-    assert remote.unwrapped.has_splits == home.unwrapped.has_splits
+        assert getattr(remote.unwrapped, name)() == getattr(local.unwrapped, name)()
+    assert remote.unwrapped.has_splits == local.unwrapped.has_splits
 
 
 @pytest.mark.parametrize(
@@ -75,20 +75,20 @@ def test_remote_values_have_the_types_of_local_ones(remote, server):
 )
 def test_remote_vector_rows_equal_local_ones_in_every_autoreset_mode(server, mode):
     remote = llm_gym.make_vec("llm_gym/Remote-v0", 5, autoreset_mode=mode, url=server.url)
-    home = llm_gym.make_vec(server.env_id, 5, autoreset_mode=mode)
+    local = llm_gym.make_vec(server.env_id, 5, autoreset_mode=mode)
     rng = np.random.default_rng(0)
-    examples = home.single_action_space.examples
-    assert_equal(remote.reset(seed=7), home.reset(seed=7))
+    examples = local.single_action_space.examples
+    assert_equal(remote.reset(seed=7), local.reset(seed=7))
     ended = 0
     for _ in range(25):
         actions = [examples[rng.integers(len(examples))] for _ in range(5)]
-        there, here = remote.step(actions), home.step(actions)
-        assert_equal(there, here)
-        over = here[2] | here[3]
+        got, expected = remote.step(actions), local.step(actions)
+        assert_equal(got, expected)
+        over = expected[2] | expected[3]
         ended += over.sum()
         if mode is AutoresetMode.DISABLED and over.any():
             options = {"reset_mask": over}
-            assert_equal(remote.reset(options=options), home.reset(options=options))
+            assert_equal(remote.reset(options=options), local.reset(options=options))
     assert ended > 0
     remote.close()
 

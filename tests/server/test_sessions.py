@@ -1,4 +1,4 @@
-"""Sessions end: when they are closed, idle, or hang; and nothing of them stays."""
+"""Sessions end when they are closed, idle, or hang, and leave nothing behind."""
 
 import asyncio
 import gc
@@ -128,7 +128,7 @@ def count(*kinds):
     return [sum(type(one) is kind for one in gc.get_objects()) for kind in kinds]
 
 
-# It collects what other tests have left as well, and they are not its affair.
+# The collection also finds garbage of other tests.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_closed_sessions_leave_no_objects():
     with serving(limits=ServerLimits(sessions=200)) as server:

@@ -28,17 +28,17 @@ def talk(server):
     return connect(server.url.replace("http", "ws") + "/ws", compression=None)
 
 
-def receive(plug):
-    return json.loads(plug.recv(10))["data"]
+def receive(sock):
+    return json.loads(sock.recv(10))["data"]
 
 
 def test_messages_sent_at_once_are_answered_in_order_and_counted(server):
     caller = Caller(server)
     before = caller.count("requests"), caller.count("steps")
-    with talk(server) as plug:
+    with talk(server) as sock:
         for text in (RESET, *[LOOK] * 10, STATE):
-            plug.send(text)
-        answers = [receive(plug) for _ in range(12)]
+            sock.send(text)
+        answers = [receive(sock) for _ in range(12)]
     assert [one["observation"]["info"]["turn"] for one in answers[1:11]] == [*range(1, 11)]
     assert answers[-1]["step_count"] == 10
     after = caller.count("requests"), caller.count("steps")
@@ -46,11 +46,11 @@ def test_messages_sent_at_once_are_answered_in_order_and_counted(server):
 
 
 def test_a_heavy_game_is_played_in_threads_and_answers_in_order():
-    with serving(make=Hanging) as server, talk(server) as plug:
-        plug.send(RESET)
+    with serving(make=Hanging) as server, talk(server) as sock:
+        sock.send(RESET)
         for number in range(50):
-            plug.send(json.dumps({"type": "step", "data": {"message": str(number)}}))
-        echoed = [receive(plug)["observation"]["message"] for _ in range(51)]
+            sock.send(json.dumps({"type": "step", "data": {"message": str(number)}}))
+        echoed = [receive(sock)["observation"]["message"] for _ in range(51)]
     assert echoed[1:] == [str(number) for number in range(50)]
 
 
@@ -64,22 +64,22 @@ WRONG = {
 
 
 def test_an_invalid_message_gets_an_error_code_and_the_session_goes_on(server):
-    with talk(server) as plug:
+    with talk(server) as sock:
         for text, code in WRONG.items():
-            plug.send(text)
-            assert receive(plug)["code"] == code, text[:50]
-        plug.send(RESET)
-        assert receive(plug)["done"] is False
-        plug.send('{"type": "close"}')
+            sock.send(text)
+            assert receive(sock)["code"] == code, text[:50]
+        sock.send(RESET)
+        assert receive(sock)["done"] is False
+        sock.send('{"type": "close"}')
         with pytest.raises(ConnectionClosed):
-            plug.recv(10)
+            sock.recv(10)
 
 
 def test_invalid_utf8_closes_only_its_own_socket(server):
     with talk(server) as polite, talk(server) as rude:
-        for plug in (polite, rude):
-            plug.send(RESET)
-            plug.recv(10)
+        for sock in (polite, rude):
+            sock.send(RESET)
+            sock.recv(10)
         rude.socket.sendall(bytes([0x81, 0x82, 0, 0, 0, 0, 0xFF, 0xFE]))
         with pytest.raises(ConnectionClosed):
             rude.recv(10)

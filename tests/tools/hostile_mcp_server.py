@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from mcp_server import answer  # beside this file
+from mcp_server import reply, serve  # beside this file
 
 
 def wrong_result(how):
@@ -71,16 +71,14 @@ def main():
         sys.stdout.write('{"no": "protocol"}\n')
         sys.stdout.flush()
         time.sleep(600)
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "id" not in request:
-            continue
-        result = faulty(kind, request) or answer(request["method"], request.get("params") or {})
-        reply = {"jsonrpc": "2.0", "id": request["id"], "result": result}
-        if "error" in result or "id" in result:
-            reply |= result
-        sys.stdout.write(json.dumps(reply) + "\n")
-        sys.stdout.flush()
+
+    def faulty_reply(request):
+        result = faulty(kind, request)
+        if result is None:
+            return reply(request)
+        return {"result": result, **(result if "error" in result or "id" in result else {})}
+
+    serve(faulty_reply)
 
 
 if __name__ == "__main__":

@@ -40,20 +40,22 @@ def answer(method, params):
     return None
 
 
-def main():
+def reply(request):
+    result = answer(request["method"], request.get("params") or {})
+    if result is None:
+        return {"error": {"code": -32601, "message": "unknown method"}}
+    return {"result": result}
+
+
+def serve(reply):
+    """Write ``reply(request)`` for every request of stdin."""
     for line in sys.stdin:
         request = json.loads(line)
-        if "id" not in request:
-            continue
-        result = answer(request["method"], request.get("params") or {})
-        reply = {"jsonrpc": "2.0", "id": request["id"]}
-        if result is None:
-            reply["error"] = {"code": -32601, "message": "unknown method"}
-        else:
-            reply["result"] = result
-        sys.stdout.write(json.dumps(reply) + "\n")
-        sys.stdout.flush()
+        if "id" in request:
+            answered = {"jsonrpc": "2.0", "id": request["id"], **reply(request)}
+            sys.stdout.write(json.dumps(answered) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    main()
+    serve(reply)

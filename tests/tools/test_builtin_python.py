@@ -11,7 +11,8 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.tools import ToolError, ToolRegistry, get_tool
 from llm_gym.tools.builtin.calculator import arithmetic
 from llm_gym.tools.builtin.python import PythonTool
-from llm_gym.tools.sandbox import Sandbox, SandboxError
+from llm_gym.tools.sandbox import Sandbox
+from tests.tools.sandbox.sandboxes import forbid_isolation
 
 
 @pytest.fixture(params=["auto", "none"])
@@ -94,10 +95,7 @@ def test_a_given_sandbox_is_used_and_tools_are_found_by_name():
 
 
 def test_without_isolation_the_result_is_an_error(monkeypatch):
-    def refuse(self):
-        raise SandboxError("the code cannot be isolated on this machine")
-
-    monkeypatch.setattr(Sandbox, "_started", refuse)
+    forbid_isolation(monkeypatch)
     for stateful in (False, True):
         registry = ToolRegistry([PythonTool(stateful=stateful)])
         ok, text = registry.execute_tool("python", code="print('x')")

@@ -1,4 +1,4 @@
-"""SQL from strangers: scripts reach no file, queries no more memory and time than they may."""
+"""Hostile SQL: scripts reach no file, and queries have limits of memory and time."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""Definitions: what the model is function follows from what the programmer wrote."""
+"""Definitions: the schema that a model reads follows from the function."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Vectors of environments in processes, of which none may be left."""
+"""``make_vec`` with worker processes, of which none may be left."""
 
 import multiprocessing
 
@@ -10,11 +10,12 @@ from tests.vector.odd import no_process_is_left
 
 @pytest.fixture
 def start():
-    """make_vec, closed at the end of the test, after which no process may be left."""
+    """make_vec and a reset; it is closed after the test, and no process may be left."""
     started, before = [], multiprocessing.active_children()
 
     def make(*args, **kwargs):
         started.append(make_vec(*args, **kwargs))
+        started[-1].reset(seed=0)
         return started[-1]
 
     yield make

@@ -129,7 +129,7 @@ def assert_same_batch(ours, stock):
 
 
 def no_process_is_left(but=()):
-    """Wait for processes that are ending: a busy machine lets them go a moment later."""
+    """Wait until processes that are ending have ended."""
     for child in set(multiprocessing.active_children()) - set(but):
         child.join(60)
     assert set(multiprocessing.active_children()) <= set(but)

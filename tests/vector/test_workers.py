@@ -87,7 +87,6 @@ def test_workers_step_at_the_same_time(start, tmp_path):
         alone.step([f"meet 0.2 {tmp_path}"] * 2)
     (tmp_path / str(os.getpid())).unlink()
     envs = start(Odd, 2, workers=2)
-    envs.reset(seed=0)
     assert len(envs.step([f"meet 20 {tmp_path}"] * 2)[0]) == 2
 
 
@@ -146,7 +145,6 @@ def test_a_row_that_raises_is_named_and_the_others_have_moved(four):
 
 def test_a_row_that_hangs_is_named_and_its_worker_can_be_started_again(start):
     envs = start(Odd, 4, workers=2, timeout=2.5, length=9)
-    envs.reset(seed=0)
     pids = envs.get_attr("pid")
     sentence = r"^row 1 went down with the worker of row 3; row 3 took more than 2.5 s$"
     with pytest.raises(WorkerError, match=sentence) as caught:
@@ -182,13 +180,11 @@ def test_the_timeout_is_counted_for_each_row():
 @pytest.mark.slow
 def test_the_time_limit_is_for_one_row_not_for_all_rows_of_a_worker(start):
     envs = start(Odd, 4, workers=1, timeout=2.5)
-    envs.reset(seed=0)
     assert envs.step(["sleep 0.7"] * 4)[0] == ["sleep 0.7"] * 4
 
 
 def test_a_worker_that_dies_is_noticed_and_can_be_started_again(start):
     envs = start(Odd, 3, workers=3)
-    envs.reset(seed=0)
     with pytest.raises(WorkerError, match=r"^row 1 ended its worker process \(exit code 3\)$"):
         envs.step(["a", "exit 3", "c"])
     assert envs.step_rows({0: "a", 2: "c"})[2][0] == "c"
@@ -212,7 +208,6 @@ def test_a_dead_worker_is_noticed_while_its_child_holds_the_pipe(start):
             return super().misbehave(command, rest)
 
     envs = start(Forks, 1, workers=1)
-    envs.reset(seed=0)
     child = int(envs.step(["fork"])[4]["child"][0])
     with pytest.raises(WorkerError, match="exit code 5"):
         envs.step(["exit 5"])
@@ -251,7 +246,6 @@ def test_an_environment_may_have_processes_of_its_own(start):
             return {"code": child.exitcode}
 
     envs = start(Parent, 1, workers=1)
-    envs.reset(seed=0)
     assert envs.step(["a"])[4]["code"].tolist() == [0]
 
 
@@ -267,7 +261,6 @@ def test_an_interrupted_call_is_not_answered_later(start, monkeypatch, moment):
 
     send = worker_pool.WorkerProcess.send
     envs = start(Odd, 2, workers=2)
-    envs.reset(seed=0)
     monkeypatch.setattr(f"llm_gym.vector.worker_pool.{moment}", interrupted)
     with pytest.raises(KeyboardInterrupt):
         envs.step(["first", "first"])

@@ -1,4 +1,4 @@
-"""The page in one file: complete, closed, and data stay data."""
+"""The exported page: complete, in one file, and data cannot become code."""
 
 import json
 import re

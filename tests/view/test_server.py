@@ -1,4 +1,4 @@
-"""The server's door: its own page, its own origin, the sources that were named, and no more."""
+"""The viewer's server: who may read what, the API, and the command."""
 
 import http.client
 import json
@@ -131,7 +131,7 @@ def test_a_record_is_served_as_it_stands_in_its_file(server):
         assert ask(server, f"api/episode?source=0&file=1&line={line}")[1] == wanted
 
 
-def test_words_are_looked_for_in_every_source(server):
+def test_search_finds_words_in_every_source(server):
     assert ask_json(server, "api/search?words=go+north")[1] == [[0, 1, 1], [0, 1, 2]]
     assert ask_json(server, "api/search?words=ONERROR")[1] == [[1, 0, 1]]
 

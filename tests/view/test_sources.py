@@ -15,6 +15,11 @@ from llm_gym.view.sources import EpisodeIndex, ViewSource, open_sources
 from tests.view.records import METRICS, hostile, make_run, played, with_tokens
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.jsonl"
+
+
 def test_a_run_has_its_files_in_the_order_of_time(tmp_path):
     run = make_run(tmp_path / "run")
     for name in ("eval-000002", "train-000011", "eval-000001"):
@@ -70,11 +75,11 @@ def test_a_folder_of_eval_records_and_a_single_file_are_sources_too(tmp_path):
         (None, "there is no such file or folder"),
     ],
 )
-def test_a_file_without_episodes_is_refused_with_the_reason(tmp_path, content, why):
+def test_a_file_without_episodes_is_refused_with_the_reason(path, content, why):
     if content is not None:
-        (tmp_path / "a.jsonl").write_text(content)
+        path.write_text(content)
     with pytest.raises(ConfigError, match=why):
-        ViewSource(tmp_path / "a.jsonl")
+        ViewSource(path)
 
 
 def indexed(path, *episodes):
@@ -94,16 +99,15 @@ def test_a_record_comes_back_byte_by_byte(tmp_path, name):
     assert len(found.rows) == 3
 
 
-def test_a_row_shows_the_figures_of_its_record(tmp_path):
-    row = indexed(tmp_path / "a.jsonl", with_tokens()).rows[0]
+def test_a_row_shows_the_figures_of_its_record(path):
+    row = indexed(path, with_tokens()).rows[0]
     assert (row.success, row.stop, row.reward, row.turns, row.tokens) == (True, "won", 1.25, 2, 6)
     assert (row.group, row.seed, row.snippet) == ("0", None, "go home")
     episode = played(0, ["no idea", "1000", "1"], max_turns=3)
-    assert indexed(tmp_path / "a.jsonl", episode).rows[0].invalid == 2
+    assert indexed(path, episode).rows[0].invalid == 2
 
 
-def test_a_growing_file_is_read_from_where_the_last_reading_ended(tmp_path):
-    path = tmp_path / "a.jsonl"
+def test_a_growing_file_is_read_from_where_the_last_reading_ended(path):
     with EpisodeWriter(path) as writer:
         writer.write(played(1))
         found = indexed(path)
@@ -116,8 +120,8 @@ def test_a_growing_file_is_read_from_where_the_last_reading_ended(tmp_path):
     assert found.raw(2).decode() == played(2).to_json()
 
 
-def test_half_a_record_is_shown_once_it_is_complete(tmp_path):
-    path, line = tmp_path / "a.jsonl", played(1).to_json() + "\n"
+def test_half_a_record_is_shown_once_it_is_complete(path):
+    line = played(1).to_json() + "\n"
     path.write_text(line + line[:50])
     found = indexed(path)
     assert (len(found.rows), found.problems) == (1, [])
@@ -126,8 +130,8 @@ def test_half_a_record_is_shown_once_it_is_complete(tmp_path):
     assert (len(found.rows), found.problems) == (2, [])
 
 
-def test_bad_lines_are_listed_and_the_rest_is_shown(tmp_path):
-    path, line = tmp_path / "a.jsonl", played(1).to_json() + "\n"
+def test_bad_lines_are_listed_and_the_rest_is_shown(path):
+    line = played(1).to_json() + "\n"
     path.write_bytes(b"nonsense\n" + line.encode() + b"\xff\xfe\n\n" + b'{"schema": 99}\n')
     found = indexed(path)
     assert [row.line for row in found.rows] == [2]
@@ -136,9 +140,9 @@ def test_bad_lines_are_listed_and_the_rest_is_shown(tmp_path):
         found.raw(1)
 
 
-def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(tmp_path, monkeypatch):
+def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(path, monkeypatch):
     monkeypatch.setattr(sources, "MAX_LINE", 5000)
-    path, line = tmp_path / "a.jsonl", played(1).to_json() + "\n"
+    line = played(1).to_json() + "\n"
     assert len(line) < 5000
     path.write_text(json.dumps({"schema": 1, "states": ["x" * 20_000]}) + "\n" + line)
     found = indexed(path)
@@ -147,15 +151,14 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_is_read(tmp_path, monk
     assert found.raw(2).decode() == line.strip()
 
 
-def test_a_file_of_too_many_episodes_is_shown_in_part(tmp_path, monkeypatch):
+def test_a_file_of_too_many_episodes_is_shown_in_part(path, monkeypatch):
     monkeypatch.setattr(sources, "MAX_EPISODES", 2)
-    found = indexed(tmp_path / "a.jsonl", *map(played, range(4)))
+    found = indexed(path, *map(played, range(4)))
     assert len(found.rows) == 2
     assert found.problems == ["only the first 2 episodes are shown"]
 
 
-def test_a_replaced_file_is_read_again_and_a_deleted_one_is_empty(tmp_path):
-    path = tmp_path / "a.jsonl"
+def test_a_replaced_file_is_read_again_and_a_deleted_one_is_empty(path):
     found = indexed(path, played(1), played(2))
     write_episodes(path, [played(3)])
     found.refresh()
@@ -165,8 +168,8 @@ def test_a_replaced_file_is_read_again_and_a_deleted_one_is_empty(tmp_path):
     assert found.rows == []
 
 
-def test_search_ignores_case_and_field_names(tmp_path):
-    found = indexed(tmp_path / "a.jsonl", with_tokens(), played(1))
+def test_search_ignores_case_and_field_names(path):
+    found = indexed(path, with_tokens(), played(1))
     assert found.search("GO NORTH") == [1]
     assert found.search("schema") == []  # a name of the file's, not a word of the text
 
@@ -179,8 +182,7 @@ def test_a_search_reads_a_compressed_file_once(tmp_path, monkeypatch):
     assert len(opened) == 1
 
 
-def test_records_that_change_during_a_search_are_not_found(tmp_path):
-    path = tmp_path / "a.jsonl"
+def test_records_that_change_during_a_search_are_not_found(path):
     found = indexed(path, played(1), played(2))
     path.write_bytes(b'["x", 1]\n\xff')
     assert found.search("guess") == []

@@ -1,4 +1,4 @@
-"""Two hundred texts that nobody should have to read."""
+"""Two hundred hostile replies."""
 
 import itertools
 

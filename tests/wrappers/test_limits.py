@@ -78,7 +78,7 @@ def test_steps_and_reset_options_pass_through():
 
 
 class Sharing(gym.Env):
-    """Has one info for all steps, and calls something else its reward terms."""
+    """Returns the same info at every step, with odd values."""
 
     observation_space = action_space = AnyText(9)
     shared = {"stop_reason": StopReason.PLAYING, "valid_action": False, "reward_terms": 3}

@@ -23,7 +23,7 @@ from tests.core.legacy.old_games import Step, TextGame
 
 
 class CountingGame(BaseEnvironment):
-    """As people also write them: counts its steps, ends itself and shows what remains."""
+    """Counts its own steps and ends itself."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__(config)

@@ -1,4 +1,4 @@
-"""What a four-value environment has of its own, and what the adapter passes on to it."""
+"""The base class of four-value environments, and what the adapter passes on to it."""
 
 import copy
 import pickle

@@ -99,36 +99,32 @@ def every_layout(rows, cols, mines, shown):
             yield mask
 
 
-def half_played(seed):
-    """Return the text of a small field after a few safe reveals."""
-    env = start_game("Minesweeper", seed, rows=4, cols=5, mines=4, max_turns=20)
-    for _ in range(1 + seed % 3):
-        if not env._safe_left:
-            return None
-        obs, *_ = env.step(env.oracle_action())
-    return "".join(field(obs)) if env._safe_left else None
+def half_played():
+    """Yield the text of small boards after a few safe reveals, and all layouts that fit."""
+    for seed, env in enumerate(episodes("Minesweeper", 40, rows=4, cols=5, mines=4, max_turns=20)):
+        for _ in range(1 + seed % 3):
+            if env._safe_left:
+                obs, *_ = env.step(env.oracle_action())
+        if env._safe_left:
+            yield marks(obs), list(every_layout(4, 5, 4, marks(obs)))
 
 
 def test_what_is_deduced_holds_in_every_layout_that_fits():
     proved = 0
-    for seed in range(40):
-        if shown := half_played(seed):
-            layouts = list(every_layout(4, 5, 4, shown))
-            safe, mines = deduce(read(4, 5, 4, shown)[1])
-            proved += safe.bit_count()
-            assert all(mask & safe == 0 and mask & mines == mines for mask in layouts)
+    for shown, layouts in half_played():
+        safe, mines = deduce(read(4, 5, 4, shown)[1])
+        proved += safe.bit_count()
+        assert all(mask & safe == 0 and mask & mines == mines for mask in layouts)
     assert proved > 40, "and it is not silent"
 
 
 def test_the_chances_are_the_shares_of_the_layouts_that_fit():
-    for seed in range(40):
-        if shown := half_played(seed):
-            layouts = list(every_layout(4, 5, 4, shown))
-            hidden, constraints = read(4, 5, 4, shown)
-            for cells, danger in chances(constraints[1:], hidden, 4).items():
-                for cell in each(cells):
-                    share = sum(mask >> cell & 1 for mask in layouts) / len(layouts)
-                    assert danger == pytest.approx(share)
+    for shown, layouts in half_played():
+        hidden, constraints = read(4, 5, 4, shown)
+        for cells, danger in chances(constraints[1:], hidden, 4).items():
+            for cell in each(cells):
+                share = sum(mask >> cell & 1 for mask in layouts) / len(layouts)
+                assert danger == pytest.approx(share)
 
 
 def test_the_solver_reveals_what_is_certain_and_always_answers():

@@ -138,28 +138,24 @@ def test_every_drawn_quest_has_the_length_of_the_setting(size, seed):
     assert len(world.doors) == size["locks"]
 
 
-@given(size=size_strategy(), seed=st.integers(0, 10**6), turns=st.integers(0, 60))
-def test_no_move_makes_a_quest_impossible(size, seed, turns):
+def after_random_moves(size, seed, turns):
     rng = np.random.default_rng(seed)
     world, quest = generate(rng, **size)
     for _ in range(turns):
         commands = world.usable()
         world.do(commands[int(rng.integers(len(commands)))])
+    return world, quest
+
+
+@given(size=size_strategy(), seed=st.integers(0, 10**6), turns=st.integers(0, 60))
+def test_no_move_makes_a_quest_impossible(size, seed, turns):
+    world, quest = after_random_moves(size, seed, turns)
     assert distance(world, quest) >= 0  # plays the plan to its end, or never returns
 
 
-@given(
-    size=size_strategy(),
-    seed=st.integers(0, 10**6),
-    hints=st.integers(0, 4),
-    turns=st.integers(0, 9),
-)
+@given(size_strategy(), st.integers(0, 10**6), st.integers(0, 4), st.integers(0, 9))
 def test_both_styles_can_be_read_back(size, seed, hints, turns):
-    rng = np.random.default_rng(seed)
-    world, quest = generate(rng, **size)
-    for _ in range(turns):
-        commands = world.usable()
-        world.do(commands[int(rng.integers(len(commands)))])
+    world, quest = after_random_moves(size, seed, turns)
     view = look(world, quest, hints, turns_left=7)
     assert parse(prose(view)) == view
     again = parse(terse(view))

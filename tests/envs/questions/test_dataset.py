@@ -171,7 +171,7 @@ def test_every_grader_keeps_the_contract_in_every_format(grader, row, action_for
     assert env.step(env.oracle_action())[4]["success"]
 
 
-def test_a_data_set_of_ones_own_keeps_the_contract(tmp_path):
+def test_a_custom_data_set_passes_the_checker(tmp_path):
     rows = [{"prompt": f"{n}?", "answer": n, "extra": None} for n in range(50)]
     check_text_env(DatasetEnv(dataset=write(tmp_path / "a.jsonl", rows), max_turns=2))
 

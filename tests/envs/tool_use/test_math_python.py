@@ -12,9 +12,9 @@ from llm_gym.envs.tool_use.tool_env import parse_call, parse_fence
 from llm_gym.evaluate.scores import measure
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import PARSERS, get_parser
-from llm_gym.tools.sandbox import Sandbox, SandboxError
+from llm_gym.tools.sandbox import Sandbox
 from tests.envs.playing import start_game
-from tests.tools.sandbox.sandboxes import refusal
+from tests.tools.sandbox.sandboxes import forbid_isolation, refusal
 
 needs_python = pytest.mark.skipif(bool(refusal("auto")), reason=refusal("auto"))
 
@@ -78,10 +78,7 @@ def test_a_wrong_number_loses_and_the_right_one_is_shown(env):
 
 
 def test_without_isolation_the_tool_reports_it_and_the_game_goes_on(env, monkeypatch):
-    def refuse(self):
-        raise SandboxError("the code cannot be isolated on this machine")
-
-    monkeypatch.setattr(Sandbox, "_started", refuse)
+    forbid_isolation(monkeypatch)
     obs, _, terminated, _, info = env.step("python: print('x')")
     assert "cannot be isolated" in obs
     assert (terminated, info["valid_action"]) == (False, True)

@@ -103,7 +103,7 @@ def breaks_off(handler):
 
 
 def resets(handler):
-    """Drop the connection in the rudest way that TCP knows."""
+    """Drop the connection with a TCP reset."""
     linger = struct.pack("ii", 1, 0)
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     handler.connection.close()
@@ -111,7 +111,7 @@ def resets(handler):
 
 
 def hangs_up(handler):
-    """Answer well and close the connection without a word about it, as an idle one is closed."""
+    """Answer well, then close the connection unannounced, as an idle one is closed."""
     handler.close_connection = True
     return False
 

@@ -6,7 +6,7 @@ import sys
 HEAVY = ("torch", "torchrl", "tensordict", "transformers", "vllm", "rich", "tyro", "requests")
 
 if __name__ == "__main__":
-    # A shell starts what runs in its background deaf to Ctrl-C.
+    # A shell's background jobs ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.modules.update(dict.fromkeys(HEAVY))
     from llm_gym.cli import main

@@ -1,4 +1,4 @@
-"""A served model plays whatever can be made: other people's environments, broken ones too."""
+"""A served model plays any Gymnasium environment, broken ones too."""
 
 import gymnasium as gym
 import pytest

@@ -1,4 +1,4 @@
-"""Ctrl-C, a server that dies, a bug on this side: what has been played is kept."""
+"""After Ctrl-C, a dead server or an exception the finished episodes are kept."""
 
 import signal
 import subprocess

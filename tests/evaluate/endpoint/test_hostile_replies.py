@@ -1,4 +1,4 @@
-"""Whatever a server answers is a reply or one error of ours, in time, without our key in it."""
+"""Any answer of a server becomes a reply or one of our errors, in time, without the key."""
 
 import urllib.parse
 

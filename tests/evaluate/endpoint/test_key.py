@@ -1,4 +1,4 @@
-"""The key goes to the server and nowhere else: whatever the server does, nothing shows it."""
+"""The API key goes to the server and is shown nowhere."""
 
 import json
 import pickle

@@ -156,8 +156,8 @@ def test_a_reply_cut_while_thinking_is_requested_again_with_more_tokens(thought)
     with FakeServer(None) as server:
         server.always = thinker(thought)
         result = play(GUESS, server.url, "m", 2, num_envs=1)
-    rooms = [request["max_tokens"] for request in server.requests]
-    assert rooms == [64, *[1024] * (len(rooms) - 1)]
+    limits = [request["max_tokens"] for request in server.requests]
+    assert limits == [64, *[1024] * (len(limits) - 1)]
     assert server.requests[0]["messages"] == server.requests[1]["messages"]
     assert (result.cut, result.empty, result.invalid) == (0.0, 0.0, 0.0)
 

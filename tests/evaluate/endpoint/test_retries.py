@@ -109,12 +109,12 @@ def test_a_dripping_answer_times_out(head):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def drip():
-            plug, _ = listener.accept()
-            with plug, suppress(OSError):
-                plug.sendall(f"HTTP/1.1 200 OK\r\n{head}".encode())
+            sock, _ = listener.accept()
+            with sock, suppress(OSError):
+                sock.sendall(f"HTTP/1.1 200 OK\r\n{head}".encode())
                 for _ in range(400):
                     if not over.wait(0.05):
-                        plug.sendall(b"x")
+                        sock.sendall(b"x")
 
         threading.Thread(target=drip, daemon=True).start()
         http = JsonHTTP(f"http://127.0.0.1:{listener.getsockname()[1]}")

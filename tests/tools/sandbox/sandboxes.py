@@ -18,6 +18,15 @@ def refusal(isolation):
         return str(error)
 
 
+def forbid_isolation(monkeypatch):
+    """Let every sandbox refuse to start, as on a machine without isolation."""
+
+    def refuse(self):
+        raise SandboxError("the code cannot be isolated on this machine")
+
+    monkeypatch.setattr(Sandbox, "_started", refuse)
+
+
 def need(isolation):
     """Skip the test where the isolation is not to be had."""
     if why := refusal(isolation):

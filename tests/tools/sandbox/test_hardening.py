@@ -1,4 +1,4 @@
-"""Who the code runs as, what it may hold, and what one call too many costs the others."""
+"""The user that code runs as, its file descriptors, locks and leftover files."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ import pytest
 
 from llm_gym.tools.sandbox import Sandbox
 from tests.processes import run_python
-from tests.robustness.as_whom import possible, run_as
+from tests.robustness.other_users import can_switch_user, run_as
 from tests.tools.sandbox.sandboxes import need
 
 WHO = """
@@ -32,7 +32,7 @@ for isolation in ("namespaces", "landlock"):
 
 
 def answers(mode):
-    if not possible():
+    if not can_switch_user():
         pytest.skip("only root can be somebody else")
     done = run_as(mode, ["-c", WHO], timeout=60)
     assert done.returncode == 0, done.stderr

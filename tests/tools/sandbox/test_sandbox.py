@@ -1,4 +1,4 @@
-"""What the sandbox gives back, and its limits."""
+"""Results of the sandbox, and its limits."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The seccomp program, run by an interpreter of its own: also for the machine this is not."""
+"""The seccomp program, run by an interpreter, for every supported machine."""
 
 import re
 import struct

@@ -1,4 +1,4 @@
-"""Small environments that know nothing of text, and one of them in words."""
+"""Small environments without text, for AsText."""
 
 import gymnasium as gym
 import numpy as np
@@ -66,7 +66,7 @@ class Echo(gym.Env):
 
 
 def started(env=None, **settings):
-    """Return a corridor, or another environment, in words and at the beginning of an episode."""
+    """Return a corridor, or another environment, as text, after its reset."""
     made = AsText(env or Corridor(), **settings)
     made.reset(seed=0)
     return made

@@ -110,7 +110,7 @@ def test_settings_reach_the_environment_or_as_text():
         ("llm_gym/AsText-v0", {"mask": True, "penalty": 1}),
     ],
 )
-def test_settings_are_split_between_an_environment_and_its_words(make, own):
+def test_settings_are_split_between_an_environment_and_as_text(make, own):
     given = {"mask": True, "penalty": 1}
     assert split_settings(make, given) == (own, {k: v for k, v in given.items() if k not in own})
 

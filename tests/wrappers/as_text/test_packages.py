@@ -1,4 +1,4 @@
-"""AsText on packages that nobody chose, each where it is installed: ``make test-packages``."""
+"""AsText on other packages, each where it is installed: ``make test-packages``."""
 
 import warnings
 

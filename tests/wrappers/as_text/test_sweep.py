@@ -48,8 +48,8 @@ SLOW = {"CarRacing-v3", *GRIDS} - set(GRIDS[::3])
 SWEPT = [pytest.param(each, marks=pytest.mark.slow if each in SLOW else ()) for each in IDS]
 
 
-class Witness(gym.Wrapper):
-    """Writes down what reaches the environment."""
+class RecordCalls(gym.Wrapper):
+    """Records the calls that reach the environment."""
 
     def __init__(self, env):
         super().__init__(env)
@@ -74,8 +74,8 @@ def test_common_environments_are_in_the_sweep():
 
 @pytest.mark.parametrize("env_id", SWEPT)
 def test_no_text_raises_and_steps_pass_through_unchanged(env_id):
-    witness = Witness(gym.make(env_id))
-    env = AsText(witness, invalid="feedback", max_invalid=10_000)  # giving up plays on
+    recorded = RecordCalls(gym.make(env_id))
+    env = AsText(recorded, invalid="feedback", max_invalid=10_000)  # giving up plays on
     raw = gym.make(env_id)
     answers, seed = [], 0
     env.reset(seed=seed)
@@ -83,10 +83,10 @@ def test_no_text_raises_and_steps_pass_through_unchanged(env_id):
     for turn in range(2 * len(texts)):
         action = texts[turn // 2] if turn % 2 else env.random_action()
         assert turn % 2 or re.fullmatch(env.action_pattern(), action)
-        before = len(witness.calls)
+        before = len(recorded.calls)
         observation, reward, terminated, truncated, info = env.step(action)
         assert observation in env.observation_space
-        if len(witness.calls) > before:
+        if len(recorded.calls) > before:
             answers.append((reward, terminated, truncated, info))
             assert info["valid_action"]
         else:
@@ -97,7 +97,7 @@ def test_no_text_raises_and_steps_pass_through_unchanged(env_id):
             seed += 1
             env.reset(seed=seed)
     assert len(answers) >= 75
-    for kind, value in witness.calls:
+    for kind, value in recorded.calls:
         if kind == "reset":
             raw.reset(seed=value["seed"])
             continue

@@ -1,4 +1,4 @@
-"""Runs Python as somebody else: root, root without capabilities, an ordinary user.
+"""Runs Python as another user: root, root without capabilities, an ordinary user.
 
 Needs root, and util-linux (``unshare``, ``setpriv``). The interpreter may lie where only root can
 read it, so it is shown in a place of its own, in a mount namespace of its own.
@@ -24,8 +24,8 @@ MODES: dict[str, list[str]] = {
 }
 
 
-def possible() -> bool:
-    """Return whether this machine lets us be somebody else."""
+def can_switch_user() -> bool:
+    """Return whether this process can become another user."""
     tools = all(map(shutil.which, ("unshare", "setpriv", "mount")))
     return bool(tools) and os.geteuid() == 0
 
