@@ -117,7 +117,7 @@ gym.register("mine/NeedsMore-v0", entry_point="nowhere_at_all:Game")
 '''
 
 
-def at(words):
+def line_of(words):
     """Return the place of ``words`` in MODULE."""
     line = MODULE[: MODULE.index(words)].count("\n") + 1
     return f"mine_to_play.py, line {line}"
@@ -172,11 +172,11 @@ def test_settings_reach_the_class_and_as_text(mine, capsys):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("BreaksInStep", f"RuntimeError: the simulator lost its licence ({at('licence')}, in"),
-        ("ExitsInStep", f"SystemExit: the window was closed ({at('the window')}, in step)"),
-        ("ExitsWhenBuilt", f"SystemExit: 7 ({at('SystemExit(7)')}, in __init__)"),
-        ("BreaksInReset", f"KeyError: 'map' ({at('{}[')}, in reset)"),
-        ("BreaksWhenBuilt", f"ValueError: the map file is not there ({at('map file')}, in __"),
+        ("BreaksInStep", f"RuntimeError: the simulator lost its licence ({line_of('licence')}, in"),
+        ("ExitsInStep", f"SystemExit: the window was closed ({line_of('the window')}, in step)"),
+        ("ExitsWhenBuilt", f"SystemExit: 7 ({line_of('SystemExit(7)')}, in __init__)"),
+        ("BreaksInReset", f"KeyError: 'map' ({line_of('{}[')}, in reset)"),
+        ("BreaksWhenBuilt", f"ValueError: the map file is not there ({line_of('map file')}, in __"),
         ("ForgetsSeeds", "llm-gym check mine_to_play:ForgetsSeeds says what an environment must"),
         ("ReturnsOne", "ReturnsOne.reset must return (observation, info), got one int"),
         ("ReturnsFour", "llm-gym check mine_to_play:ReturnsFour says what an environment must do"),

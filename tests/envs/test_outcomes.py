@@ -28,8 +28,9 @@ def letters(letter="e", **settings):
     return lambda: start_game("LetterCounting", _letter=letter, _text="cheese tree sky", **settings)
 
 
-def on(module, *where, **settings):
-    return lambda: module.on(*where, **settings)
+def on(module, *position, **settings):
+    """Return a function that starts the game of a test module from a position."""
+    return lambda: module.started(*position, **settings)
 
 
 def play(world, *moves, **settings):
@@ -183,7 +184,7 @@ OUTCOMES = [
         ("#.P.X#", "up", "You cannot move up: there is a wall.", "#.P.X#"),
         ("#.XP.#", "right", "You move right.", "#.X.P#"))),  # nothing is pulled
 
-    (lambda: sudoku.on(max_turns=9), ["1 3 3", "1 3 0"] * 4 + ["1 3 3"], 0, "lost",
+    (on(sudoku, max_turns=9), ["1 3 3", "1 3 0"] * 4 + ["1 3 3"], 0, "lost",
      "The rows of the solution are 1234, 3412, 2143, 4321."),
 
     *((on(tic_tac_toe, line[:2], [free for free in "123456789" if free not in line][:2]),
@@ -197,7 +198,7 @@ OUTCOMES = [
                                 ("kitchen", "drop crown", 1))
       for moves in [text_game.WALKTHROUGH[:-1]]),
 
-    (lambda: tower_of_hanoi.started("A: 1", "B: 3 2", "C:"), ["A B"], 0, "playing", "B: 3 2 1\n"),
+    (on(tower_of_hanoi, "A: 1", "B: 3 2", "C:"), ["A B"], 0, "playing", "B: 3 2 1\n"),
 
     # One of Lewis Carroll's ladders.
     (at("WordLadder", _start="head", _word="head", _target="tail"), CARROLL, 1, "won",

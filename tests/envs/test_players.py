@@ -255,16 +255,16 @@ def secret(name):
 
 STARTED = {
     "CoinCollector": coin_collector.corridor,
-    "ConnectFour, column full": lambda: connect_four.on("O X O X O X"),
-    "Countdown": lambda: countdown.on([3, 8, 5, 2], 40),
-    "Countdown by steps": lambda: countdown.on([2, 3, 3], 100, stepwise=True),
-    "FifteenPuzzle, gap first": lambda: fifteen_puzzle.on([0, 1, 2, 3, 4, 6, 5, 8, 7]),
-    "FifteenPuzzle, gap last": lambda: fifteen_puzzle.on([1, 2, 3, 4, 6, 5, 8, 7, 0]),
+    "ConnectFour, column full": lambda: connect_four.started("O X O X O X"),
+    "Countdown": lambda: countdown.started([3, 8, 5, 2], 40),
+    "Countdown by steps": lambda: countdown.started([2, 3, 3], 100, stepwise=True),
+    "FifteenPuzzle, gap first": lambda: fifteen_puzzle.started([0, 1, 2, 3, 4, 6, 5, 8, 7]),
+    "FifteenPuzzle, gap last": lambda: fifteen_puzzle.started([1, 2, 3, 4, 6, 5, 8, 7, 0]),
     "Minesweeper": lambda: minesweeper.opened()[0],
-    "Minesweeper, flagged": lambda: minesweeper.on(minesweeper.CORNER, "flag 2 3"),
-    "Sudoku": sudoku.on,
-    "Sudoku, one digit": lambda: sudoku.on("1..............."),
-    "TicTacToe, two marks": lambda: tic_tac_toe.on("1", "5"),
+    "Minesweeper, flagged": lambda: minesweeper.started(minesweeper.CORNER, "flag 2 3"),
+    "Sudoku": sudoku.started,
+    "Sudoku, one digit": lambda: sudoku.started("1..............."),
+    "TicTacToe, two marks": lambda: tic_tac_toe.started("1", "5"),
     "TowerOfHanoi": lambda: tower_of_hanoi.started("A: 3 2", "B:", "C: 1"),
     "Wordle, only words": lambda: start_game("Wordle", only_words=True),
 }
@@ -360,28 +360,31 @@ POTENTIALS = {
         [(10 + at) / 20 for at in range(10)],
     ),
     "FifteenPuzzle": (
-        lambda: fifteen_puzzle.on([1, 2, 3, 4, 5, 6, 0, 7, 8]), ["left", "left"], [0.5, 0.75, 1.0],
+        lambda: fifteen_puzzle.started([1, 2, 3, 4, 5, 6, 0, 7, 8]), ["left", "left"],
+        [0.5, 0.75, 1.0],
     ),
-    "FrozenLake": (lambda: frozen_lake.on("..H H.. H.G"), ["right", "down"], [0.5, 0.625, 0.75]),
+    "FrozenLake": (
+        lambda: frozen_lake.started("..H H.. H.G"), ["right", "down"], [0.5, 0.625, 0.75],
+    ),
     # 8 is the first of 8, 16, 32 and 64.
     "Game2048": (
-        lambda: game_2048.on("4 4 . ." + "\n. . . ." * 3, target=64, max_turns=50), ["left"],
+        lambda: game_2048.started("4 4 . ." + "\n. . . ." * 3, target=64, max_turns=50), ["left"],
         [0.0, 0.25],
     ),
     "Hangman": (lambda: secret("Hangman"), ["e", "x", "l"], [0.0, 0.4, 0.4, 0.8]),
     "Mastermind": (
         lambda: secret("Mastermind"), ["1 2 3 4", "3 1 1 1", "6 6 6 6"], [0.0, 0.0, 0.5, 0.5],
     ),
-    "Maze": (lambda: maze.on(*maze.SMALL), ["down", "down"], [6 / 12, 7 / 12, 8 / 12]),
+    "Maze": (lambda: maze.started(*maze.SMALL), ["down", "down"], [6 / 12, 7 / 12, 8 / 12]),
     "Minesweeper": (
-        lambda: minesweeper.on(minesweeper.CORNER), ["reveal 2 2", "reveal 0 0"],
+        lambda: minesweeper.started(minesweeper.CORNER), ["reveal 2 2", "reveal 0 0"],
         [0.0, 1 / 14, 13 / 14],
     ),
     "Sokoban": (
-        lambda: sokoban.on("#######", "#PX..O#", *["#.....#"] * 2, *["#######"] * 3),
+        lambda: sokoban.started("#######", "#PX..O#", *["#.....#"] * 2, *["#######"] * 3),
         ["right", "right"], [1 / 2, 2 / 3, 5 / 6],
     ),
-    "Sudoku": (sudoku.on, ["1 3 4", "1 3 3"], [0.0, 0.0, 1 / 9]),
+    "Sudoku": (sudoku.started, ["1 3 4", "1 3 3"], [0.0, 0.0, 1 / 9]),
     "TowerOfHanoi": (
         lambda: start_game("TowerOfHanoi", disks=2, _rows=["A: 2 1", "B:", "C:"], _start=0,
                            _goal=2),

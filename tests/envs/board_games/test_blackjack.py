@@ -19,8 +19,8 @@ from llm_gym.envs.board_games.blackjack import (
 from tests.envs.playing import episodes, final_info, finish, start_game
 
 
-def on(player, dealer, next_cards="", **kwargs):
-    """Return an environment with these cards, such as ``on("K 7", "9 8", "A A")``."""
+def started(player, dealer, next_cards="", **kwargs):
+    """Return an environment with these cards, such as ``started("K 7", "9 8", "A A")``."""
     env = start_game("Blackjack", **kwargs)
     names = f"{player} {dealer} {next_cards}".split()
     env._cards = bytes(map(RANKS.index, names)) + env._cards[len(names) :]
@@ -28,8 +28,8 @@ def on(player, dealer, next_cards="", **kwargs):
 
 
 def test_an_ace_counts_11_where_that_is_not_over_21():
-    assert "You have A, 6: 17 with an ace as 11." in on("A 6", "9 9").describe()
-    assert "21 with an ace as 11" in on("A K", "9 9").describe()
+    assert "You have A, 6: 17 with an ace as 11." in started("A 6", "9 9").describe()
+    assert "21 with an ace as 11" in started("A K", "9 9").describe()
 
 
 def test_one_deck_has_four_of_each_and_an_endless_one_more():
@@ -109,9 +109,9 @@ def test_the_solver_earns_what_best_play_is_worth():
 
 
 def test_the_oracle_prefers_a_draw_and_there_are_always_enough_cards():
-    env = on("K 6", "9 9", "2 K")
+    env = started("K 6", "9 9", "2 K")
     assert final_info(env, "oracle")["stop_reason"] == "drawn"
-    env = on("A A", "A A", max_turns=20)
+    env = started("A A", "A A", max_turns=20)
     env._cards = bytes(len(env._cards))
     for _ in range(19):
         assert not env.step("hit")[2]

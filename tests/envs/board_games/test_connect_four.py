@@ -26,7 +26,7 @@ def sides(picture):
     return found["X"], found["O"]
 
 
-def on(picture, **kwargs):
+def started(picture, **kwargs):
     """Return an environment whose player has the X of ``picture`` and is to move."""
     env = start_game("ConnectFour", begins="player", **{"opponent": 1.0, **kwargs})
     put(env, *sides(picture))
@@ -91,8 +91,8 @@ def test_bitboards_agree_with_a_plain_search():
 
 
 def test_a_forced_win_has_an_oracle_value_of_one():
-    assert on("...OO ...XX").oracle_value() == 1.0
-    assert on("").oracle_value() < 1.0
+    assert started("...OO ...XX").oracle_value() == 1.0
+    assert started("").oracle_value() < 1.0
 
 
 def test_a_full_board_is_a_draw_and_no_win():

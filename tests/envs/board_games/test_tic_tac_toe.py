@@ -13,7 +13,7 @@ def bits(squares):
     return sum(1 << int(square) - 1 for square in squares)
 
 
-def on(own, foe, **kwargs):
+def started(own, foe, **kwargs):
     """Return an environment whose player, to move, has the squares ``own``: digits from 1."""
     env = start_game("TicTacToe", begins="player", **{"opponent": 1.0, **kwargs})
     connect_four.put(env, bits(own), bits(foe))
@@ -99,8 +99,8 @@ def test_who_begins_is_a_setting_and_x_moves_first(name, begins, marks):
 @pytest.mark.parametrize(
     ("make", "move", "answer", "others"),
     [
-        (lambda strength: on("1", "5", opponent=strength), "2", 3, 6),
-        (lambda strength: connect_four.on("X XO.O", opponent=strength), "1", 1, 7),
+        (lambda strength: started("1", "5", opponent=strength), "2", 3, 6),
+        (lambda strength: connect_four.started("X XO.O", opponent=strength), "1", 1, 7),
     ],
 )
 def test_the_strength_is_how_often_a_best_move_is_played(make, move, answer, others):

@@ -28,7 +28,7 @@ from tests.envs.playing import episodes, final_info, start_game
 CORNER = [11, 14]
 
 
-def on(mines, *moves, rows=4, cols=4, **kwargs):
+def started(mines, *moves, rows=4, cols=4, **kwargs):
     """Return an environment whose mines are in the cells ``mines``, after ``moves``."""
     settings = {"rows": rows, "cols": cols, "mines": len(mines), "max_turns": rows * cols}
     env = start_game("Minesweeper", _numbers=number_cells(rows, cols, mines), **settings | kwargs)
@@ -39,7 +39,7 @@ def on(mines, *moves, rows=4, cols=4, **kwargs):
 
 def opened():
     """Return an environment in which the upper left corner is revealed, and what it shows."""
-    env = on(CORNER)
+    env = started(CORNER)
     return env, field(env.step("reveal 0 0")[0])
 
 
@@ -57,12 +57,12 @@ def test_around_a_zero_everything_is_revealed():
 
 
 def test_flags_cost_turns_and_are_removed_by_a_second_flag_or_a_reveal():
-    env = on(CORNER)
+    env = started(CORNER)
     assert field(env.step("flag 1 0")[0]) == ["....", "F...", "....", "...."]
     obs, _, _, _, info = env.step("flag 1 0")
     assert field(obs) == ["....", "....", "....", "...."]
     assert (info["turn"], info["valid_action"]) == (2, True)
-    env = on(CORNER, "flag 1 1")
+    env = started(CORNER, "flag 1 1")
     assert field(env.step("reveal 0 0")[0]) == ["0000", "0011", "012.", "01.."]
     assert env._safe_left == 1
 

@@ -9,7 +9,7 @@ from llm_gym.envs.navigation.frozen_lake import FrozenLakeEnv, neighbours, win_c
 from tests.envs.playing import episodes, start_game
 
 
-def on(lake, **kwargs):
+def started(lake, **kwargs):
     """Return an environment that plays on ``lake``, written row by row."""
     rows = lake.split()
     settings = {"size": len(rows), "max_turns": 20, **kwargs}
@@ -21,7 +21,7 @@ def on(lake, **kwargs):
     [("up", 1), ("right", 5), ("down", 7), ("left", 3), ("go North", 1), ("EAST", 5)],
 )
 def test_every_direction_leads_where_its_name_says(move, at):
-    env = on("... ... ..G")
+    env = started("... ... ..G")
     env._at = 4
     env.step(move)
     assert env._at == at
@@ -36,7 +36,7 @@ def test_the_number_of_holes_follows_the_settings():
 
 
 def test_with_slip_a_move_ends_to_either_side_as_often_as_stated():
-    env, ends = on("... ... ..G", slip=0.5), []
+    env, ends = started("... ... ..G", slip=0.5), []
     for _ in range(2000):
         env._at, env._base_turn = 4, 0
         env.step("up")

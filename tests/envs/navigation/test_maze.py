@@ -8,7 +8,7 @@ from llm_gym.envs.shared.bit_grid import DIRECTIONS, each, reach, waves
 from tests.envs.playing import episodes, final_info, start_game
 
 
-def on(*rows, **kwargs):
+def started(*rows, **kwargs):
     """Return an environment that plays in a maze, written without spaces."""
     env = start_game("Maze", **{"size": len(rows) // 2, "max_turns": 20, **kwargs})
     cells = "".join(rows)
@@ -28,7 +28,7 @@ SMALL = ("#####", "#P#E#", "#.#.#", "#...#", "#####")
 
 
 def test_a_wall_stops_and_costs_a_turn():
-    env = on(*SMALL)
+    env = started(*SMALL)
     obs, _, _, _, info = env.step("right")
     assert obs.startswith("You cannot move right: there is a wall.")
     assert shown(obs)[1] == "#P#E#"
@@ -78,7 +78,8 @@ def test_the_exit_is_as_far_as_the_turns_allow_and_the_oracle_gets_there(setting
 
 
 def test_view_shows_the_cells_around_the_player_and_walls_outside():
-    env = on("#######", "#P....#", "###.#.#", "#...#.#", "#.###.#", "#E....#", "#######", view=2)
+    rows = ["#######", "#P....#", "###.#.#", "#...#.#", "#.###.#", "#E....#", "#######"]
+    env = started(*rows, view=2)
     assert shown(env.describe()) == ["#####", "#####", "##P..", "####.", "##..."]
     env.step("right")
     obs, *_ = env.step("right")

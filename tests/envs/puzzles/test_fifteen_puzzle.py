@@ -17,7 +17,7 @@ from llm_gym.envs.puzzles.fifteen_puzzle import (
 from tests.envs.playing import episodes, start_game
 
 
-def on(tiles, **kwargs):
+def started(tiles, **kwargs):
     """Return an environment that shows the board ``tiles``."""
     size = round(len(tiles) ** 0.5)
     env = start_game("FifteenPuzzle", size=size, **{"scramble": 2, **kwargs})

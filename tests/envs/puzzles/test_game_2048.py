@@ -23,7 +23,7 @@ def grid(board):
     return np.where(exponents, 2**exponents, 0)
 
 
-def on(board, **kwargs):
+def started(board, **kwargs):
     """Return an environment that shows ``board``, given as rows of text."""
     board = read_board(board)
     return start_game("Game2048", _board=board, _start=board, **kwargs)
@@ -86,18 +86,18 @@ def test_shifts_change_the_board_and_keep_the_sum_of_tiles():
 
 
 def test_a_full_board_ends_only_where_nothing_can_merge():
-    env = on("2 4 2 4\n4 2 4 8\n2 4 8 2\n4 2 8 8")
+    env = started("2 4 2 4\n4 2 4 8\n2 4 8 2\n4 2 8 8")
     env._draws = (0.5,) * 102  # a 2 into the only free cell, below another 2
     _, _, terminated, _, _ = env.step("left")
     assert not terminated
     assert len(tiles(env._board)) == 16
     assert set(env.legal_moves()) == {"up", "down"}
-    env = on(". 8 16 8\n4 2 4 16\n2 4 2 4\n4 2 4 2")
+    env = started(". 8 16 8\n4 2 4 16\n2 4 2 4\n4 2 4 2")
     env._draws = (0.5,) * 102
     obs, reward, terminated, _, info = env.step("left")
     assert (reward, terminated, info["stop_reason"]) == (0.0, True, "lost")
     assert obs == "No move is possible any more: you lose."
-    env = on("2 . . .\n. . . .\n. . . .\n. . . .")
+    env = started("2 . . .\n. . . .\n. . . .\n. . . .")
     obs, _, _, _, info = env.step("left")
     assert obs.startswith("Moving left changes nothing.")
     assert (info["valid_action"], tiles(env._board)) == (False, [2])

@@ -20,7 +20,7 @@ from llm_gym.envs.shared.bit_grid import DIRECTIONS, steps
 from tests.envs.playing import episodes, final_info, start_game
 
 
-def on(*rows, **kwargs):
+def started(*rows, **kwargs):
     """Return an environment that plays in a room, written without spaces."""
     env = start_game("Sokoban", **{"max_turns": 20, **kwargs})
     position = read_board("".join(" ".join(row) + "\n" for row in rows))
@@ -55,10 +55,10 @@ def fewest_moves(room, boxes, player):
 
 
 def test_goals_show_under_players_and_boxes_can_leave_them():
-    env = on("######", "#PO.X#", "######", "######", "######", "######")
+    env = started("######", "#PO.X#", "######", "######", "######", "######")
     assert shown(env.step("right")[0])[1] == "#.S.X#"
     assert shown(env.step("right")[0])[1] == "#.OPX#"
-    env = on("######", "#P*.O#", "#.XO.#", "######", "######", "######")
+    env = started("######", "#P*.O#", "#.XO.#", "######", "######", "######")
     assert shown(env.step("right")[0])[1] == "#.SXO#"
     _, _, terminated, *_ = env.step("right")
     assert not terminated, "one of the two boxes is still off"
@@ -124,7 +124,7 @@ def test_push_distances_know_corners_and_walls():
 
 
 def test_the_planner_finds_nothing_where_a_box_is_stuck():
-    env = on("######", "#X..P#", "#..O.#", "######", "######", "######")
+    env = started("######", "#X..P#", "#..O.#", "######", "######", "######")
     assert plan(env._room, env._boxes, env._player) is None
     assert env.step(env.oracle_action())[4]["valid_action"], "and the oracle still moves"
 
@@ -143,7 +143,7 @@ def test_the_oracle_finds_another_way_after_a_detour():
 
 
 def test_the_solver_plans_again_after_leaving_its_plan():
-    env = on("######", "#..P.#", "#..X.#", "#..O.#", "#....#", "######")
+    env = started("######", "#..P.#", "#..X.#", "#..O.#", "#....#", "######")
     env._base_observations[0] = env._base_observations[0].split("\n\n")[0] + f"\n\n{env.describe()}"
     assert env.solver_action() == "down"
     env.step("left")
@@ -154,7 +154,7 @@ def test_the_solver_plans_again_after_leaving_its_plan():
 
 def test_a_box_in_a_dead_end_has_potential_zero():
     rows = ("#######", "#.X.PO#", "#.....#", "#.....#", "#######", "#######", "#######")
-    env = on(*rows, shaping=True)
+    env = started(*rows, shaping=True)
     env._base_phi, env._base_phi_start = 0.0, env.potential()
     terms = []
     for move in ("left", "left"):

@@ -27,7 +27,7 @@ SOLVED = "1234341221434321"
 GIVEN = "12....122.....21"
 
 
-def on(given=GIVEN, solved=SOLVED, **kwargs):
+def started(given=GIVEN, solved=SOLVED, **kwargs):
     """Return an environment with the puzzle ``given``."""
     size = math.isqrt(len(given))
     clues = max(4, sum(map(str.isdigit, given)))
@@ -52,7 +52,7 @@ def is_valid(full):
 
 def test_wrong_digits_are_accepted_without_a_hint_and_can_be_replaced():
     # GEM and TextArena compare each digit with the solution and so tell it to whoever asks.
-    env = on()
+    env = started()
     obs, _, _, _, info = env.step("1 3 4")  # belongs to the next column
     assert (info["valid_action"], grid(env)[2]) == (True, "4")
     assert obs.startswith("Row 1, column 3 is 4 now.\n   1 2"), "no word about right or wrong"
@@ -126,7 +126,7 @@ def test_a_blocking_digit_is_erased_first():
     # 2 and 1 are exchanged in the first row: each keeps the other from its place.
     assert next_placement("21.." + "." * 12, SOLVED) == "1 1 0"
     assert next_placement(".1.." + "." * 12, SOLVED) == "1 2 2"
-    env = on("1...............")
+    env = started("1...............")
     # The last cell is the only open one; its row misses the 4 that its column holds.
     env._grid = bytearray(b"123434122143321.")
     assert env._usable(15) == []
@@ -134,7 +134,7 @@ def test_a_blocking_digit_is_erased_first():
 
 
 def test_legal_moves_are_exactly_the_usable_ones():
-    env = on()
+    env = started()
     env.step("1 3 4")
     legal = set(env.legal_moves())
     for row in range(1, 5):

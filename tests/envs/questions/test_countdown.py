@@ -19,7 +19,7 @@ from llm_gym.envs.questions.countdown_arithmetic import (
 from tests.envs.playing import episodes, start_game
 
 
-def on(numbers, target, **kwargs):
+def started(numbers, target, **kwargs):
     """Return an environment with these numbers and this target."""
     env = start_game("Countdown", numbers=max(2, len(numbers)), **{"max_turns": 8, **kwargs})
     env._table, env._given, env._target = list(numbers), tuple(numbers), target
@@ -154,17 +154,17 @@ def test_every_puzzle_is_solvable_and_within_its_ranges(settings):
 
 
 def test_unreachable_targets_and_huge_numbers_can_be_played_on():
-    env = on([2, 3, 4, 5], 1000, stepwise=True)
+    env = started([2, 3, 4, 5], 1000, stepwise=True)
     env.step("2 + 3")
     assert env.step(env.solver_action())[4]["valid_action"]
-    env = on([1000] * 6, 7, stepwise=True)
+    env = started([1000] * 6, 7, stepwise=True)
     for _ in range(5):
         assert env.step(max(env.legal_moves(), key=lambda move: value(move)))[4]["valid_action"]
     assert env._table == [1000**6]
 
 
 def test_legal_moves_are_the_steps_that_are_allowed():
-    env = on([6, 3, 3], 50, stepwise=True)
+    env = started([6, 3, 3], 50, stepwise=True)
     assert set(env.legal_moves()) == {
         "3 + 3", "3 * 3", "3 / 3", "6 + 3", "6 * 3", "6 - 3", "6 / 3",
     }  # fmt: skip

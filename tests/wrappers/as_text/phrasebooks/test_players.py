@@ -19,16 +19,16 @@ def numbers(text):
     return [float(one) for one in re.findall(r"-?\d[\d.]*(?:e[-+]?\d+)?", text.splitlines()[-1])]
 
 
-def hung(game):
+def acrobot_state(game):
     first, second, *speeds = game.state
     return [first, second, *speeds, -math.cos(first) - math.cos(first + second)]
 
 
-def hand(game):
+def blackjack_state(game):
     return [sum(game.player) + 10 * game._get_obs()[2], *game.dealer[:1]]
 
 
-def ride(game):
+def taxi_state(game):
     row, column, passenger, goal = game.decode(game.s)
     stops = [*game.locs, None]
     return [row, column, *(stops[passenger] or ()), *stops[goal]]
@@ -39,9 +39,9 @@ def ride(game):
     [
         ("CartPole-v1", lambda game: game.state),
         ("MountainCar-v0", lambda game: game.state),
-        ("Acrobot-v1", hung),
-        (TAXI, ride),
-        ("Blackjack-v1", hand),
+        ("Acrobot-v1", acrobot_state),
+        (TAXI, taxi_state),
+        ("Blackjack-v1", blackjack_state),
     ],
 )
 def test_the_text_holds_the_numbers_of_the_state(env_id, state):
