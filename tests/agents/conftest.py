@@ -1,4 +1,4 @@
-"""Tests with the mark ``gpu`` are skipped where there is none; forks are kept for strangers."""
+"""Tests with the mark ``gpu`` are skipped where there is none; bounded work needs no fork."""
 
 import pytest
 import torch

@@ -9,7 +9,7 @@ from llm_gym.core.spaces import AnyText
 
 
 class Tagged(gym.Env):
-    """Says who it is and which turn it is; lasts ``seed % 4 + 1`` turns."""
+    """Observations name seed and turn; lasts ``seed % 4 + 1`` turns."""
 
     observation_space = action_space = AnyText(100)
 

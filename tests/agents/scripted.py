@@ -1,7 +1,7 @@
-"""An engine that says what a script says, in the order that a script says.
+"""An engine with scripted replies, finished in a scripted order.
 
-It samples nothing, so a test can decide which reply is ready when, and see in ``log`` what was
-handed in and taken out between.
+It samples nothing, so a test can decide which reply is ready when, and read in ``log`` the order of
+calls.
 """
 
 from collections.abc import Callable, Iterable

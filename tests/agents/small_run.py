@@ -47,7 +47,7 @@ def untimed(rows):
 
 
 class Odd(gym.Env):
-    """One turn; breaks as its subclasses say."""
+    """One turn; subclasses break it."""
 
     observation_space = action_space = AnyText(100)
     reward = 1.0

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import sys
 
@@ -21,6 +20,7 @@ from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.trainer import build
 from tests.agents.commands.conftest import SMALL, changed
+from tests.agents.small_run import small, trained
 from tests.agents.tiny import save_tiny
 
 
@@ -30,16 +30,16 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def said(capsys):
+def printed(capsys):
     out, err = capsys.readouterr()
     return out + err
 
 
-def test_the_smoke_run_of_the_recipe_does_everything_once(here, capsys, monkeypatch):
+def test_a_smoke_run_writes_every_file_of_a_run(here, capsys, monkeypatch):
     monkeypatch.setattr(build, "tiny_llama", tiny_llama)
     assert cli.main(["train", "text-game-easy", "--smoke"]) == 0
     run = here / "runs/text-game-easy-smoke"
-    text = said(capsys)
+    text = printed(capsys)
     assert "iteration 1/1" in text
     assert "held-out episode, seed" in text
     assert f"run:    {run.relative_to(here)} (curve.png)" in text
@@ -62,7 +62,7 @@ def test_a_second_run_of_a_config_file_gets_a_folder_of_its_own(here, capsys):
     (here / "runs/mine-smoke/metrics.jsonl").write_text('{"iteration": 1}\n')
     changed = ("--training.gamma", "0.5", "--warm-start.player", "solver")
     assert cli.main(["train", "mine.yaml", "--smoke", *SMALL[2:], *changed]) == 0
-    text = said(capsys)
+    text = printed(capsys)
     assert "runs/mine-smoke-2 (curve.png)" in text
     assert "imitated before the first iteration: the solver of the environment" in text
     made = ConfigStore.load(here / "runs/mine-smoke-2/config.json")
@@ -78,21 +78,21 @@ def ctrl_c(*args, **settings):
 
 
 @pytest.mark.parametrize(
-    ("stop", "code", "says"), [(ctrl_c, 130, ""), (no_room, 2, "micro_batch_tokens")]
+    ("stop", "code", "expected"), [(ctrl_c, 130, ""), (no_room, 2, "micro_batch_tokens")]
 )
-def test_resume_goes_on_and_compares_with_the_true_beginning(
-    run, capsys, monkeypatch, stop, code, says
+def test_resume_continues_after_an_interrupt_or_an_out_of_memory_error(
+    run, capsys, monkeypatch, stop, code, expected
 ):
     changed(run, training={"num_epochs": 2})
     before = (run / "episodes/before.jsonl").read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(PPO, "update", stop)
         assert cli.main(["resume", str(run)]) == code
-    told = said(capsys)
-    assert f"go on with: llm-gym resume {run}" in told
-    assert says in told
+    text = printed(capsys)
+    assert f"go on with: llm-gym resume {run}" in text
+    assert expected in text
     assert cli.main(["resume", str(run)]) == 0
-    text = said(capsys)
+    text = printed(capsys)
     assert "continuing after iteration 1: 1 of 2 iterations done" in text
     assert "iteration 2/2" in text
     assert [row["iteration"] for row in read_metrics(run)] == [1, 2]
@@ -100,36 +100,26 @@ def test_resume_goes_on_and_compares_with_the_true_beginning(
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_a_finished_run_says_so_and_stays_as_it_is(run, capsys, early):
+def test_resuming_a_finished_run_changes_no_file(run, capsys, early):
     if early:
         changed(run, training={"num_epochs": 2}, environment={"stop_at_success": 0.0})
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert cli.main(["resume", str(run)]) == 0
-    assert "is finished after iteration 1" in said(capsys)
+    assert "is finished after iteration 1" in printed(capsys)
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
-def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
-    settings = ConfigStore()
-    settings.update(
-        {
-            "training": {"batch_size": 2, "mini_batch_size": 2, "ppo_epochs": 1},
-            "inference": {"max_tokens": 2, "max_turns": 1, "num_envs": 2},
-            "environment": {"eval_interval": 0},
-            "checkpoint": {"output_dir": str(tmp_path)},
-        }
-    )
-    trainer = PPOTrainer(settings, "llm_gym/Echo-v0", reward_fn=lambda trajectory: 1.0)
-    trainer.fit(1, 1)
-    trainer.cleanup()
-    settings.save(tmp_path / "config.json")  # with more epochs
+def test_resume_refuses_a_run_that_had_a_reward_function(tmp_path, capsys):
+    config = small(tmp_path)
+    trained(config, "llm_gym/Echo-v0", reward_fn=lambda trajectory: 1.0)
+    config.training.num_epochs = 2
+    config.save(tmp_path / "config.json")
     assert cli.main(["resume", str(tmp_path)]) == 2
-    text = said(capsys)
-    assert "reward_fn" in text
+    assert "reward_fn" in printed(capsys)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
         (["train", "llm_gym/Echo-v0", "--training.group-size", "3"], "multiple of"),
         (["train", "FrozenLake-v1", "--environment.env-kwargs", "is_slipery=1"], "is_slipery"),
@@ -146,14 +136,14 @@ def test_a_run_that_needs_its_program_says_so(tmp_path, capsys):
         (["eval", "--suite", "Nothing", "--model", "x"], "suite"),
     ],
 )
-def test_a_mistake_is_one_sentence(here, capsys, arguments, says):
+def test_a_wrong_argument_gives_a_one_line_error(here, capsys, arguments, expected):
     assert cli.main(arguments) == 2
-    text = said(capsys)
-    assert says in text.splitlines()[-1]
+    text = printed(capsys)
+    assert expected in text.splitlines()[-1]
     assert not list(here.rglob("*.json*"))
 
 
-def test_eval_takes_the_folder_of_a_run_and_plays_as_it_was_trained(echo_run, capsys):
+def test_eval_plays_a_run_folder_with_its_training_settings(echo_run, capsys):
     out = echo_run.parent / "records"
     assert cli.main(["eval", "--model", str(echo_run), "--episodes", "2", "--out", str(out)]) == 0
     shown = capsys.readouterr()
@@ -166,7 +156,7 @@ def test_eval_takes_the_folder_of_a_run_and_plays_as_it_was_trained(echo_run, ca
     assert all(len(action.split()) <= most for episode in episodes for action in episode.actions)
 
 
-def test_an_evaluation_says_what_failed_and_what_nobody_knows(echo_run, here, capsys, monkeypatch):
+def test_eval_warns_of_unknown_success_and_of_failed_episodes(echo_run, here, capsys, monkeypatch):
     (here / "odd_games.py").write_text(
         "import gymnasium as gym\n"
         "from llm_gym.core.spaces import AnyText\n"
@@ -186,7 +176,7 @@ def test_an_evaluation_says_what_failed_and_what_nobody_knows(echo_run, here, ca
 
 
 @pytest.mark.parametrize("command", ["eval", "play"])
-def test_the_folder_of_a_run_chooses_no_code(run, tmp_path, capsys, monkeypatch, command):
+def test_a_run_folder_cannot_import_code_by_itself(run, tmp_path, capsys, monkeypatch, command):
     changed(run, environment={"env_id": "planted:llm_gym/Echo-v0"})
     (tmp_path / "planted.py").write_text(
         f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n"
@@ -201,20 +191,20 @@ def test_the_folder_of_a_run_chooses_no_code(run, tmp_path, capsys, monkeypatch,
     assert (tmp_path / "ran").exists()
 
 
-def test_a_run_is_no_model_to_train_but_names_the_model_in_it(run, capsys):
+def test_train_refuses_a_run_folder_as_model_and_names_its_final_model(run, capsys):
     assert cli.main(["train", "llm_gym/Echo-v0", "--model", str(run), "--dry-run"]) == 2
     assert f"--model {run}/final" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["eval", "play"])
-def test_a_misspelt_folder_is_not_asked_of_the_hub(here, capsys, monkeypatch, command):
+def test_a_misspelt_folder_is_not_looked_up_on_the_hub(here, capsys, monkeypatch, command):
     (here / "runs").mkdir()
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     assert cli.main([command, "llm_gym/Echo-v0", "--model", "runs/Ech"]) == 2
     assert "runs/Ech" in capsys.readouterr().err
 
 
-def test_without_a_hub_a_model_is_taken_from_its_cache(here, capsys, monkeypatch):
+def test_without_the_hub_a_model_is_taken_from_the_cache(here, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
     monkeypatch.setenv("HF_HUB_CACHE", str(here))
@@ -227,10 +217,10 @@ def test_without_a_hub_a_model_is_taken_from_its_cache(here, capsys, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("is_taught", "says"),
+    ("is_taught", "expected"),
     [(False, "before the first checkpoint"), (True, "llm-gym resume runs/Echo-v0-smoke")],
 )
-def test_an_interrupt_says_what_there_is_to_go_on_from(here, capsys, monkeypatch, is_taught, says):
+def test_an_interrupt_prints_how_to_continue(here, capsys, monkeypatch, is_taught, expected):
     def interrupt(trainer, *_):
         if is_taught:
             (trainer.folder / "warm-start").mkdir(parents=True)
@@ -238,11 +228,11 @@ def test_an_interrupt_says_what_there_is_to_go_on_from(here, capsys, monkeypatch
 
     monkeypatch.setattr(PPOTrainer, "warm_up", interrupt)
     assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL]) == 130
-    assert says in said(capsys)
+    assert expected in printed(capsys)
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "expected"),
     [
         (["--inference.backend", "vllm"], install_command("vllm")),
         (["--inference.backend", "sglang"], install_command("sglang")),
@@ -251,12 +241,14 @@ def test_an_interrupt_says_what_there_is_to_go_on_from(here, capsys, monkeypatch
         (["--model.model-name", "nowhere/at/all"], "nowhere/at/all"),
     ],
 )
-def test_what_is_not_installed_is_said_before_the_plan(here, capsys, monkeypatch, settings, says):
+def test_a_missing_package_or_model_is_reported_before_the_plan(
+    here, capsys, monkeypatch, settings, expected
+):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for how in (["--dry-run"], []):
         assert cli.main(["train", "llm_gym/Echo-v0", *settings, *how]) == 2
         shown = capsys.readouterr()
-        assert says in shown.err
+        assert expected in shown.err
         assert shown.out == ""
 
 
@@ -265,7 +257,7 @@ def model(tmp_path_factory):
     return save_tiny(tmp_path_factory.mktemp("model"))
 
 
-def test_a_part_of_the_suite_is_evaluated_in_a_split_where_there_is_one(here, model, capsys):
+def test_eval_suite_uses_the_split_where_an_environment_has_splits(here, model, capsys):
     how = ["--model", model, "--episodes", "2", "--max-tokens", "2", "--split", "test", "--json"]
     assert cli.main(["eval", "--suite", "Echo", "FrozenLake-v0", *how]) == 0
     shown = capsys.readouterr()
@@ -276,7 +268,7 @@ def test_a_part_of_the_suite_is_evaluated_in_a_split_where_there_is_one(here, mo
 
 
 @pytest.mark.parametrize("model", ["final", "checkpoints/iteration-000001/model"])
-def test_a_model_within_a_run_is_asked_as_it_was_trained(echo_run, here, capsys, model):
+def test_eval_of_a_model_inside_a_run_uses_the_settings_of_the_run(echo_run, here, capsys, model):
     def result(place):
         assert cli.main(["eval", "--model", str(place), "--episodes", "8", "--json"]) == 0
         [found] = json.loads(capsys.readouterr().out)
@@ -285,36 +277,32 @@ def test_a_model_within_a_run_is_asked_as_it_was_trained(echo_run, here, capsys,
     assert result(echo_run / model) == result(echo_run)  # also which game it plays
 
 
-def test_a_model_is_asked_as_any_other_where_its_run_cannot_say_how(echo_run, tmp_path, capsys):
-    run = tmp_path / "run"
-    shutil.copytree(echo_run / "final", run / "final")
-    (run / "config.json").write_text("{")
+@pytest.mark.parametrize(("env_id", "named"), [(None, ""), ("evil_module:Evil-v0", "evil_module")])
+def test_a_broken_or_untrusted_run_config_is_ignored_with_a_warning(run, capsys, env_id, named):
+    if env_id is None:
+        (run / "config.json").write_text("{")
+    else:
+        changed(run, environment={"env_id": env_id})
     assert find_model(str(run / "final")) == (str(run / "final"), ConfigStore())
     [line] = capsys.readouterr().err.splitlines()
-    assert str(run) in line
-    config = ConfigStore.load(echo_run / "config.json")
-    config.environment.env_id = "evil_module:Evil-v0"
-    config.save(run / "config.json")
-    assert find_model(str(run / "final")) == (str(run / "final"), ConfigStore())
-    [line] = capsys.readouterr().err.splitlines()
-    assert "evil_module" in line
+    assert (named or str(run)) in line
 
 
-def test_a_model_of_the_hub_lies_in_no_run_wherever_it_is_named(echo_run, monkeypatch, capsys):
+def test_a_hub_model_is_not_taken_for_a_part_of_the_current_folder(echo_run, monkeypatch, capsys):
     monkeypatch.chdir(echo_run)
     assert find_model("someone/model") == ("someone/model", ConfigStore())
     assert capsys.readouterr().err == ""
 
 
-def test_sigterm_in_the_warm_start_says_how_to_go_on(tmp_path, monkeypatch, capsys):
-    def told_to_stop(*args, on_step, **settings):
+def test_sigterm_during_the_warm_start_prints_how_to_continue(tmp_path, monkeypatch, capsys):
+    def send_sigterm(*args, on_step, **settings):
         on_step(1, 0.5)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("llm_gym_agents.learn.warm_start.imitate", told_to_stop)
+    monkeypatch.setattr("llm_gym_agents.learn.warm_start.imitate", send_sigterm)
     where = ("--checkpoint.output-dir", str(tmp_path / "run"))
     assert cli.main(["train", "llm_gym/Echo-v0", "--smoke", *SMALL, *where]) == 0
-    assert "the same command begins again" in said(capsys)
+    assert "the same command begins again" in printed(capsys)
 
 
 @pytest.mark.parametrize(
@@ -325,5 +313,5 @@ def test_sigterm_in_the_warm_start_says_how_to_go_on(tmp_path, monkeypatch, caps
         (RuntimeError("shapes do not match"), False),
     ],
 )
-def test_what_is_raised_without_memory_is_known(error, memory):
+def test_out_of_memory_errors_are_recognised(error, memory):
     assert _is_out_of_memory(error) is memory

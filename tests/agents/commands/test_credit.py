@@ -1,7 +1,7 @@
 """The judge of estimators, in a game whose true advantages are known by hand.
 
 At the fork "a" leads to a place where everything wins, "b" to one where only "a" wins. A player
-that says either with probability 1/2 has V = 3/4 at the fork, 1 and 1/2 behind it. So the first
+that picks either with probability 1/2 has V = 3/4 at the fork, 1 and 1/2 behind it. So the first
 turn's advantage is +1/4 or -1/4, the second's 0 after "a", and +1/2 or -1/2 after "b".
 """
 
@@ -97,7 +97,7 @@ def many():
     return *found, truths[-1]
 
 
-def test_the_truth_is_that_of_the_game(many):
+def test_true_advantages_match_the_game(many):
     report, _, truth = many
     known = np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
     nearest = known[np.abs(truth.mean_N[:, None] - known).argmin(1)]
@@ -109,10 +109,10 @@ def test_the_truth_is_that_of_the_game(many):
     assert report.spread == pytest.approx(nearest.std(), abs=0.03)
 
 
-def test_estimators_are_ranked_as_they_must_be(report):
+def test_estimators_are_ranked_by_correlation_with_the_truth(report):
     found = {name: row["correlation"][0] for name, row in report.estimators.items()}
     assert not any(name.startswith("gae") for name in found), "there is no critic"
-    # The table knows all three states; an episode's score says which turns won only on average.
+    # The table knows all three states; an episode's score ranks turns only on average.
     assert found["state_td, shrinkage=0"] > 0.8
     assert found["state_td, prior alone"] > 0.8
     assert 0.2 < found["grpo"] < 0.8 < found["state_td"]
@@ -125,7 +125,7 @@ def test_estimators_are_ranked_as_they_must_be(report):
     assert report.turns == 64
 
 
-def test_whole_episodes_carry_the_truth_of_their_turns_beside_the_estimate(many):
+def test_recorded_tokens_hold_true_and_estimated_advantages(many):
     report, episodes, _ = many
     assert report.turns == 2 * len(episodes) == 24
     assert {episode.group for episode in episodes} == {0, 1}, "every start has its part"
@@ -156,17 +156,17 @@ def test_tokens_are_counted_and_the_report_is_a_table_and_json(report):
     assert json.loads(json.dumps(asdict(report)))["turns"] == report.turns
 
 
-def test_it_depends_on_the_seed_alone():
+def test_a_report_depends_only_on_the_seed():
     few = {"episodes": 16, "branches": 2, "turns": 4}
     one, same, other = judged(**few), judged(**few), judged(**few, seed=5)
     one.seconds = same.seconds
     assert one == same != other
 
 
-def test_a_critic_that_knows_the_game_explains_it_and_one_that_does_not_does_not():
+def test_a_correct_critic_explains_the_truth_and_a_wrong_one_does_not():
     def critic(right):
         def score(data):
-            # Two turns of two tokens; the first one's reply says where the second one is.
+            # Two turns of two tokens; the first reply decides where the second one is.
             first_a = data.token_T.view(-1, 4)[:, 0] == ord("a")
             second = torch.where(first_a, 1.0, 0.5) if right else torch.where(first_a, 0.5, 1.0)
             value_T = torch.stack([torch.full_like(second, 0.75)] * 2 + [second] * 2, 1).view(-1)
@@ -182,7 +182,7 @@ def test_a_critic_that_knows_the_game_explains_it_and_one_that_does_not_does_not
     assert "the critic explains" in credit_table(good)
 
 
-def test_a_run_keeps_its_report_and_the_viewer_finds_the_episodes(tmp_path, monkeypatch):
+def test_the_report_is_saved_and_the_viewer_lists_its_episodes(tmp_path, monkeypatch):
     found = credit(Fork, policy(), training(), episodes=16, branches=2, turns=8)
     monkeypatch.setattr(module, "credit", lambda *args, **how: found)
     monkeypatch.setattr(evaluate, "load_tokenizer", lambda path: tiny_tokenizer(chat=False))
@@ -195,11 +195,11 @@ def test_a_run_keeps_its_report_and_the_viewer_finds_the_episodes(tmp_path, monk
     (file,) = ViewSource(tmp_path).files
     assert (file.label, len(file.rows)) == ("credit", len(found[1]))
     tokens = Trajectory.from_json(file.raw(1).decode()).tokens
-    assert "".join(tokens.texts).count("\n") >= 2, "what was said can be read"
+    assert "".join(tokens.texts).count("\n") >= 2, "replies can be read"
     assert sum(not np.isnan(value) for value in tokens.true_advantages) == 4
 
 
-def test_what_cannot_be_judged_is_refused():
+def test_greedy_sampling_and_a_single_branch_are_refused():
     with pytest.raises(ConfigError, match="temperature"):
         credit(Fork, policy(temperature=0.0), training())
     with pytest.raises(ConfigError, match="branches"):

@@ -23,7 +23,7 @@ def export(tmp_path, env, *arguments):
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def test_a_conversation_goes_from_the_rules_to_the_last_move(tmp_path, capsys):
+def test_exported_messages_hold_rules_observations_and_moves(tmp_path, capsys):
     settings = ("--set", "rules=system", "--set", "action_format=tag", "--seed", "7")
     rows = export(tmp_path, GUESS, "--episodes", "3", "--player", "oracle", *settings)
     assert [row["seed"] for row in rows] == [7, 8, 9]
@@ -46,7 +46,7 @@ def test_train_instances_are_the_default_where_there_are_splits(tmp_path):
     assert len({split_of(row["instance_id"]) for row in rows}) > 1
 
 
-def test_what_it_writes_is_a_data_set_of_ours(tmp_path):
+def test_an_export_can_be_read_as_a_dataset_environment(tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"prompt": f"{n}?", "answer": n}) + "\n" for n in range(9)))
     how = ("--player", "oracle", "--split", "all", "--episodes", "9", "--set", "rules=system")
@@ -67,9 +67,7 @@ def test_what_it_writes_is_a_data_set_of_ours(tmp_path):
         ([GUESS, "--out", "x.csv"], "--out"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_leaves_older_files_alone(
-    tmp_path, monkeypatch, arguments, named
-):
+def test_a_wrong_argument_leaves_older_files_unchanged(tmp_path, monkeypatch, arguments, named):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "episodes.jsonl").write_text("older")
     with pytest.raises(ConfigError, match=named):
@@ -85,7 +83,7 @@ def test_a_mistake_is_one_sentence_and_leaves_older_files_alone(
         ([], "solver"),  # as in a run
     ],
 )
-def test_a_warm_start_alone_writes_a_model_that_can_be_loaded(tmp_path, player, imitated, capsys):
+def test_warm_start_only_writes_a_loadable_model(tmp_path, player, imitated, capsys):
     out = tmp_path / "model"
     how = ("--warm-start.rounds", "1", *player, "--out", str(out))
     assert cli.main(["train", ECHO, "--warm-start-only", *FEW, *how]) == 0
@@ -96,7 +94,7 @@ def test_a_warm_start_alone_writes_a_model_that_can_be_loaded(tmp_path, player, 
     assert load_model(str(out)).config.vocab_size == len(tokenizer)
 
 
-def test_a_warm_start_alone_can_be_tried_small_or_only_planned(tmp_path, capsys):
+def test_warm_start_only_supports_dry_run_and_smoke(tmp_path, capsys):
     out = ["--out", str(tmp_path / "model")]
     assert cli.main(["train", ECHO, "--warm-start-only", "--dry-run", *out]) == 0
     assert not (tmp_path / "model").exists()
@@ -104,7 +102,7 @@ def test_a_warm_start_alone_can_be_tried_small_or_only_planned(tmp_path, capsys)
     assert "2 steps" in capsys.readouterr().out
 
 
-def test_exported_episodes_are_a_source_that_is_read_once(tmp_path, capsys):
+def test_a_warm_start_imitates_exported_episodes(tmp_path, capsys):
     data, out = tmp_path / "echo.jsonl", tmp_path / "model"
     arguments = ["--episodes", "3", "--out", str(data), "--set", "rules=system"]
     assert cli.main(["export", "episodes", ECHO, *arguments]) == 0
@@ -113,7 +111,7 @@ def test_exported_episodes_are_a_source_that_is_read_once(tmp_path, capsys):
     assert "12 moves" in capsys.readouterr().out
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path, capsys):
+def test_warm_start_only_refuses_a_folder_that_is_not_empty(tmp_path, capsys):
     (tmp_path / "mine").write_text("")
     assert cli.main(["train", ECHO, "--warm-start-only", "--out", str(tmp_path), *FEW]) == 2
     assert "--out" in capsys.readouterr().err

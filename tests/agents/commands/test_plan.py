@@ -1,4 +1,4 @@
-"""What ``llm-gym train`` says around a run, and watching the model of one."""
+"""What ``llm-gym train`` prints before and after a run, and ``llm-gym play``."""
 
 import io
 import re
@@ -33,7 +33,7 @@ def test_without_a_target_the_recipes_are_listed(capsys):
     assert "--dry-run" in text
 
 
-def test_a_dry_run_says_what_would_be_and_starts_nothing(tmp_path, monkeypatch, capsys):
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "llm_gym/Echo-v0", "--dry-run", "--training.batch-size", "16"]) == 0
     text = capsys.readouterr().out
@@ -50,7 +50,7 @@ def test_a_smoke_run_has_no_more_workers_than_environments(tmp_path):
     assert cli.main(["train", "llm_gym/Echo-v0", *how]) == 0
 
 
-def test_what_a_user_typed_is_no_markup():
+def test_brackets_in_settings_are_not_read_as_rich_markup():
     config, out = ConfigStore(), io.StringIO()
     config.warm_start.player, config.warm_start.turns = "[/a].jsonl", 5
     _introduce(Recipe("mine", "On [/b].", config), config, [], Console(file=out, width=200))
@@ -58,11 +58,11 @@ def test_what_a_user_typed_is_no_markup():
     assert "[/b]" in out.getvalue()
 
 
-def test_a_finished_run_says_what_comes_next_and_it_works(run, capsys):
+def test_the_next_commands_of_a_finished_run_work(run, capsys):
     assert cli.main(["resume", str(run)]) == 0
-    said = capsys.readouterr().out.partition("next:\n")[2].splitlines()
-    assert [line.split()[1] for line in said] == ["play", "eval", "view"]
-    for line, more in zip(said, ([], ["--episodes", "2"]), strict=False):
+    lines = capsys.readouterr().out.partition("next:\n")[2].splitlines()
+    assert [line.split()[1] for line in lines] == ["play", "eval", "view"]
+    for line, more in zip(lines, ([], ["--episodes", "2"]), strict=False):
         words = [word.strip("'") for word in line.split()[1:]]
         assert cli.main([*words, *more]) == 0, line
     text = capsys.readouterr().out
@@ -70,26 +70,26 @@ def test_a_finished_run_says_what_comes_next_and_it_works(run, capsys):
     assert "success" in text
 
 
-def test_the_evaluation_after_a_run_plays_what_was_trained(tmp_path):
+def test_evaluation_settings_are_those_of_training(tmp_path):
     config = ConfigStore()
     config.environment.env_id = "FrozenLake-v1"
     config.environment.env_kwargs = {"is_slippery": False, "rules": "system", "penalty": 0.1}
     config.inference.max_turns = 30
     config.checkpoint.output_dir = str(tmp_path)
-    asked = as_trained(config.inference)
-    assert (asked["max_turns"], asked["temperature"]) == (30, 1.0), "as training played"
+    settings = as_trained(config.inference)
+    assert (settings["max_turns"], settings["temperature"]) == (30, 1.0), "as training played"
     assert played_with(config.environment, "FrozenLake-v1") == {"is_slippery": False}
     assert played_with(config.environment, "CartPole-v1") == {}, "which has no such setting"
 
 
-def test_what_comes_next_can_be_pasted_into_a_shell():
+def test_next_commands_quote_paths_with_spaces():
     config = ConfigStore()
     config.environment.env_id = "llm_gym/Echo-v0"
     for line in next_commands(config, Path("my runs/echo")).splitlines()[1:]:
         assert shlex.split(line)[-1] == "my runs/echo"
 
 
-def test_an_environment_without_an_end_is_cut_where_a_run_cut_it(tmp_path):
+def test_max_turns_cuts_an_endless_environment(tmp_path):
     model = save_tiny(tmp_path / "model")
     short = {"context": "observation", "system_prompt": "", "sampling": Sampling(max_tokens=2)}
     played = rollout(
@@ -98,7 +98,7 @@ def test_an_environment_without_an_end_is_cut_where_a_run_cut_it(tmp_path):
     assert [episode.num_turns for episode in played.episodes] == [3, 3]
 
 
-def test_a_person_watches_move_by_move_where_there_is_a_checkpoint(echo_run, capsys, tmp_path):
+def test_play_shows_each_move_and_needs_a_checkpoint(echo_run, capsys, tmp_path):
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(echo_run)]) == 0
     assert capsys.readouterr().out.count("\n> ") == 4
     ConfigStore().save(tmp_path / "config.json")
@@ -127,14 +127,14 @@ def test_a_suite_is_a_mix_in_equal_shares(tmp_path, monkeypatch, capsys):
         (["llm_gym/Echo-v0", "--environment.mix", "llm_gym/Echo-v0=-1"], "environment.mix"),
     ],
 )
-def test_what_cannot_be_played_is_one_sentence(words, named, tmp_path, monkeypatch, capsys):
+def test_an_unplayable_target_gives_a_one_line_error(words, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mix.json").write_text('{"environment": {"mix": {"llm_gym/Echo-v0": 0}}}')
     (tmp_path / "nothing.yaml").write_text("training: {batch_size: 8}")
     assert cli.main(["train", *words, "--dry-run"]) == 2
-    said = capsys.readouterr().err
-    assert named in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert named in printed
+    assert printed.count("\n") == 1
 
 
 EXAMPLES = Path(__file__).parents[3] / "docs/examples"
@@ -151,7 +151,7 @@ def config_of(command):
     return config
 
 
-def test_the_kuberay_job_has_a_head_workers_and_a_command_that_runs():
+def test_the_kuberay_example_parses_and_its_command_is_valid():
     job = yaml.safe_load((EXAMPLES / "kuberay.yaml").read_text())
     assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
     cluster = job["spec"]["rayClusterSpec"]
@@ -163,7 +163,7 @@ def test_the_kuberay_job_has_a_head_workers_and_a_command_that_runs():
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
-def test_the_slurm_script_is_a_script_and_its_command_runs():
+def test_the_slurm_example_parses_and_its_command_is_valid():
     script = EXAMPLES / "slurm.sh"
     subprocess.run(["bash", "-n", str(script)], check=True)
     text = script.read_text()
@@ -173,7 +173,7 @@ def test_the_slurm_script_is_a_script_and_its_command_runs():
     assert config.checkpoint.resume
 
 
-def test_a_run_begins_with_the_users_settings_and_counts_the_others_if_there_are_any():
+def test_the_users_settings_are_listed_and_defaults_are_counted():
     own = Choice("training.seed", 7, CHOSEN)
     other = Choice("training.batch_size", 7, "measured")
     assert len(few_choices([own])) == 1

@@ -21,7 +21,7 @@ def replayed(path, capsys, *flags):
 @pytest.mark.parametrize(
     "env_id", ["llm_gym/GuessTheNumber-v0", pytest.param("CartPole-v1", marks=pytest.mark.slow)]
 )
-def test_every_episode_that_a_training_run_recorded_is_the_same_again(env_id, tmp_path, capsys):
+def test_replay_reproduces_every_recorded_training_episode(env_id, tmp_path, capsys):
     where = ("--checkpoint.output-dir", str(tmp_path / "run"))
     assert cli.main(["train", env_id, "--smoke", *SMALL, *where]) == 0
     capsys.readouterr()
@@ -33,7 +33,7 @@ def test_every_episode_that_a_training_run_recorded_is_the_same_again(env_id, tm
 
 
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
-def test_every_episode_of_an_evaluation_is_the_same_again(workers, tmp_path, capsys):
+def test_replay_reproduces_every_evaluation_episode(workers, tmp_path, capsys):
     model, out = save_tiny(tmp_path / "model"), tmp_path / "out"
     ids = ["llm_gym/TextGame-v0", "FrozenLake-v1"][: 1 if int(workers) else 2]
     given = ("--model", str(model), "--episodes", "4", "--max-tokens", "4", "--workers", workers)
@@ -51,7 +51,7 @@ def test_every_episode_of_an_evaluation_is_the_same_again(workers, tmp_path, cap
 
 @pytest.mark.parametrize("env_id", ["llm_gym/GuessTheNumber-v0", "llm_gym/Maze-v0", "CartPole-v1"])
 @pytest.mark.parametrize("rules", ["system", "observation"])
-def test_the_pool_writes_the_record_that_one_player_alone_writes(env_id, rules):
+def test_pool_records_equal_those_of_play_episode(env_id, rules):
     pool = TextEnvPool(env_id, 2, rules=rules)
     tasks = [EpisodeTask(id=at, seed=at, group=at, options=None) for at in range(3)]
     played = play_pool(pool, tasks, steps=120)
@@ -72,7 +72,7 @@ def crashing():
     del gym.registry["tests/Crashing-v0"]
 
 
-def test_an_episode_whose_environment_failed_is_the_same_up_to_there(crashing, tmp_path, capsys):
+def test_replay_reproduces_an_episode_up_to_its_environment_error(crashing, tmp_path, capsys):
     pool = TextEnvPool(crashing, 1)
     episode = play_pool(pool, [EpisodeTask(0, seed=2)], steps=3)[0]
     assert episode.num_turns == 2
@@ -81,7 +81,7 @@ def test_an_episode_whose_environment_failed_is_the_same_up_to_there(crashing, t
     assert (code, text) == (0, "1 the same, 0 different, 0 not played")
 
 
-def test_rewards_of_somebody_elses_are_not_held_against_the_environment(tmp_path, capsys):
+def test_replay_compares_env_rewards_where_a_reward_function_replaced_them(tmp_path, capsys):
     env = gym.make("llm_gym/GuessTheNumber-v0")
     episode = play_episode(env, lambda _: "7", seed=3)
     given = episode.rewards

@@ -35,16 +35,16 @@ def test_resuming_a_foreign_folder_runs_none_of_its_code(run, capsys, monkeypatc
     planted.write_text(f"open({str(run.parent / 'ran')!r}, 'w')")
     monkeypatch.chdir(run.parent)
     assert cli.main(["resume", str(run)]) == 2
-    told = capsys.readouterr().err
-    assert why in told
-    assert "--trust" in told
+    printed = capsys.readouterr().err
+    assert why in printed
+    assert "--trust" in printed
     assert not (run.parent / "ran").exists()
 
 
 HARMLESS_TEXT = {"inference.system_prompt", "checkpoint.output_dir", "model.device"}
 
 
-def test_every_setting_is_harmless_by_its_type_or_asks_for_trust():
+def test_every_setting_is_harmless_by_its_type_or_needs_trust():
     """Of new settings, too: text that no type lists, and numbers that no machine has."""
     for section, cls in SECTIONS.items():
         for name in cls.model_fields:
@@ -73,13 +73,13 @@ def test_every_setting_is_harmless_by_its_type_or_asks_for_trust():
         ("Nothing-v0", {}),
     ],
 )
-def test_an_environment_is_on_the_list_or_asks_for_trust(env_id, kwargs):
+def test_unlisted_environments_and_kwargs_need_trust(env_id, kwargs):
     config = ConfigStore()
     config.environment.env_id, config.environment.env_kwargs = env_id, kwargs
     assert untrusted(config)
 
 
-def test_what_is_plain_needs_no_trust():
+def test_harmless_settings_need_no_trust():
     config = ConfigStore()
     config.environment.env_id = "llm_gym/Echo-v0"
     config.environment.env_kwargs = {"length": 3, "words": "a b"}
@@ -128,40 +128,30 @@ def test_a_link_out_of_a_run_folder_is_refused_before_anything_is_written(
     assert (home / "key").read_text() == "my only key"
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [("config.json", ["resume"]), ("metrics.jsonl", ["train", "llm_gym/Echo-v0", "--out"])],
-)
-def test_a_pipe_in_a_run_folder_holds_nobody_up(run, capsys, name, command):
-    (run / name).unlink()
-    os.mkfifo(run / name)
-    assert cli.main([*command, str(run)]) == 2
-    assert name in capsys.readouterr().err
-
-
-def test_a_folder_that_only_looks_like_a_checkpoint_is_none(run):
+def test_resume_ignores_a_folder_that_is_not_a_checkpoint(run):
     (run / "checkpoints/iteration-²").mkdir()  # a digit that is no number
     assert cli.main(["resume", str(run)]) == 0
 
 
 @pytest.mark.parametrize(
-    ("name", "command"),
+    ("name", "command", "named"),
     [
-        ("config.json", ["play", "--model"]),
-        ("config.json", ["eval", "llm_gym/Echo-v0", "--episodes", "1", "--model"]),
-        ("final/tokenizer.json", ["play", "--model"]),
-        ("final/config.json", ["export", "hub"]),
+        ("config.json", "resume RUN", "config.json"),
+        ("metrics.jsonl", "train llm_gym/Echo-v0 --out RUN", "metrics.jsonl"),
+        ("config.json", "play --model RUN", "run"),
+        ("config.json", "eval llm_gym/Echo-v0 --episodes 1 --model RUN", "run"),
+        ("final/tokenizer.json", "play --model RUN", "run"),
+        ("final/config.json", "export hub RUN me/game", "run"),
     ],
 )
-def test_a_pipe_among_what_is_read_is_named(run, capsys, name, command):
+def test_a_named_pipe_in_a_run_folder_is_an_error(run, capsys, name, command, named):
     (run / name).unlink()
     os.mkfifo(run / name)
-    more = ["me/game"] if "hub" in command else []
-    assert cli.main([*command, str(run), *more]) == 2
-    assert "run" in capsys.readouterr().err
+    assert cli.main([word if word != "RUN" else str(run) for word in command.split()]) == 2
+    assert named in capsys.readouterr().err
 
 
-def test_a_pipe_is_no_config_and_no_record(run, tmp_path, capsys):
+def test_named_pipes_are_neither_configs_nor_records(run, tmp_path, capsys):
     os.mkfifo(tmp_path / "a.yaml")
     with pytest.raises(ConfigError, match="pipe"):
         ConfigStore.load(tmp_path / "a.yaml")
@@ -170,7 +160,7 @@ def test_a_pipe_is_no_config_and_no_record(run, tmp_path, capsys):
     assert "episodes" in capsys.readouterr().out
 
 
-def test_files_with_a_second_name_elsewhere_are_replaced_and_not_overwritten(run, tmp_path, capsys):
+def test_hard_linked_files_are_replaced_and_not_overwritten(run, tmp_path, capsys):
     changed(run, training={"num_epochs": 2})
     (run / ".lock").unlink()
     kept = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -183,7 +173,7 @@ def test_files_with_a_second_name_elsewhere_are_replaced_and_not_overwritten(run
         assert (tmp_path / f"{number}").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_lock_with_a_second_name_is_refused(run, tmp_path):
+def test_a_hard_linked_lock_is_refused(run, tmp_path):
     (run / ".lock").unlink(missing_ok=True)
     (tmp_path / "key").write_text("my only key")
     (run / ".lock").hardlink_to(tmp_path / "key")
@@ -192,7 +182,7 @@ def test_a_lock_with_a_second_name_is_refused(run, tmp_path):
     assert (tmp_path / "key").read_text() == "my only key"
 
 
-def test_what_a_run_writes_is_listed_and_links_that_stay_inside_are_fine(run, tmp_path):
+def test_written_files_are_listed_and_links_inside_the_folder_are_allowed(run, tmp_path):
     assert {path.name.lstrip(".").split(".")[0] for path in run.iterdir()} <= WRITTEN
     (run / "wandb").mkdir()
     (run / "wandb/latest-run").symlink_to("run-1")
@@ -200,7 +190,7 @@ def test_what_a_run_writes_is_listed_and_links_that_stay_inside_are_fine(run, tm
     check_links(tmp_path / "link")
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(run, capsys):
+def test_a_run_killed_before_its_first_checkpoint_starts_over(run, capsys):
     shutil.rmtree(run / "checkpoints")
     shutil.rmtree(run / "warm-start", ignore_errors=True)
     assert cli.main(["resume", str(run)]) == 2

@@ -89,7 +89,7 @@ def play(given, folder):
         files={
             str(path.relative_to(folder))
             for path in folder.rglob("*")
-            if path.is_file() and "tfevents" not in path.name  # whose names hold the time
+            if path.is_file() and "tfevents" not in path.name  # their names hold the time
         },
         recorded=[
             len(list(read_episodes(path))) for path in sorted(folder.glob("episodes/train-*"))

@@ -33,7 +33,7 @@ def test_every_setting_can_be_typed():
     assert parse_args(typed) == config
 
 
-def test_none_can_be_typed_and_what_is_not_typed_comes_from_the_base():
+def test_none_can_be_typed_and_other_settings_come_from_the_base():
     base = everything_changed()
     assert parse_args(["--training.importance-cap", "None"], base).training.importance_cap is None
     assert parse_args(["--training.loss-agg", "None"], base).training.loss_agg is None
@@ -69,14 +69,14 @@ def test_none_can_be_typed_and_what_is_not_typed_comes_from_the_base():
         (["--environment.env-kwargs", "=3"], "kwargs: a setting must be NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence_with_a_reason(capsys, typed, sentence):
+def test_a_wrong_argument_gives_a_one_line_error_with_a_reason(capsys, typed, sentence):
     with pytest.raises(ConfigError) as caught:
         parse_args(typed)
-    said = str(caught.value)
-    assert sentence in said
-    assert "\n" not in said
-    assert said.endswith("--help-settings lists every setting")
-    assert capsys.readouterr() == ("", ""), "whoever called says it"
+    message = str(caught.value)
+    assert sentence in message
+    assert "\n" not in message
+    assert message.endswith("--help-settings lists every setting")
+    assert capsys.readouterr() == ("", ""), "the caller prints the error"
 
 
 def test_help_shows_every_setting_with_the_default_of_the_base(capsys):

@@ -77,7 +77,7 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(name, value):
     assert config == ConfigStore(), "a refused value changes nothing"
 
 
-def test_what_means_the_same_is_taken_as_the_type_of_the_setting():
+def test_equal_values_are_converted_to_the_type_of_the_setting():
     config = ConfigStore()
     config.training.gamma = 1
     config.training.learning_rate = np.float32(0.5)
@@ -154,7 +154,7 @@ def test_configs_copy_pickle_compare_and_share_nothing():
     assert config.environment.env_kwargs == {"rooms": [1]}
 
 
-def test_dictionaries_come_back_and_updates_leave_other_settings_alone():
+def test_configs_survive_to_dict_and_updates_leave_other_settings_alone():
     config = everything_changed()
     assert ConfigStore.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     config.to_dict()["training"]["gamma"] = 0
@@ -225,10 +225,10 @@ def test_a_config_comes_back_from_a_file_as_it_was(tmp_path, name):
     assert again == config
     assert again.to_dict() == config.to_dict()
     assert [each.name for each in path.parent.iterdir()] == [name]
-    assert path.stat().st_mode & 0o044, "readable by others, as the umask says"
+    assert path.stat().st_mode & 0o044, "readable by others"
 
 
-def test_what_a_file_leaves_out_has_its_default(tmp_path):
+def test_settings_missing_in_a_file_have_their_defaults(tmp_path):
     path = tmp_path / "run.yaml"
     path.write_text("training:\n  learning_rate: 3e-4\n  warmup_iters: 1_0\nmodel: {}\n")
     assert ConfigStore.load(path).diff() == {
@@ -276,7 +276,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path, name, tex
     assert len(str(caught.value)) < 500
 
 
-def test_a_file_that_is_not_there_or_of_another_kind_is_named(tmp_path):
+def test_a_missing_file_or_an_unknown_extension_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"missing\.yaml"):
         ConfigStore.load(tmp_path / "missing.yaml")
     for act in (ConfigStore.load, ConfigStore().save):

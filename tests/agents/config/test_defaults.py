@@ -1,4 +1,4 @@
-"""Defaults by task: one table, which sets what the user did not set and says so."""
+"""Defaults by task: one table, which sets what the user did not set, with reasons."""
 
 import dataclasses
 
@@ -42,7 +42,7 @@ def test_larger_models_learn_at_lower_rates(weights, full, lora):
 
 
 @pytest.mark.parametrize("name", ["chatml", "llama-3"])
-def test_a_given_model_says_its_size_and_whether_it_thinks(name, tmp_path):
+def test_a_profile_reads_the_size_of_a_model_and_whether_it_thinks(name, tmp_path):
     tokenizer = build_tokenizer(FAMILIES[name])
     made = tiny_llama(tokenizer)
     save_lm(tmp_path, made, tokenizer)
@@ -72,11 +72,11 @@ def test_a_given_model_says_its_size_and_whether_it_thinks(name, tmp_path):
         ("FrozenLake-v1", True),
     ],
 )
-def test_an_environment_says_whether_one_observation_is_enough(env_id, is_markov):
+def test_a_profile_knows_whether_an_environment_is_markov(env_id, is_markov):
     assert profile_of(env_id).is_markov == is_markov
 
 
-def test_a_profile_is_what_is_trained_on_what():
+def test_a_profile_describes_model_and_environment():
     easy = profile_of("llm_gym/TextGameEasy-v0")
     assert (easy.model, easy.env, easy.turns) == ("embedded", "suite", 16)
     assert easy.has_potential
@@ -122,7 +122,7 @@ def test_groups_fit_into_a_batch_that_somebody_chose():
     config.check()
 
 
-def test_what_nobody_chose_is_filled_in_and_said():
+def test_settings_that_nobody_chose_are_filled_in_and_listed():
     config = ConfigStore()
     made = {each.setting: each for each in apply_defaults(config, ECHO)}
     assert config.inference.context == "observation"
@@ -133,7 +133,7 @@ def test_what_nobody_chose_is_filled_in_and_said():
     config.check()
 
 
-def test_what_somebody_chose_stays_and_is_said():
+def test_chosen_settings_stay_and_are_listed():
     config = ConfigStore()
     config.training.gamma = 1.0
     config.environment.env_kwargs = {"penalty": 0.0}
@@ -144,7 +144,7 @@ def test_what_somebody_chose_stays_and_is_said():
     assert {each.setting for each in made.values() if each.reason == CHOSEN} == chosen
 
 
-def test_a_smaller_batch_takes_what_depends_on_it_along():
+def test_a_smaller_batch_shrinks_the_settings_that_depend_on_it():
     config = ConfigStore()
     config.training.batch_size = 8
     apply_defaults(config, ECHO, {"training.batch_size"})
@@ -165,10 +165,10 @@ def test_every_profile_gives_settings_that_can_be_trained_with(model, env):
         assert unused_settings(config, config.diff()) == []
 
 
-def defaults_of(env_id, **settings):
+def defaults_of(env_id):
     config = ConfigStore()
-    config.environment.env_id, config.environment.env_kwargs = env_id, settings
-    apply_defaults(config, profile_task(config), set(settings))
+    config.environment.env_id = env_id
+    apply_defaults(config, profile_task(config))
     config.check()
     return config
 
@@ -196,11 +196,13 @@ def test_short_episodes_come_in_larger_batches_and_every_run_takes_about_as_long
         assert echo.training.num_epochs == 6 or took <= 200
 
 
-def test_an_environment_of_others_that_goes_on_is_cut_and_bootstrapped():
+def test_an_endless_gymnasium_environment_is_cut_and_bootstrapped():
     cart = defaults_of("CartPole-v1").inference
     assert (cart.max_turns, cart.bootstrap_at_turn_limit) == (100, True)
     assert defaults_of("MountainCar-v0").inference.max_turns > 110  # its best player needs them
-    assert defaults_of("llm_gym/FrozenLake-v0").inference.max_turns is None  # its rules say 100
+    assert (
+        defaults_of("llm_gym/FrozenLake-v0").inference.max_turns is None
+    )  # its rules limit it to 100
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_steps_are_smaller_after_a_solver_and_in_long_episodes(env_id, player, c
     assert (config.training.lr_schedule, config.training.max_kl) == chosen
 
 
-def test_environments_of_others_are_paid_and_valued_in_their_own_units():
+def test_gymnasium_environments_get_penalties_and_critics_in_their_own_units():
     cliff = defaults_of("CliffWalking-v1").environment.env_kwargs
     assert cliff["penalty"] == 10.0  # a step into the cliff costs 100
     assert cliff["max_invalid"] == 100

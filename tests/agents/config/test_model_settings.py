@@ -1,4 +1,4 @@
-"""``model``, the optimizer and ``inference``: where weights come from, who answers, who waits."""
+"""``model``, the optimizer and ``inference``: weights, engines, waiting rows."""
 
 import importlib.util
 
@@ -35,7 +35,7 @@ def test_the_tiny_model_has_the_layers_of_the_config(tmp_path):
 
 
 @pytest.mark.parametrize("folder", [True, False])
-def test_weights_have_the_precision_that_was_asked_for(folder, tmp_path):
+def test_weights_have_the_precision_of_the_config(folder, tmp_path):
     given = {"model.model_name": save_tiny(tmp_path / "model")} if folder else {}
     lm, _ = language_model(
         configured(given | {"model.dtype": "bfloat16", "model.lora_rank": 2}, tmp_path), ECHO
@@ -46,28 +46,28 @@ def test_weights_have_the_precision_that_was_asked_for(folder, tmp_path):
 
 
 def test_only_a_trusted_model_may_run_its_code(tmp_path, monkeypatch):
-    folder, told = save_tiny(tmp_path / "model"), []
+    folder, trusted = save_tiny(tmp_path / "model"), []
     load = AutoModelForCausalLM.from_pretrained
 
     def note(path, **how):
-        told.append(how["trust_remote_code"])
+        trusted.append(how["trust_remote_code"])
         return load(path, **how)
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", note)
     for trust in (False, True):
         given = {"model.model_name": folder, "model.trust_remote_code": trust}
         language_model(configured(given, tmp_path), ECHO)
-    assert told == [False, True]
+    assert trusted == [False, True]
 
 
 def test_passes_are_recorded_as_graphs_where_that_is_possible(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(GraphCache, "hidden", lambda self, ids, lengths: asked.append(ids))
+    passes = []
+    monkeypatch.setattr(GraphCache, "hidden", lambda self, ids, lengths: passes.append(ids))
     play({}, tmp_path / "cpu")
-    assert not asked
+    assert not passes
     monkeypatch.setattr(learner, "can_capture", lambda model, dtype: True)
     play({}, tmp_path / "gpu")
-    assert asked
+    assert passes
 
 
 @pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is not None, reason="it is there")
@@ -81,7 +81,7 @@ def built_engine(given, folder):
     return build.build_engine(configured(given, folder), lm, tokenizer)
 
 
-def test_another_backend_is_another_engine(tmp_path):
+def test_the_backend_setting_selects_the_engine(tmp_path):
     server = StandIn(FixedSampler())
     given = settings(inference__backend="sglang", inference__engine={"url": server.url})
     engine = built_engine(given, tmp_path)
@@ -91,9 +91,11 @@ def test_another_backend_is_another_engine(tmp_path):
     server.close()
 
 
-def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):
-    told = []
-    monkeypatch.setattr(build, "load_engine", lambda path, backend, how: told.append(how) or [None])
+def test_a_served_engine_gets_the_engine_settings(tmp_path, monkeypatch):
+    given_settings = []
+    monkeypatch.setattr(
+        build, "load_engine", lambda path, backend, how: given_settings.append(how) or [None]
+    )
     given = settings(
         inference__backend="vllm",
         model__dtype="bfloat16",
@@ -102,7 +104,7 @@ def test_a_served_engine_is_told_how_to_serve(tmp_path, monkeypatch):
     )
     built_engine(given, tmp_path)
     wanted = {"tensor_parallel_size": 2, "dtype": "bfloat16", "trust_remote_code": True}
-    assert told == [wanted]
+    assert given_settings == [wanted]
 
 
 def test_variables_of_the_chat_template_reach_it(tmp_path):
@@ -117,10 +119,10 @@ class Parrot(ScriptedEngine):
 
     def __init__(self, path, *, tokenizer, word="red", dtype="auto"):
         super().__init__(say=lambda request: [*tokenizer.encode(word, add_special_tokens=False)])
-        self.told = (word, dtype)
+        self.settings = (word, dtype)
 
 
-def test_an_engine_of_ones_own_is_a_class_and_a_name(tmp_path):
+def test_a_custom_engine_is_named_by_module_and_class(tmp_path):
     given = settings(
         inference__backend=f"{__name__}:Parrot",
         inference__engine={"word": "blue"},
@@ -128,7 +130,7 @@ def test_an_engine_of_ones_own_is_a_class_and_a_name(tmp_path):
     )
     engine = built_engine(given, tmp_path)
     assert isinstance(engine, Parrot)
-    assert engine.told == ("blue", "float32")
+    assert engine.settings == ("blue", "float32")
     with pytest.raises(ConfigError, match=r"'wrod'.*word"):
         built_engine(given | settings(inference__engine={"wrod": "blue"}), tmp_path)
     for name in ("settings", "not_there"):
@@ -146,7 +148,7 @@ def test_settings_of_the_engine_reach_it(tmp_path):
 
 
 @pytest.mark.parametrize("backend", ["transformers", "vllm", "sglang"])
-def test_only_beside_a_served_engine_some_move_while_others_wait(backend, tmp_path):
+def test_only_served_engines_reply_to_some_rows_while_others_wait(backend, tmp_path):
     config = configured({"inference.backend": backend}, tmp_path)
     _, tokenizer = player_at_chance(ECHO, words=4, max_turns=2)
     engine = ScriptedEngine(lambda running: running[:1])

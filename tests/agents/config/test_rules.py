@@ -88,13 +88,13 @@ def test_settings_that_agree_are_taken(words):
         ("training.learning_rate=7", "training.learning_rate", "training.learning_rate"),
     ],
 )  # fmt: skip
-def test_what_the_defaults_may_still_change_is_no_contradiction_yet(words, chosen, named):
+def test_a_light_check_ignores_conflicts_that_defaults_can_resolve(words, chosen, named):
     config = given(words)
     with pytest.raises(ConfigError, match=named) if named else contextlib.nullcontext():
         config.check(light=True, chosen=set(chosen.split()))
 
 
-def test_an_estimator_of_ones_own_is_held_to_its_own_needs(monkeypatch):
+def test_a_registered_estimator_can_require_groups(monkeypatch):
     monkeypatch.setattr(ADVANTAGES, "_specs", dict(ADVANTAGES._specs))
 
     @register_advantage("in_pairs", needs_groups=True)
@@ -136,16 +136,16 @@ NEVER = "environment.eval_interval=0"
         (f"environment.train_split=null {NEVER}", "", ""),
     ],
 )  # fmt: skip
-def test_settings_that_were_changed_and_do_nothing_are_named_with_the_cause(words, named, cause):
+def test_changed_settings_without_effect_are_named_with_the_cause(words, named, cause):
     config = given(words)
     config.check()
-    said = unused_settings(config, config.diff())
-    assert [sentence.partition("=")[0] for sentence in said] == named.split()
-    assert all(cause in sentence for sentence in said)
+    sentences = unused_settings(config, config.diff())
+    assert [sentence.partition("=")[0] for sentence in sentences] == named.split()
+    assert all(cause in sentence for sentence in sentences)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:3", "mps"])
-def test_a_device_that_is_not_there_is_one_sentence(device, monkeypatch):
+def test_a_missing_device_is_refused(device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(ConfigError, match=r"model\.device"):
@@ -153,7 +153,7 @@ def test_a_device_that_is_not_there_is_one_sentence(device, monkeypatch):
     assert device_of("cpu") == "cpu"
 
 
-def test_a_card_beyond_the_last_is_one_sentence(monkeypatch):
+def test_a_gpu_index_beyond_the_last_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [device_of(name) for name in ("cuda", "cuda:1")] == ["cuda", "cuda:1"]
     with pytest.raises(ConfigError, match="cuda:2"):

@@ -27,7 +27,7 @@ def test_a_base_environment_reads_its_limit_in_the_config(tmp_path):
     assert pool._rows.envs[0].unwrapped.environment.max_steps == 3
 
 
-def test_workers_play_in_processes_that_may_be_given_up(tmp_path):
+def test_a_worker_that_exceeds_the_timeout_is_given_up(tmp_path):
     given = settings(environment__workers=1, environment__timeout=1.5)
     pool = build.build_pool(configured(given, tmp_path), Sleeping, rows=1)
     try:
@@ -59,7 +59,9 @@ def test_a_file_of_conversations_is_imitated(tmp_path):
 
 
 @pytest.mark.parametrize(("temperature", "rounds"), [(20.0, 2), (0.01, 1)])
-def test_who_writes_nonsense_is_taught_for_more_rounds(temperature, rounds, tmp_path, monkeypatch):
+def test_unusable_replies_lead_to_more_warm_start_rounds(
+    temperature, rounds, tmp_path, monkeypatch
+):
     monkeypatch.setattr(warm_start, "HELPED", 9.9)  # hot as it is, two steps hardly help
     given = WARM | settings(warm_start__rounds=2, inference__temperature=temperature,
                              training__num_iters_per_epoch=1)  # fmt: skip
@@ -77,7 +79,7 @@ def test_after_a_solver_the_critic_learns_first(tmp_path):
     assert "train/critic_only" not in second
 
 
-def test_a_project_without_wandb_is_an_error(tmp_path, monkeypatch):
+def test_a_tracker_that_is_not_installed_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MissingExtraError, match=r"checkpoint\.tracker"):
         play({"checkpoint.tracker": "wandb/mine"}, tmp_path)
@@ -90,14 +92,14 @@ def parallel(**settings):
 
 
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
-def test_processes_that_nobody_started_are_an_error(mode, monkeypatch):
+def test_a_parallel_mode_without_started_processes_is_an_error(mode, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(ConfigError, match=f"parallel.mode='{mode}'"):
         join_processes(parallel(mode=mode))
     assert join_processes(parallel()).world == 1
 
 
-def test_without_ray_the_error_says_what_to_install(tmp_path, monkeypatch):
+def test_without_ray_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install .*\[ray\]"):
         echo_trainer(tmp_path, num_actors=2)

@@ -1,6 +1,6 @@
-"""Every setting has an effect: each is changed in a tiny run, and something else comes of it.
+"""Every setting has an effect: each is changed in a tiny run, and the outcome differs.
 
-``EFFECTS`` says to what it is changed, beside which others, and where the difference shows;
+``EFFECTS`` holds the other value, the settings beside it and the part of the outcome that differs;
 ``ELSEWHERE`` names the tests that show the rest.
 """
 
@@ -116,7 +116,7 @@ EFFECTS = {
         given=EVALUATED | settings(training__num_iters_per_epoch=4, training__learning_rate=0.3),
     ),
 }
-"""Settings whose effect shows in a run, and how."""
+"""Settings with an effect on a run, and what shows it."""
 
 
 @pytest.fixture(scope="module")
@@ -153,26 +153,26 @@ def test_the_same_settings_give_the_same_run(outcome, tmp_path):
 ELSEWHERE = {
     model.test_a_model_is_loaded_from_where_the_config_says: ["model.model_name"],
     model.test_the_tiny_model_has_the_layers_of_the_config: ["model.tiny_layers"],
-    rules.test_a_device_that_is_not_there_is_one_sentence: ["model.device"],
+    rules.test_a_missing_device_is_refused: ["model.device"],
     model.test_an_optimizer_that_is_not_installed_is_an_error: ["training.optimizer"],
     model.test_only_a_trusted_model_may_run_its_code: ["model.trust_remote_code"],
     warm.test_adapters_are_taught_and_their_base_is_not: ["model.lora_rank"],
     precision.test_checkpointed_layers_are_computed_again_and_give_the_same_gradient: [
         "model.gradient_checkpointing"
     ],
-    model.test_another_backend_is_another_engine: ["inference.backend"],
+    model.test_the_backend_setting_selects_the_engine: ["inference.backend"],
     model.test_settings_of_the_engine_reach_it: ["inference.engine"],
     model.test_variables_of_the_chat_template_reach_it: ["inference.template_options"],
-    run.test_processes_that_nobody_started_are_an_error: ["parallel.mode"],
-    run.test_who_writes_nonsense_is_taught_for_more_rounds: ["warm_start.rounds"],
+    run.test_a_parallel_mode_without_started_processes_is_an_error: ["parallel.mode"],
+    run.test_unusable_replies_lead_to_more_warm_start_rounds: ["warm_start.rounds"],
     stops.test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights: [
         "checkpoint.output_dir",
         "checkpoint.resume",
     ],
-    run.test_a_project_without_wandb_is_an_error: ["checkpoint.tracker"],
+    run.test_a_tracker_that_is_not_installed_is_an_error: ["checkpoint.tracker"],
     mix.test_a_run_by_signal_plays_less_of_what_is_always_lost: ["environment.mix_by"],
     run.test_a_base_environment_reads_its_limit_in_the_config: ["environment.max_steps"],
-    run.test_workers_play_in_processes_that_may_be_given_up: [
+    run.test_a_worker_that_exceeds_the_timeout_is_given_up: [
         "environment.workers",
         "environment.timeout",
     ],

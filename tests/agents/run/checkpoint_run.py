@@ -76,7 +76,7 @@ def die_at(folder, number):
 
     def hook(event, arguments):
         nonlocal touched
-        # Inside a tree that is being removed, names are told without their folder.
+        # Inside a tree that is being removed, names come without their folder.
         if event in CHANGES or (event == "open" and str(folder) in str(arguments)):
             touched += 1
             if touched == number:
@@ -137,7 +137,7 @@ def kill_replacing(step, folder):
 
 
 def fill_disk(count, folder):
-    """Save where no file can grow beyond some bytes, ``count`` times; return what was said."""
+    """Save where no file can grow beyond some bytes, ``count`` times; return the errors."""
     run = folder / "run"
     in_fork(lambda: save(run, 1))
     before = sorted(path.name for path in run.iterdir())
@@ -153,14 +153,14 @@ def fill_disk(count, folder):
             with pytest.raises(CheckpointError) as caught:
                 Checkpoints(run).save(state, lm=lm)
             resource.setrlimit(resource.RLIMIT_FSIZE, free)
-            (folder / f"said-{limit}").write_text(str(caught.value))
+            (folder / f"error-{limit}").write_text(str(caught.value))
 
         ended = in_fork(save_again)
         assert ended == 0, (limit, ended)
         names = sorted(path.name for path in run.iterdir())
         assert names == before, names
     load_checkpoint(run / "iteration-000001")
-    return [(folder / f"said-{limit}").read_text() for limit in limits]
+    return [(folder / f"error-{limit}").read_text() for limit in limits]
 
 
 def report(place, jobs):

@@ -95,7 +95,7 @@ def test_the_model_loads_in_plain_transformers_and_comes_back_in_place(tmp_path,
     assert (other.get_output_embeddings().weight is weights) == tied
 
 
-def test_nothing_is_pickled_and_files_are_as_open_as_the_umask_says(place):
+def test_nothing_is_pickled_and_file_modes_follow_the_umask(place):
     mask = os.umask(0)
     os.umask(mask)
     files = [path for path in place.rglob("*") if path.is_file()]
@@ -103,7 +103,7 @@ def test_nothing_is_pickled_and_files_are_as_open_as_the_umask_says(place):
     assert {path.stat().st_mode & 0o777 for path in files} == {0o666 & ~mask}
 
 
-def test_saving_leaves_bars_and_the_model_as_they_were(tmp_path, capfd):
+def test_saving_changes_neither_the_model_nor_the_progress_bars(tmp_path, capfd):
     transformers_logging.enable_progress_bar()
     lm = tiny_lm()
     before = {name: tensor.clone() for name, tensor in lm.state_dict().items()}
@@ -151,7 +151,7 @@ def test_adapters_come_back_exactly_and_the_model_in_the_folder_is_merged(tmp_pa
         restore_lm(tiny_lm(0), state)
 
 
-def test_adapters_are_not_loaded_from_a_checkpoint_without(place):
+def test_adapters_are_not_loaded_from_a_checkpoint_without_adapters(place):
     peft = pytest.importorskip("peft")
     lm = tiny_lm()
     lm.add_adapter(peft.LoraConfig(r=2, target_modules=["q_proj"]))
@@ -162,7 +162,7 @@ def test_adapters_are_not_loaded_from_a_checkpoint_without(place):
 # --- what is refused ---------------------------------------------------------------------
 
 
-def test_what_is_not_json_is_named_with_its_place(tmp_path):
+def test_a_value_that_is_not_json_is_named_with_its_path(tmp_path):
     state = TrainerState(iteration=1, parts={"extra": Part(values={"a": [1, {"b": {2}}]})})
     with pytest.raises(CheckpointError, match=r"extra.a\[1\].b"):
         save_checkpoint(tmp_path / "a", state, lm=tiny_lm())
@@ -186,7 +186,7 @@ def test_a_file_that_was_cut_changed_or_lost_is_named(place):
     assert load_checkpoint(place).iteration == 7
 
 
-def test_who_has_no_other_checkpoint_is_not_sent_to_one(place):
+def test_the_error_suggests_another_checkpoint_only_if_there_is_one(place):
     (place / "trainer.json").unlink()
     with pytest.raises(CheckpointError, match="begins again"):
         load_checkpoint(place)
@@ -213,7 +213,7 @@ def test_a_manifest_of_another_kind_is_refused(place, manifest, what):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_of_somebody_else_is_refused_and_never_overwritten(tmp_path):
+def test_a_folder_that_is_no_checkpoint_is_refused_and_never_overwritten(tmp_path):
     with pytest.raises(CheckpointError, match="no checkpoint"):
         load_checkpoint(tmp_path / "nothing")
     tiny_lm().save_pretrained(tmp_path / "foreign")
@@ -269,7 +269,7 @@ def test_the_last_few_and_the_best_are_kept(tmp_path):
     assert fresh.latest() == tmp_path / "iteration-1000000"
 
 
-def test_the_best_is_the_one_whose_interval_begins_highest_and_of_these_the_most_successful(
+def test_the_best_checkpoint_has_the_highest_lower_bound_then_the_highest_success(
     tmp_path,
 ):
     kept, lm, best = Checkpoints(tmp_path, keep_last_n=1), tiny_lm(), []
@@ -281,7 +281,7 @@ def test_the_best_is_the_one_whose_interval_begins_highest_and_of_these_the_most
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[]", "null", "pipe", '{"success": "high"}'])
-def test_a_checkpoint_whose_values_are_broken_is_not_the_best_and_says_so(place, text):
+def test_a_checkpoint_with_broken_values_is_never_the_best(place, text):
     (place / "trainer.json").unlink()
     if text == "pipe":
         os.mkfifo(place / "trainer.json")
@@ -296,14 +296,14 @@ def test_a_checkpoint_whose_values_are_broken_is_not_the_best_and_says_so(place,
         load_checkpoint(whole)
 
 
-def test_the_copy_of_the_best_costs_no_disk(tmp_path):
+def test_the_best_checkpoint_is_a_hard_link(tmp_path):
     state, lm = TrainerState(iteration=1, success=0.5), tiny_lm()
     place = Checkpoints(tmp_path / "with").save(state, lm=lm)
     links = (place / "model/model.safetensors").stat().st_nlink
     assert links == 2
 
 
-def test_a_run_that_goes_on_from_an_older_checkpoint_drops_the_later_ones(tmp_path):
+def test_resuming_from_an_older_checkpoint_drops_the_later_ones(tmp_path):
     kept, lm = Checkpoints(tmp_path, keep_last_n=2), tiny_lm()
     for iteration in range(1, 5):
         kept.save(TrainerState(iteration=iteration, success=iteration / 10), lm=lm)

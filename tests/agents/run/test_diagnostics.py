@@ -1,4 +1,4 @@
-"""A run that does not learn says why; one that learns is left alone."""
+"""A run that does not learn is diagnosed; one that learns is left alone."""
 
 import math
 from pathlib import Path
@@ -44,10 +44,10 @@ def diagnosed(rows):
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_symptom_is_reported_once_with_its_number_and_a_setting(name):
-    planted, says = PLANTED[name]
+    planted, number = PLANTED[name]
     ((found, sentence),), diagnostics = diagnosed([WELL | planted] * (LONG + 3))
     assert found == name
-    assert says in sentence
+    assert number in sentence
     assert "." in sentence or "--" in sentence
     assert diagnostics.metrics == {f"advice/{name}": 1.0}
 
@@ -64,12 +64,12 @@ QUIET = {
 
 
 @pytest.mark.parametrize("name", QUIET)
-def test_what_is_no_fault_raises_nothing(name):
+def test_a_healthy_run_has_no_symptoms(name):
     assert diagnosed([QUIET[name]] * 20)[0] == []
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_symptom_that_does_not_hold_is_noise(name):
+def test_a_symptom_that_does_not_last_is_ignored(name):
     planted, _ = PLANTED[name]
     rows = ([WELL | planted] * (PATIENCE - 1) + [WELL]) * 4
     found, diagnostics = diagnosed(rows)
@@ -77,12 +77,11 @@ def test_a_symptom_that_does_not_hold_is_noise(name):
     assert diagnostics.metrics == {}
 
 
-def test_a_symptom_is_reported_once_also_by_a_resumed_run():
+def test_a_symptom_is_reported_once_even_after_a_resume():
     bad = WELL | PLANTED["invalid_replies"][0]
     found, diagnostics = diagnosed([bad] * PATIENCE + [WELL] + [bad] * PATIENCE)
     assert [name for name, _ in found] == ["invalid_replies"]
     assert diagnostics.metrics == {"advice/invalid_replies": 1.0}
-    bad = WELL | PLANTED["invalid_replies"][0]
     diagnostics = RunDiagnostics(100)
     diagnostics.catch_up([bad] * 5)
     assert diagnostics.update(bad) == {}
@@ -98,18 +97,18 @@ def test_every_symptom_is_in_the_docs():
 # --- after the run ------------------------------------------------------------------------
 
 
-def played(env_id, wins, of=100, returns=None, says=True):
+def played(env_id, wins, of=100, returns=None, has_success=True):
     """An evaluation with so many wins, or with these returns and none."""
     paid = [float(at < wins) for at in range(of)] if returns is None else returns
-    told = {"stop_reason": "finished", "infos": [{"success": False} if says else {}]}
+    fields = {"stop_reason": "finished", "infos": [{"success": False} if has_success else {}]}
     episodes = [
-        SimpleNamespace(success=at < wins, total_reward=r, **told) for at, r in enumerate(paid)
+        SimpleNamespace(success=at < wins, total_reward=r, **fields) for at, r in enumerate(paid)
     ]
     return Evaluation(env_id, episodes, tokens=0, seconds=0.0)
 
 
 @pytest.mark.parametrize(("before", "after"), [(5, 25), (0, 99), (89, 92), (100, 100)])
-def test_a_run_that_gained_enough_or_is_good_is_left_alone(before, after):
+def test_a_run_that_improved_or_is_good_gets_no_diagnosis(before, after):
     game = "llm_gym/MazeEasy-v0"
     assert final_diagnosis(played(game, before), played(game, after), []) is None
 
@@ -118,7 +117,7 @@ SQL, RISING = "llm_gym/TextToSQLEasy-v0", [0.0, 0.0, 0.02, 0.03, 0.1, 0.15]
 
 
 @pytest.mark.parametrize(
-    ("env_id", "wins", "rows", "embedded", "told", "untold"),
+    ("env_id", "wins", "rows", "embedded", "present", "absent"),
     [
         # The solver's score is as good as it gets.
         ("llm_gym/Blackjack-v0", (30, 41), [], False, ["41%", "43%"], ["--"]),
@@ -133,14 +132,14 @@ SQL, RISING = "llm_gym/TextToSQLEasy-v0", [0.0, 0.0, 0.02, 0.03, 0.1, 0.15]
         ("llm_gym/MazeEasy-v0", (0, 15), [{"eval/success": 0.15}] * 6, False, [], ["num-epochs"]),
     ],
 )  # fmt: skip
-def test_what_would_help_is_named(env_id, wins, rows, embedded, told, untold):
+def test_the_diagnosis_names_what_would_help(env_id, wins, rows, embedded, present, absent):
     before, after = (played(env_id, each) for each in wins)
     sentence = final_diagnosis(before, after, rows, embedded=embedded)
-    assert all(words in sentence for words in told)
-    assert not any(words in sentence for words in untold)
+    assert all(words in sentence for words in present)
+    assert not any(words in sentence for words in absent)
 
 
-def test_what_is_learned_by_heart_is_told_apart_from_what_is_learned():
+def test_overfitting_is_detected():
     sums = "llm_gym/ChainSumEasy-v0"
     rows = [{"episode/success": 0.02}] * 30 + [{"episode/success": 0.22}] * 5
     sentence = final_diagnosis(played(sums, 8), played(sums, 10), rows)
@@ -159,15 +158,17 @@ def test_what_is_learned_by_heart_is_told_apart_from_what_is_learned():
         ("CliffWalking-v1", -64.0, -600.0, False),
     ],
 )
-def test_an_environment_that_nobody_wins_is_judged_by_what_it_pays(env_id, before, after, learned):
+def test_an_environment_without_wins_is_judged_by_its_return(env_id, before, after, learned):
     spread = (played(env_id, 0, returns=[paid + at % 5 for at in range(100)])
               for paid in (before, after))  # fmt: skip
     sentence = final_diagnosis(*spread, [])
     assert sentence is None if learned else "none of 100" in sentence
 
 
-def test_where_nobody_says_what_success_is_the_return_is_told_and_no_model_is_blamed():
-    before, after = (played("My/Env-v0", 0, returns=[r] * 9, says=False) for r in (1.0, 1.25))
+def test_without_a_success_flag_the_diagnosis_reports_the_return():
+    before, after = (
+        played("My/Env-v0", 0, returns=[r] * 9, has_success=False) for r in (1.0, 1.25)
+    )
     sentence = final_diagnosis(before, after, [], embedded=True)
     assert "from 1 to 1.25" in sentence
     assert "success=module:function" in sentence

@@ -20,7 +20,7 @@ def found(tmp_path_factory):
     return run_apart(checkpoint_run, tmp_path_factory.mktemp("runs"), *modes)
 
 
-def test_killed_during_a_save_or_a_replacement(found):
+def test_a_run_killed_during_a_save_keeps_a_loadable_checkpoint(found):
     # Every touch: ``python tests/agents/run/checkpoint_run.py FOLDER kill_everywhere=1``.
     assert isinstance(found["kill_everywhere"], dict), found["kill_everywhere"]
     assert found["kill_everywhere"]["kills"] >= 9
@@ -29,11 +29,11 @@ def test_killed_during_a_save_or_a_replacement(found):
     assert found["kill_replacing"]["seen"] == [1, 2]
 
 
-def test_a_full_disk_is_one_sentence_and_loses_nothing(found):
-    said = found["fill_disk"]
-    assert isinstance(said, list), said
-    assert len(said) == 5
-    for sentence in said:
+def test_a_full_disk_gives_a_one_sentence_error_and_loses_nothing(found):
+    errors = found["fill_disk"]
+    assert isinstance(errors, list), errors
+    assert len(errors) == 5
+    for sentence in errors:
         assert "File too large" in sentence
 
 
@@ -72,7 +72,7 @@ def resumed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("variant", KILLS)
-def test_killed_and_resumed_to_the_same_metrics_weights_optimizer_and_generators(resumed, variant):
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(resumed, variant):
     assert isinstance(resumed[variant], dict), resumed[variant]
     for moment in KILLS[variant]:
         assert resumed[variant][moment]["killed"], moment
@@ -85,7 +85,7 @@ def test_the_command_resumes_too(resumed):
     assert resumed["lora"]["row"]["command"]
 
 
-def test_what_decides_the_next_step_has_moved_by_then(resumed):
+def test_schedules_and_the_value_scale_changed_before_the_kill(resumed):
     """Otherwise equal numbers would prove nothing."""
     assert len(set(resumed["gae"]["train/lr"])) > 1
     assert len(set(resumed["guards"]["value/scale_mean"])) > 1

@@ -14,7 +14,7 @@ from llm_gym_agents.run.files import RunLock, is_locked
 from tests.agents.small_run import Odd, small
 
 
-def test_a_folder_is_held_by_one_and_free_again_when_let_go(tmp_path):
+def test_a_run_folder_is_locked_by_one_process_until_released(tmp_path):
     first, second = RunLock(tmp_path / "run"), RunLock(tmp_path / "run")
     assert not is_locked(tmp_path / "run")
     first.acquire()
@@ -29,14 +29,14 @@ def test_a_folder_is_held_by_one_and_free_again_when_let_go(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["file", "file/run", "/proc/run"])
-def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, where):
+def test_an_impossible_output_folder_is_refused(tmp_path, where):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"checkpoint\.output_dir"):
         RunLock(tmp_path / where).acquire()
     assert (tmp_path / "file").read_bytes() == b""
 
 
-def test_a_command_in_the_folder_of_a_run_writes_nothing_there(tmp_path, capsys):
+def test_a_command_writes_nothing_into_a_locked_run_folder(tmp_path, capsys):
     first = PPOTrainer(small(tmp_path / "run"), Odd)
     first.lock_folder()
     (tmp_path / "run/config.json").write_text("of the first")
@@ -47,7 +47,7 @@ def test_a_command_in_the_folder_of_a_run_writes_nothing_there(tmp_path, capsys)
     assert (tmp_path / "run/config.json").read_text() == "of the first"
 
 
-def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
+def test_a_lock_ends_when_its_process_is_killed(tmp_path):
     code = f"""
 import sys, time
 from pathlib import Path
@@ -66,7 +66,7 @@ time.sleep(600)
     RunLock(tmp_path).acquire()
 
 
-def test_a_second_trainer_in_the_folder_of_a_first_changes_nothing(tmp_path):
+def test_a_second_trainer_in_a_locked_folder_changes_nothing(tmp_path):
     first = PPOTrainer(small(tmp_path), Odd)
     first.fit()
     before = (tmp_path / "metrics.jsonl").read_bytes()

@@ -155,7 +155,7 @@ def test_the_curve_is_a_picture_in_the_folder_of_the_run(tmp_path):
     assert made.read_bytes().startswith(b"\x89PNG")
 
 
-def test_there_is_no_curve_of_nothing(tmp_path):
+def test_a_curve_needs_metrics(tmp_path):
     with pytest.raises(ConfigError, match=re.escape(str(tmp_path))):
         draw_curve(tmp_path)
     with MetricsLog(tmp_path, tensorboard=False) as log:
@@ -203,7 +203,7 @@ def test_wandb_has_every_row_offline_in_one_run(tmp_path, monkeypatch, capfd):
     assert [row["eval/success"] for row in read_metrics(tmp_path)] == [0.25, 0.5]
 
 
-def test_names_at_one_height_share_a_label():
+def test_reference_lines_at_one_height_share_a_label():
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 

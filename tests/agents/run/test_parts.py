@@ -53,7 +53,7 @@ def through_a_file(tmp_path, part):
     ids=["amsgrad", "foreach", "fused", "momentum", "sgd", "adafactor"],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_an_optimizer_goes_on_bit_by_bit_from_a_file(tmp_path, make, dtype):
+def test_an_optimizer_resumes_bit_by_bit_from_a_file(tmp_path, make, dtype):
     model = two_layers(dtype=dtype)
     optimizer = make(model.parameters())
     train(model, optimizer, steps=3, seed=1)
@@ -131,7 +131,7 @@ def draw():
     )
 
 
-def test_every_global_generator_goes_on_where_it_was(tmp_path):
+def test_every_global_generator_resumes_where_it_was(tmp_path):
     draw()  # a gaussian leaves a second number behind, which is part of the state
     state = rng_state()
     expected = [draw(), draw()]
