@@ -31,6 +31,15 @@ def small(folder, **sections):
     return config
 
 
+def config_with(**settings):
+    """Return a config with some settings; two underscores stand for the dot."""
+    config = ConfigStore()
+    for name, value in settings.items():
+        section, setting = name.split("__", 1)
+        setattr(getattr(config, section), setting, value)
+    return config
+
+
 def trained(*args, **given):
     """Return a trainer with these arguments that has trained, and is cleaned up."""
     trainer = PPOTrainer(*args, **given)

@@ -62,6 +62,8 @@ _FAMILIES: dict[str, dict[str, Any]] = {
     },
 }
 FAMILIES = tuple(_FAMILIES)
+WIDE = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+"""Heads of 32 numbers: the smallest that the variable-length kernel takes."""
 
 
 def tiny_model(family: str = "llama", *, seed: int = 0, **settings: Any) -> PreTrainedModel:

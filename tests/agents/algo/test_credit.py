@@ -12,7 +12,7 @@ def exact(values):
     return Truth(np.asarray(values, dtype=float), np.zeros(len(values)))
 
 
-def test_a_truth_knows_its_noise():
+def test_a_truth_has_the_mean_and_variance_of_its_samples():
     # Four samples each; the variance of a mean is theirs over four.
     truth = Truth.of([[0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
     assert truth.mean_N.tolist() == [0.5, 1.0]

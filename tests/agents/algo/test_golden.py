@@ -200,7 +200,7 @@ GAMMA, LAM = 0.9, 0.8
         ("gae", [1, 0, 0, 0, 1], [0, 0, 0, 0, 1], [0] * 5, {"lam": LAM}, 0.72, 0.72**4),
         # The critic, untrained on observations, is read there by peers that keep them as steps.
         ("gae", [1, 0, 1], [0, 0, 0], [0.5, 1e6, 0.5], {"lam": LAM}, -0.41, 1e6 * GAMMA - 0.5),
-        # AgileRL's token mode cuts at every turn, so a first move never hears of the win.
+        # AgileRL's token mode cuts at every turn, so a first move never sees the win.
         ("gae", [1, 0, 1], [0, 0, 1], [0] * 3, {"lam": 1.0}, GAMMA, 0.0),
         # RAGEN finds turn ends where the reward is not 0, so it misses the first.
         (

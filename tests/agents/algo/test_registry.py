@@ -31,7 +31,7 @@ def _own_names(monkeypatch):
     monkeypatch.setattr(POLICY_LOSSES, "_specs", dict(POLICY_LOSSES._specs))
 
 
-def test_every_promised_estimator_and_policy_loss_is_there():
+def test_every_built_in_estimator_and_policy_loss_is_registered():
     states = {"gigpo", "state_td", "vine"}
     groups = {"grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline", "gigpo", "state_td"}
     specs = {name: get_advantage(name) for name in built_in(ADVANTAGES)}
@@ -115,7 +115,7 @@ def breaks(stream):
     raise KeyError("weights")
 
 
-def test_what_somebodys_own_raises_is_one_sentence_with_the_line():
+def test_an_error_in_a_custom_estimator_names_the_line():
     own = get_advantage(f"{__name__}:breaks")
     with pytest.raises(StreamError, match=r"^'.*:breaks' raised KeyError: 'weights' \(.*line"):
         own(STREAM)
@@ -131,7 +131,7 @@ def test_a_taken_name_is_refused_but_the_same_function_may_come_again():
         register_advantage("gae")(mine)
 
 
-def test_a_function_that_swallows_settings_is_refused():
+def test_a_function_with_kwargs_or_without_defaults_is_refused():
     with pytest.raises(ConfigError, match="kwargs"):
 
         @register_advantage("sink")

@@ -20,7 +20,7 @@ from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.metrics import read_metrics
 from llm_gym_agents.trainer import build
 from tests.agents.commands.conftest import SMALL, changed
-from tests.agents.small_run import small, trained
+from tests.agents.small_run import config_with, small, trained
 from tests.agents.tiny import save_tiny
 
 
@@ -54,9 +54,7 @@ def test_a_smoke_run_writes_every_file_of_a_run(here, capsys, monkeypatch):
 
 
 def test_a_second_run_of_a_config_file_gets_a_folder_of_its_own(here, capsys):
-    config = ConfigStore()
-    config.environment.env_id = "llm_gym/Echo-v0"
-    config.training.learning_rate = 0.02
+    config = config_with(environment__env_id="llm_gym/Echo-v0", training__learning_rate=0.02)
     config.save(here / "mine.yaml")
     (here / "runs/mine-smoke").mkdir(parents=True)
     (here / "runs/mine-smoke/metrics.jsonl").write_text('{"iteration": 1}\n')

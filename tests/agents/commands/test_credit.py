@@ -21,7 +21,7 @@ from llm_gym.view.sources import ViewSource
 from llm_gym_agents.commands import credit as module
 from llm_gym_agents.commands import evaluate
 from llm_gym_agents.commands.credit import credit, credit_table
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.learn.scoring import Scores
 from llm_gym_agents.rollouts.policy import LLMPolicy
@@ -29,6 +29,7 @@ from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.scripted import ScriptedEngine
 from tests.agents.tiny import tiny_tokenizer
 
+TRAINING = TrainingConfig(group_size=16)
 VALUES = {"fork": 0.75, "safe": 1.0, "hard": 0.5}
 
 
@@ -62,14 +63,6 @@ def policy(**sampling):
     return LLMPolicy(ScriptedEngine(say=coin), chat, sampling=Sampling(**sampling), run_seed=0)
 
 
-def training(**changes):
-    config = ConfigStore()
-    config.training.group_size = 16
-    for name, value in changes.items():
-        setattr(config.training, name, value)
-    return config.training
-
-
 @pytest.fixture(scope="module", autouse=True)
 def wide_intervals():
     """Draw intervals from few samples; ``algo/test_credit.py`` has as many as a report."""
@@ -79,7 +72,7 @@ def wide_intervals():
 
 
 def judged(**how):
-    return credit(Fork, policy(), training(), **{"episodes": 48, "branches": 32, **how})[0]
+    return credit(Fork, policy(), TRAINING, **{"episodes": 48, "branches": 32, **how})[0]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +86,7 @@ def many():
     compare, truths = module.compare, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "compare", lambda *args: truths.append(args[1]) or compare(*args))
-        found = credit(Fork, policy(), training(), episodes=32, branches=256, turns=24)
+        found = credit(Fork, policy(), TRAINING, episodes=32, branches=256, turns=24)
     return *found, truths[-1]
 
 
@@ -183,13 +176,13 @@ def test_a_correct_critic_explains_the_truth_and_a_wrong_one_does_not():
 
 
 def test_the_report_is_saved_and_the_viewer_lists_its_episodes(tmp_path, monkeypatch):
-    found = credit(Fork, policy(), training(), episodes=16, branches=2, turns=8)
+    found = credit(Fork, policy(), TRAINING, episodes=16, branches=2, turns=8)
     monkeypatch.setattr(module, "credit", lambda *args, **how: found)
     monkeypatch.setattr(evaluate, "load_tokenizer", lambda path: tiny_tokenizer(chat=False))
     line = ["Fork", "--model", str(tmp_path), "--credit", "2", "--json"]
     options = eval_parser().parse_args(line)
     evaluate._judge_credit(
-        {"Fork": None}, None, ConfigStore().training, {}, None, str(tmp_path / "final"), options
+        {"Fork": None}, None, TrainingConfig(), {}, None, str(tmp_path / "final"), options
     )
     assert json.loads((tmp_path / "credit.json").read_text()) == [asdict(found[0])]
     (file,) = ViewSource(tmp_path).files
@@ -201,6 +194,6 @@ def test_the_report_is_saved_and_the_viewer_lists_its_episodes(tmp_path, monkeyp
 
 def test_greedy_sampling_and_a_single_branch_are_refused():
     with pytest.raises(ConfigError, match="temperature"):
-        credit(Fork, policy(temperature=0.0), training())
+        credit(Fork, policy(temperature=0.0), TRAINING)
     with pytest.raises(ConfigError, match="branches"):
         judged(branches=1)

@@ -19,6 +19,7 @@ from llm_gym_agents.config.defaults import CHOSEN, Choice
 from llm_gym_agents.engines.base import Sampling
 from llm_gym_agents.recipes import Recipe, find_recipe
 from llm_gym_agents.rollouts.evaluation import rollout
+from tests.agents.small_run import config_with
 from tests.agents.tiny import save_tiny
 
 
@@ -70,12 +71,10 @@ def test_the_next_commands_of_a_finished_run_work(run, capsys):
     assert "success" in text
 
 
-def test_evaluation_settings_are_those_of_training(tmp_path):
-    config = ConfigStore()
-    config.environment.env_id = "FrozenLake-v1"
-    config.environment.env_kwargs = {"is_slippery": False, "rules": "system", "penalty": 0.1}
+def test_evaluation_settings_are_those_of_training():
+    kwargs = {"is_slippery": False, "rules": "system", "penalty": 0.1}
+    config = config_with(environment__env_id="FrozenLake-v1", environment__env_kwargs=kwargs)
     config.inference.max_turns = 30
-    config.checkpoint.output_dir = str(tmp_path)
     settings = as_trained(config.inference)
     assert (settings["max_turns"], settings["temperature"]) == (30, 1.0), "as training played"
     assert played_with(config.environment, "FrozenLake-v1") == {"is_slippery": False}
@@ -83,8 +82,7 @@ def test_evaluation_settings_are_those_of_training(tmp_path):
 
 
 def test_next_commands_quote_paths_with_spaces():
-    config = ConfigStore()
-    config.environment.env_id = "llm_gym/Echo-v0"
+    config = config_with(environment__env_id="llm_gym/Echo-v0")
     for line in next_commands(config, Path("my runs/echo")).splitlines()[1:]:
         assert shlex.split(line)[-1] == "my runs/echo"
 

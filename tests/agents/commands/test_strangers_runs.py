@@ -13,6 +13,7 @@ from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.run.files import WRITTEN, RunLock, check_links
 from llm_gym_agents.run.metrics import read_metrics
 from tests.agents.commands.conftest import SMALL, changed
+from tests.agents.small_run import config_with
 
 
 @pytest.mark.parametrize(
@@ -74,9 +75,7 @@ def test_every_setting_is_harmless_by_its_type_or_needs_trust():
     ],
 )
 def test_unlisted_environments_and_kwargs_need_trust(env_id, kwargs):
-    config = ConfigStore()
-    config.environment.env_id, config.environment.env_kwargs = env_id, kwargs
-    assert untrusted(config)
+    assert untrusted(config_with(environment__env_id=env_id, environment__env_kwargs=kwargs))
 
 
 def test_harmless_settings_need_no_trust():
@@ -96,7 +95,7 @@ def test_harmless_settings_need_no_trust():
 
 
 def outside(tmp_path):
-    """A folder with a file that is dear to somebody."""
+    """A folder with a file that must not be lost."""
     place = tmp_path / "home"
     place.mkdir()
     (place / "key").write_text("my only key")

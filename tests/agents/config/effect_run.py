@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from llm_gym.episodes import read_episodes
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
+from tests.agents.checks import copied, record_calls
 from tests.agents.players import player_at_chance
 from tests.agents.small_run import untimed
 
@@ -65,23 +66,23 @@ def make_trainer(given, folder, env=None):
 def play(given, folder):
     """Train for two iterations and return what came of it."""
     trainer = make_trainer(given, folder)
-    episodes, evaluated, calls = [], [], []
-    play = trainer.sampler.play
-
-    def watch(tasks, version=None, *, held_out=False):
-        rollout = play(tasks, version, held_out=held_out)
-        (evaluated if held_out else episodes).extend(rollout.episodes)
-        return rollout
-
-    trainer.sampler.play = watch
-    trainer.learner.model.register_forward_hook(lambda *_: calls.append(1))
+    played, passes = record_calls(trainer.sampler, "play"), []
+    trainer.learner.model.register_forward_hook(lambda *_: passes.append(1))
     try:
         history = trainer.fit()
     finally:
         trainer.cleanup()
-    state = trainer.learner.model.state_dict()
+    episodes, evaluated = (
+        [
+            episode
+            for call in played
+            if call.kwargs.get("held_out", False) is held_out
+            for episode in call.result.episodes
+        ]
+        for held_out in (False, True)
+    )
     return Outcome(
-        weights={name: weight.clone() for name, weight in state.items()},
+        weights=copied(trainer.learner.model),
         metrics=untimed(history),
         samples=[str(episode.actions) for episode in episodes],
         starts=[f"{episode.states[0]} {episode.num_turns}" for episode in episodes],
@@ -94,7 +95,7 @@ def play(given, folder):
         recorded=[
             len(list(read_episodes(path))) for path in sorted(folder.glob("episodes/train-*"))
         ],
-        passes=len(calls),
+        passes=len(passes),
         rows=trainer.sampler.collector.pool.batch_size[0],
     )
 

@@ -11,16 +11,15 @@ from llm_gym_agents.config.profile import TaskProfile, iteration_seconds
 from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.run.checkpoint_weights import save_lm
+from tests.agents.small_run import config_with
 from tests.agents.text.chat_templates import FAMILIES, build_tokenizer
 
 ECHO = TaskProfile(model="embedded", env="suite", is_markov=True, move_chars=6)
 
 
 def profile_of(env_id, model="tiny", lora_rank=0, **settings):
-    config = ConfigStore()
-    config.environment.env_id, config.environment.env_kwargs = env_id, settings
-    config.model.model_name, config.model.lora_rank = model, lora_rank
-    return profile_task(config)
+    env = {"environment__env_id": env_id, "environment__env_kwargs": settings}
+    return profile_task(config_with(**env, model__model_name=model, model__lora_rank=lora_rank))
 
 
 @pytest.mark.parametrize(
@@ -101,8 +100,7 @@ def test_a_profile_describes_model_and_environment():
 def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
     env_id, estimator, size, credit
 ):
-    config = ConfigStore()
-    config.environment.env_id, config.training.adv_estimator = env_id, estimator
+    config = config_with(environment__env_id=env_id, training__adv_estimator=estimator)
     apply_defaults(config, profile_task(config))
     assert config.training.group_size == size
     assert config.training.estimator_settings.get("credit", "episode") == credit
@@ -112,8 +110,7 @@ def test_an_estimator_that_compares_episodes_gets_groups_and_sees_shaping(
 
 
 def test_groups_fit_into_a_batch_that_somebody_chose():
-    config = ConfigStore()
-    config.training.batch_size, config.training.adv_estimator = 12, "grpo"
+    config = config_with(training__batch_size=12, training__adv_estimator="grpo")
     made = apply_defaults(config, dataclasses.replace(ECHO, groups=True), {"training.batch_size"})
     assert config.training.group_size == 4
     assert "the batch that you chose" in str(
@@ -134,9 +131,7 @@ def test_settings_that_nobody_chose_are_filled_in_and_listed():
 
 
 def test_chosen_settings_stay_and_are_listed():
-    config = ConfigStore()
-    config.training.gamma = 1.0
-    config.environment.env_kwargs = {"penalty": 0.0}
+    config = config_with(training__gamma=1.0, environment__env_kwargs={"penalty": 0.0})
     chosen = {"training.gamma", "environment.env_kwargs.penalty"}
     made = {each.setting: each for each in apply_defaults(config, ECHO, chosen)}
     assert config.training.gamma == 1.0
@@ -145,8 +140,7 @@ def test_chosen_settings_stay_and_are_listed():
 
 
 def test_a_smaller_batch_shrinks_the_settings_that_depend_on_it():
-    config = ConfigStore()
-    config.training.batch_size = 8
+    config = config_with(training__batch_size=8)
     apply_defaults(config, ECHO, {"training.batch_size"})
     assert config.training.mini_batch_size == config.inference.num_envs == 8
     config.check()
@@ -166,8 +160,7 @@ def test_every_profile_gives_settings_that_can_be_trained_with(model, env):
 
 
 def defaults_of(env_id):
-    config = ConfigStore()
-    config.environment.env_id = env_id
+    config = config_with(environment__env_id=env_id)
     apply_defaults(config, profile_task(config))
     config.check()
     return config
@@ -215,8 +208,7 @@ def test_an_endless_gymnasium_environment_is_cut_and_bootstrapped():
     ],
 )
 def test_steps_are_smaller_after_a_solver_and_in_long_episodes(env_id, player, chosen):
-    config = ConfigStore()
-    config.environment.env_id, config.warm_start.player = env_id, player
+    config = config_with(environment__env_id=env_id, warm_start__player=player)
     apply_defaults(config, profile_task(config), {"warm_start.player"} - {player})
     assert (config.training.lr_schedule, config.training.max_kl) == chosen
 

@@ -17,6 +17,7 @@ from llm_gym_agents.trainer.build import join_processes
 from tests.agents.config.effect_run import ECHO, WARM, configured, play, settings
 from tests.agents.odd import Sleeping
 from tests.agents.players import player_at_chance
+from tests.agents.small_run import config_with
 from tests.agents.trainer.processes.echo_run import echo_trainer
 
 
@@ -85,18 +86,12 @@ def test_a_tracker_that_is_not_installed_is_an_error(tmp_path, monkeypatch):
         play({"checkpoint.tracker": "wandb/mine"}, tmp_path)
 
 
-def parallel(**settings):
-    config = ConfigStore()
-    config.update({"parallel": settings})
-    return config
-
-
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
 def test_a_parallel_mode_without_started_processes_is_an_error(mode, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(ConfigError, match=f"parallel.mode='{mode}'"):
-        join_processes(parallel(mode=mode))
-    assert join_processes(parallel()).world == 1
+        join_processes(config_with(parallel__mode=mode))
+    assert join_processes(ConfigStore()).world == 1
 
 
 def test_without_ray_the_error_names_the_extra(tmp_path, monkeypatch):

@@ -156,7 +156,7 @@ ELSEWHERE = {
     rules.test_a_missing_device_is_refused: ["model.device"],
     model.test_an_optimizer_that_is_not_installed_is_an_error: ["training.optimizer"],
     model.test_only_a_trusted_model_may_run_its_code: ["model.trust_remote_code"],
-    warm.test_adapters_are_taught_and_their_base_is_not: ["model.lora_rank"],
+    warm.test_a_warm_start_trains_adapters_and_not_their_base: ["model.lora_rank"],
     precision.test_checkpointed_layers_are_computed_again_and_give_the_same_gradient: [
         "model.gradient_checkpointing"
     ],
@@ -165,7 +165,7 @@ ELSEWHERE = {
     model.test_variables_of_the_chat_template_reach_it: ["inference.template_options"],
     run.test_a_parallel_mode_without_started_processes_is_an_error: ["parallel.mode"],
     run.test_unusable_replies_lead_to_more_warm_start_rounds: ["warm_start.rounds"],
-    stops.test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights: [
+    stops.test_a_run_stopped_by_sigterm_resumes_to_the_same_weights: [
         "checkpoint.output_dir",
         "checkpoint.resume",
     ],
@@ -176,13 +176,15 @@ ELSEWHERE = {
         "environment.workers",
         "environment.timeout",
     ],
-    transport.test_actors_on_the_learners_gpu_read_it_there_and_others_through_the_store: [
+    transport.test_actors_on_the_learners_gpu_get_handles_and_others_use_the_store: [
         "ray.use_ray",
         "ray.num_actors",
     ],
-    test_ahead.test_playing_runs_ahead_by_as_much_as_it_may: ["ray.staleness"],
-    test_cluster.test_an_address_leads_to_the_cluster_that_is_there: ["ray.address"],
-    test_cluster.test_what_the_cluster_could_never_give_is_refused: ["ray.num_gpus_per_actor"],
+    test_ahead.test_playing_runs_ahead_by_the_staleness_setting: ["ray.staleness"],
+    test_cluster.test_an_address_connects_to_the_running_cluster: ["ray.address"],
+    test_cluster.test_more_actors_or_gpus_than_the_cluster_has_are_refused: [
+        "ray.num_gpus_per_actor"
+    ],
     test_faults.test_an_environment_that_hangs_is_cut_at_its_deadline: ["ray.timeout"],
 }
 """Tests of their own, and the settings that each shows to have an effect."""

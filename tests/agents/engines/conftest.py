@@ -36,7 +36,7 @@ def server(serve, tiny_folder):
 
 @pytest.fixture
 def fixed(serve):
-    """A stand-in that always says the same."""
+    """A stand-in that always gives the same reply."""
     return serve(FixedSampler())
 
 

@@ -10,7 +10,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 def run_python(script, *paths):
-    """Return what ``script`` prints, and the end of its complaints; ``paths`` come first."""
+    """Return what ``script`` prints, and the end of its errors; ``paths`` come first."""
     places = os.pathsep.join([*paths, str(_ROOT / "agents"), str(_ROOT)])
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],

@@ -60,7 +60,7 @@ def step(lm, rate):
 
 
 @pytest.mark.parametrize("family", one_in(3, FAMILIES))
-def test_a_whole_push_is_whole_and_leaves_no_gap(family):
+def test_a_complete_push_is_confirmed_and_leaves_no_gap(family):
     lm = tiny_model(family)
     engine = serve(tiny_model(family, seed=9))
     check = checked(engine)
@@ -88,7 +88,7 @@ def test_one_layer_that_missed_one_push_at_a_tiny_rate_is_named(dtype, part):
 
 
 class Fused(Served):
-    """Keeps q, k, v as one, has some rows of padding, and names one weight as nobody else does."""
+    """Keeps q, k, v as one, has some rows of padding, and gives one weight an unusual name."""
 
     def weight_sums(self):
         own = {name: weight.detach() for name, weight in self.model.named_parameters()}
@@ -122,14 +122,14 @@ def fused(lm):
     return Fused(copy.deepcopy(lm))
 
 
-def test_fused_weights_are_compared_and_those_not_read_back_are_not_proven(lm, fused):
+def test_fused_weights_are_compared_if_they_can_be_read_back(lm, fused):
     assert checked(fused).push(lm.named_parameters(), 1) == len(list(lm.parameters()))
     fused.weight_sums = lambda: None
     assert checked(fused).push(lm.named_parameters(), 1) == 0
 
 
 @pytest.mark.parametrize("part", ["k_proj", "embed", "o_proj", "lm_head", "up_proj"])
-def test_none_of_them_may_miss_a_push(lm, fused, part):
+def test_any_fused_weight_that_misses_a_push_is_noticed(lm, fused, part):
     check = checked(fused)
     check.push(lm.named_parameters(), 0)
     fused.misses = [next(name for name, _ in lm.named_parameters() if part in name)]
@@ -138,7 +138,7 @@ def test_none_of_them_may_miss_a_push(lm, fused, part):
         check.push(lm.named_parameters(), 1)
 
 
-def test_parts_that_changed_places_are_noticed(lm, fused):
+def test_swapped_parts_of_a_fused_weight_are_noticed(lm, fused):
     check = checked(fused)
     check.push(lm.named_parameters(), 0)
     fused.swaps = True
@@ -147,7 +147,7 @@ def test_parts_that_changed_places_are_noticed(lm, fused):
 
 
 @pytest.mark.parametrize("part", ["embed_tokens", "layers.0.self_attn.o_proj", "lm_head"])
-def test_one_changed_layer_is_noticed(part):
+def test_the_probe_notices_one_changed_layer(part):
     lm = tiny_model()
     engine = serve(lm)
     with torch.no_grad():
@@ -166,8 +166,8 @@ KINDS = [
 ]
 
 
-def says(probe, *gaps):
-    """Let the probe find these gaps, one after another."""
+def with_gaps(probe, *gaps):
+    """Return the probe with these gaps, one after another."""
     probe.gap = Mock(side_effect=gaps)
     return probe
 
@@ -187,14 +187,14 @@ def test_a_gap_is_allowed_by_precision_and_by_the_first_one(served, trained, all
         (0.9 * allowance.most, 1.1 * allowance.most),
     ):
         engine, probe = kind(served, trained)
-        says(probe, first, *later, last)
+        with_gaps(probe, first, *later, last)
         assert [probe.check(engine) for _ in (first, *later)] == [first, *later]
         with pytest.raises(StaleWeightsError):
             probe.check(engine)
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
-def test_a_model_in_half_the_bits_is_no_stale_one():
+def test_bfloat16_rounding_is_not_taken_for_stale_weights():
     lm = tiny_model()
     assert 1e-4 < Probe(lm).check(narrow_copy(lm)) < COARSE.most
 
@@ -212,7 +212,7 @@ def narrow_copy(lm):
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
-def test_a_model_that_training_made_sharper_may_round_more_than_at_the_start(monkeypatch):
+def test_a_sharper_model_may_round_more_than_at_the_start(monkeypatch):
     """Two of eighteen runs on a GPU were stopped at 0.17, where 0.167 was allowed."""
     monkeypatch.setattr(module, "COARSE", Allowance(1e-3, 0.2))
     lm = tiny_model()
@@ -230,10 +230,10 @@ def test_a_model_that_training_made_sharper_may_round_more_than_at_the_start(mon
 def test_no_rounding_explains_samples_of_another_model():
     engine, probe = kind(torch.bfloat16, torch.float32)
     probe.rounding = lambda *_: 10.0
-    assert says(probe, 0.9 * HOPELESS).check(engine) == 0.9 * HOPELESS
+    assert with_gaps(probe, 0.9 * HOPELESS).check(engine) == 0.9 * HOPELESS
     for gap in (1.1 * HOPELESS, float("nan")):
         with pytest.raises(StaleWeightsError, match=r"0\.5"):
-            says(probe, gap).check(engine)
+            with_gaps(probe, gap).check(engine)
 
 
 # --- publishing -------------------------------------------------------------------------------
@@ -243,51 +243,51 @@ def test_publishing_pushes_and_probes():
     lm = tiny_model()
     engine = serve(tiny_model(seed=9))
     publisher = Publisher(engine, lm)
-    said = publisher.publish(4)
-    assert said.keys() == {PROBE_GAP, CHECKED, PUBLISH_SECONDS}
-    assert said[CHECKED] == len(list(lm.parameters()))
-    assert said[PROBE_GAP] < 1e-5
+    metrics = publisher.publish(4)
+    assert metrics.keys() == {PROBE_GAP, CHECKED, PUBLISH_SECONDS}
+    assert metrics[CHECKED] == len(list(lm.parameters()))
+    assert metrics[PROBE_GAP] < 1e-5
     assert engine.version == 4
 
 
 @pytest.mark.parametrize(
     ("has_sums", "probed"), [(True, [1, 2, 3, 4, 8, 16]), (False, list(range(1, 18)))]
 )
-def test_weights_that_are_proven_are_probed_now_and_then(monkeypatch, has_sums, probed):
+def test_confirmed_weights_are_probed_now_and_then(monkeypatch, has_sums, probed):
     lm = tiny_model()
     engine = serve(lm)
     if not has_sums:
         monkeypatch.setattr(engine, "weight_sums", lambda: None)
     publisher = Publisher(engine, lm)
-    said = {push: publisher.publish(push) for push in range(1, 18)}
-    assert [push for push, found in said.items() if PROBE_GAP in found] == probed
+    results = {push: publisher.publish(push) for push in range(1, 18)}
+    assert [push for push, found in results.items() if PROBE_GAP in found] == probed
 
 
 def test_an_engine_that_shares_the_model_needs_no_probe(monkeypatch):
     lm = tiny_model()
     engine = TransformersEngine(lm)
-    monkeypatch.setattr(engine, "generate", None)  # nothing is asked
+    monkeypatch.setattr(engine, "generate", None)  # nothing is sampled
     assert Publisher(engine, lm).publish(4) == {}
     assert engine.version == 4
 
 
 @pytest.mark.parametrize(("make", "times"), [(TransformersEngine, 1), (serve, 0)])
-def test_only_an_engine_that_shares_the_model_is_made_to_forget(monkeypatch, make, times):
+def test_only_an_engine_that_shares_the_model_has_its_cache_emptied(monkeypatch, make, times):
     lm = tiny_model()
-    engine, told = make(lm), []
-    monkeypatch.setattr(engine, "update_weights", lambda *args: told.append(args[1]))
+    engine, pushed = make(lm), []
+    monkeypatch.setattr(engine, "update_weights", lambda *args: pushed.append(args[1]))
     engine.version = 3
     Publisher(engine, lm).empty_cache()
-    assert told == [3] * times
+    assert pushed == [3] * times
 
 
-def test_an_engine_is_awake_before_it_is_given_weights(monkeypatch):
+def test_an_engine_is_woken_before_a_push(monkeypatch):
     lm = tiny_model()
-    engine, told = serve(lm), []
-    monkeypatch.setattr(engine, "wake", lambda: told.append("wake"))
+    engine, calls = serve(lm), []
+    monkeypatch.setattr(engine, "wake", lambda: calls.append("wake"))
     update = engine.update_weights
     monkeypatch.setattr(
-        engine, "update_weights", lambda *args: (told.append("update"), update(*args))
+        engine, "update_weights", lambda *args: (calls.append("update"), update(*args))
     )
     Publisher(engine, lm).publish(1)
-    assert told == ["wake", "update"]
+    assert calls == ["wake", "update"]

@@ -41,14 +41,14 @@ def weights():
     return [*found, ("turned", torch.arange(6.0).view(2, 3).T)]  # not contiguous
 
 
-def test_a_bucket_is_the_same_after_a_way_through_bytes():
+def test_a_bucket_survives_a_round_trip_through_bytes():
     given = weights()
     [bucket] = buckets(given)
     for found in (weights_in(bucket), weights_in(to_bytes(bucket))):
         check_same(found, given)
 
 
-def test_a_buffer_is_filled_again_and_again_and_loses_nothing():
+def test_a_buffer_is_reused_and_loses_nothing():
     given, found, memory = weights(), [], set()
     size = 2 * max(each.nbytes for _, each in given)
     for flat in buckets(iter(given), size):
@@ -92,7 +92,7 @@ def some(shape, dtype=torch.float32, seed=0):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_one_step_to_the_next_number_anywhere_changes_both(dtype):
+def test_the_smallest_change_of_a_weight_changes_both_sums(dtype):
     weight = some((8, 16), dtype)
     before = sum_of(weight)
     for at in (0, 63, 127):
@@ -105,7 +105,7 @@ def test_one_step_to_the_next_number_anywhere_changes_both(dtype):
         assert after.order != before.order
 
 
-def test_order_padding_views_and_pieces(monkeypatch):
+def test_sums_notice_order_and_ignore_padding_views_and_pieces(monkeypatch):
     weight = some((13, 11))
     plain, turned = sum_of(weight), sum_of(weight.flip(0))
     assert (turned.content == plain.content, turned.order == plain.order) == (True, False)
@@ -127,7 +127,7 @@ def test_parts_add_up_to_the_whole(rows, dtype):
     assert whole == sum_of(torch.cat(parts))
 
 
-def test_later_changes_do_not_count_and_one_up_and_one_down_do_not_cancel():
+def test_pending_sums_ignore_later_changes_and_opposite_changes_do_not_cancel():
     weight = some(8)
     sums = module.PendingSums()
     sums.add("w", weight)
@@ -143,7 +143,7 @@ def test_later_changes_do_not_count_and_one_up_and_one_down_do_not_cancel():
 
 
 @pytest.mark.parametrize("most", [1, 40, 1 << 20])
-def test_weights_that_are_summed_together_have_the_sums_that_each_has_alone(monkeypatch, most):
+def test_weights_summed_together_have_the_sums_of_each_alone(monkeypatch, most):
     shapes = [(5,), (0,), (7, 3), (100,), (3,), (33,)]
     weights = [(f"w{at}", some(shape, DTYPES[at // 3], at)) for at, shape in enumerate(shapes)]
     alone = weight_sums(weights)
@@ -158,6 +158,6 @@ def test_weights_that_are_summed_together_have_the_sums_that_each_has_alone(monk
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_gpu_finds_the_sums_of_the_cpu(dtype):
+def test_sums_on_a_gpu_equal_those_of_the_cpu(dtype):
     weights = [(str(at), some((333, at), dtype)) for at in (257, 1, 12)]
     assert weight_sums([(name, weight.cuda()) for name, weight in weights]) == weight_sums(weights)

@@ -1,4 +1,4 @@
-"""Random requests, and what a model says of their replies by itself: one plain forward."""
+"""Random requests, and the log-probs of their replies in one plain forward."""
 
 import random
 

@@ -25,7 +25,7 @@ from tests.agents.tiny import tiny_tokenizer
 GUESS = "llm_gym/GuessTheNumber-v0"
 
 
-def test_a_conversation_is_the_episode():
+def test_a_conversation_follows_the_episode():
     env = gym.make(GUESS)
     talk = EpisodeChat(GUESS)
     for seed in range(3):
@@ -56,12 +56,12 @@ def test_a_row_of_tokens_is_learned_where_the_model_wrote():
         row = TokenEpisode(talk, chat, seed=3)
         assert row.prompt == chat.opening("", same.begin(3)[0]["content"])
         lost, won = chat.reply("no idea"), chat.reply(talk.env.unwrapped.oracle_action())
-        told = chat.following(lost, same.answer("no idea"))
+        observation = chat.following(lost, same.answer("no idea"))
         for reply in (lost, won):
             assert not row.is_over(10_000)
             row.take(reply, [-0.5] * len(reply))
-        assert row.completion == [*lost, *told, *won]
-        assert row.mask == [1] * len(lost) + [0] * len(told) + [1] * len(won)
+        assert row.completion == [*lost, *observation, *won]
+        assert row.mask == [1] * len(lost) + [0] * len(observation) + [1] * len(won)
         assert row.logprobs == [-0.5 * wrote for wrote in row.mask]
         assert row.ids == row.prompt + row.completion
         assert row.is_over(10_000)
@@ -71,7 +71,7 @@ def test_a_row_of_tokens_is_learned_where_the_model_wrote():
         assert [row.is_over(len(row.completion) + more) for more in (0, 1)] == [True, False]
 
 
-def test_skyrls_own_limit_of_turns_ends_an_episode(monkeypatch):
+def test_the_turn_limit_of_skyrl_ends_an_episode(monkeypatch):
     monkeypatch.setattr(skyrl, "need", lambda *_: SimpleNamespace(BaseTextEnv=object))
     game = skyrl.skyrl_env(GUESS)(extras={"seed": 0, "max_turns": 2})
     for _ in range(2):
@@ -81,9 +81,9 @@ def test_skyrls_own_limit_of_turns_ends_an_episode(monkeypatch):
         assert (second["done"], second["observations"]) == (True, [])
 
 
-def test_rules_that_go_into_a_system_prompt_are_a_message():
-    told = EpisodeChat(GUESS, rules="system").begin(0)
-    assert [message["role"] for message in told] == ["system", "user"]
+def test_rules_in_a_system_prompt_are_a_message():
+    messages = EpisodeChat(GUESS, rules="system").begin(0)
+    assert [message["role"] for message in messages] == ["system", "user"]
 
 
 def test_rows_respect_split_player_and_success():
@@ -102,16 +102,17 @@ def test_rows_respect_split_player_and_success():
 
 
 def test_tool_definitions_are_those_of_the_environment():
-    told = tool_definitions(gym.make("llm_gym/TextToSQL-v0"))
-    assert [one["function"]["name"] for one in told] == ["sql"]
+    definitions = tool_definitions(gym.make("llm_gym/TextToSQL-v0"))
+    assert [one["function"]["name"] for one in definitions] == ["sql"]
     assert all(
-        one["type"] == "function" and one["function"]["parameters"]["required"] for one in told
+        one["type"] == "function" and one["function"]["parameters"]["required"]
+        for one in definitions
     )
     wrapped = llm_gym.ToolUse(gym.make("llm_gym/Echo-v0"), ["calculator"])
     assert [one["function"]["name"] for one in tool_definitions(wrapped)] == ["calculator"]
 
 
-def test_the_command_writes_what_it_says(tmp_path, capsys):
+def test_the_command_writes_rows_tools_and_packages(tmp_path, capsys):
     out = tmp_path / "rows.jsonl"
     for kind, key in {"prompts": "prompt", "episodes": "messages", "verl": "agent_name"}.items():
         assert main([kind, GUESS, "--episodes", "3", "--out", str(out), "--set", "high=5"]) == 0
@@ -152,7 +153,7 @@ def counted(monkeypatch):
 
 
 def trainer(tokenizer):
-    """What of TRL's trainer is asked: here it always replies 1, or fails."""
+    """The part of TRL's trainer that is used: it always replies 1, or fails."""
 
     def reply(prompts, images, fields, count):
         if len(prompts) == 3:
@@ -164,7 +165,7 @@ def trainer(tokenizer):
     )
 
 
-def test_every_environment_that_is_made_is_closed(counted):
+def test_every_environment_that_is_created_is_closed(counted):
     prompt_rows(counted, range(3))
     assert (Counted.opened, Counted.closed) == (1, 1)
     episode_rows(counted, range(3))

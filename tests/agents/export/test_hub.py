@@ -21,10 +21,10 @@ class _Hub(LocalHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.path == "/api/repos/create":
-            asked = json.loads(body)
-            self.server.created.append(asked)
-            name = f"{asked.get('organization', 'me')}/{asked['name']}"
-            kind = "datasets/" * (asked.get("type") == "dataset")
+            repository = json.loads(body)
+            self.server.created.append(repository)
+            name = f"{repository.get('organization', 'me')}/{repository['name']}"
+            kind = "datasets/" * (repository.get("type") == "dataset")
             return self.say(200, {"url": f"{self.server.url}/{kind}{name}", "name": name})
         if "/preupload/" in self.path:
             files = json.loads(body)["files"]
@@ -85,7 +85,7 @@ def test_the_model_of_a_run_reaches_the_hub(run, hub, capsys):
 
 
 @pytest.mark.parametrize("name", ["final/notes.txt", "final"])
-def test_a_link_sends_nothing_from_elsewhere(run, hub, tmp_path, name):
+def test_a_link_uploads_nothing_from_elsewhere(run, hub, tmp_path, name):
     secrets = tmp_path / "secrets"
     (run / "final").rename(secrets)
     (secrets / "key").write_text("my only key")
@@ -98,7 +98,7 @@ def test_a_link_sends_nothing_from_elsewhere(run, hub, tmp_path, name):
     assert hub.files == {}
 
 
-def test_recorded_episodes_are_a_data_set_that_reaches_the_hub(run, hub, tmp_path):
+def test_recorded_episodes_are_uploaded_as_a_dataset(run, hub, tmp_path):
     out = tmp_path / "records"
     assert main(["records", str(run), "--out", str(out)]) == 0
     rows = [json.loads(line) for line in (out / "data/train.jsonl").read_text().splitlines()]
@@ -112,7 +112,7 @@ def test_recorded_episodes_are_a_data_set_that_reaches_the_hub(run, hub, tmp_pat
     assert {name: len(split) for name, split in loaded.items()} == {"train": 2, "after": 1}
 
 
-def test_what_is_no_run_and_what_has_no_name_is_told(run, hub, tmp_path):
+def test_wrong_folders_and_names_are_refused(run, hub, tmp_path):
     for arguments, what in (
         (["hub", str(run)], "OWNER/NAME"),
         (["hub", str(tmp_path), "me/game"], "finished run"),

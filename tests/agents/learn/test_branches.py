@@ -21,12 +21,13 @@ from llm_gym_agents.rollouts.pool import TextEnvPool
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
+from tests.agents.checks import record_calls
 from tests.agents.tiny import tiny_policy
 
 TURNS = 4
 
 
-class Says(gym.Env[str, str]):
+class Numbered(gym.Env[str, str]):
     """Answers with the seed, the turn and the last action; pays the turn's number."""
 
     observation_space = action_space = AnyText(1000)
@@ -44,14 +45,14 @@ class Says(gym.Env[str, str]):
         return f"{self.seed} {self.turn} {action}"
 
 
-class Forgetful(Says):
+class Nondeterministic(Numbered):
     """Gives another observation every time."""
 
     def text(self, action):
         return f"{next(self.calls)}"
 
 
-def make(env=Says, context="history", **pool):
+def make(env=Numbered, context="history", **pool):
     policy = tiny_policy(sampling=Sampling(max_tokens=3), run_seed=3, context=context)
     return Sampler(policy, TextEnvPool(env, 3, **pool))
 
@@ -62,7 +63,7 @@ def tasks():
 
 
 @pytest.mark.parametrize("context", ["history", "verbatim", "observation"])
-def test_a_branch_is_its_parent_up_to_the_turn_and_then_its_own(tasks, context):
+def test_a_branch_repeats_its_parent_up_to_the_turn(tasks, context):
     sampler = make(context=context)
     parents = sampler.play(tasks)
     branches = play_branches(sampler.play, parents, [(1, 2), (3, 0), (3, 3)], 2)
@@ -81,29 +82,25 @@ def test_a_branch_is_its_parent_up_to_the_turn_and_then_its_own(tasks, context):
 
 
 @pytest.mark.parametrize("context", ["history", "observation"])
-def test_the_model_reads_the_same_tokens_as_in_the_parent(tasks, context):
+def test_a_branch_reads_the_tokens_of_its_parent(tasks, context):
     sampler = make(context=context)
     parents = sampler.play(tasks)
-    seen = {}
-
-    def play(more):
-        seen["rollout"] = sampler.play(more)
-        return seen["rollout"]
-
-    (branch,) = play_branches(play, parents, [(2, 2)], 1)
-    (turns,) = seen["rollout"].turns
+    calls = record_calls(sampler, "play")
+    (branch,) = play_branches(sampler.play, parents, [(2, 2)], 1)
+    rollout = calls[0].result
+    (turns,) = rollout.turns
     parent = parents.turns[2]
     assert [turn.number for turn in turns] == list(range(TURNS))
     assert [turn.prompt_ids for turn in turns[:3]] == [turn.prompt_ids for turn in parent[:3]]
     assert [turn.reply_ids for turn in turns[:2]] == [turn.reply_ids for turn in parent[:2]]
     assert branch.tokens == sum(len(turn.reply_ids) for turn in turns[2:])
     # A branch is a whole episode, which could be trained on like any other.
-    scored = sampler.engine.score([assemble(seen["rollout"]).ids_S.tolist()])
+    scored = sampler.engine.score([assemble(rollout).ids_S.tolist()])
     assert len(scored) == 1
     sampler.close()
 
 
-def test_branches_depend_on_nothing_but_their_names(tasks):
+def test_branches_depend_only_on_their_episode_ids(tasks):
     sampler = make()
     parents = sampler.play(tasks)
     some = play_branches(sampler.play, parents, [(0, 1), (2, 3)], 2)
@@ -116,27 +113,22 @@ def test_branches_depend_on_nothing_but_their_names(tasks):
     sampler.close()
 
 
-def test_an_environment_that_does_not_repeat_itself_fails_its_branches(tasks):
-    sampler = make(Forgetful)
+def test_branches_of_a_nondeterministic_environment_fail(tasks):
+    sampler = make(Nondeterministic)
     parents = sampler.play(tasks)
-    everything = []
-
-    def play(more):
-        everything.append(sampler.play(more))
-        return everything[-1]
-
-    branches = play_branches(play, parents, all_places(parents), 1)
+    calls = record_calls(sampler, "play")
+    branches = play_branches(sampler.play, parents, all_places(parents), 1)
     assert {branch.place[1] for branch in branches} == {0}  # an ordinary episode of that seed
-    unplayed = everything[0].unplayed
-    assert len(unplayed) == 4 * (TURNS - 1)
-    assert {episode.stop_reason for episode in unplayed} == {StopReason.ERROR}
-    assert "not deterministic" in everything[0].failures[0]
+    rollout = calls[0].result
+    assert len(rollout.unplayed) == 4 * (TURNS - 1)
+    assert {episode.stop_reason for episode in rollout.unplayed} == {StopReason.ERROR}
+    assert "not deterministic" in rollout.failures[0]
     assert len(sampler.play(tasks).episodes) == 4  # and the rows play on
     sampler.close()
 
 
 class Grid(gym.Env[str, str]):
-    """Says nothing of the past: its keys are its own, its potential is the turn's."""
+    """Names its states itself; its potential grows with the turn."""
 
     observation_space = action_space = AnyText(1000)
 
@@ -155,7 +147,7 @@ class Grid(gym.Env[str, str]):
         return self.turn / 3
 
 
-def test_states_are_named_by_the_environment_within_a_group():
+def test_state_keys_of_the_environment_are_numbered_within_a_group():
     sampler = make(Grid, wrappers=[StateInfo])
     rollout = sampler.play([EpisodeTask(at, 0, at // 2) for at in range(4)])
     branches = play_branches(sampler.play, rollout, [(0, 1), (3, 2)], 1)
@@ -168,8 +160,8 @@ def test_states_are_named_by_the_environment_within_a_group():
     sampler.close()
 
 
-def test_states_without_a_name_are_the_observation_and_the_turn(tasks):
-    sampler = make(Says)
+def test_states_without_a_key_are_the_observation_and_the_turn(tasks):
+    sampler = make(Numbered)
     rollout = sampler.play(tasks)
     found = state_tensors(rollout)
     assert set(found) == {"state_K", "potential_K"}

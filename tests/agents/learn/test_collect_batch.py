@@ -55,7 +55,7 @@ def batch_of(rewards, groups):
         ("gae", "episode", {0, 1, 2}),  # which compares nothing: equal scores are flat
     ],
 )
-def test_the_estimator_says_which_groups_teach_nothing(estimator, credit, flat):
+def test_flat_groups_depend_on_the_estimator(estimator, credit, flat):
     shaped = [[0.1, 0.2, -0.3], [0.3, -0.2, -0.1]]
     rounding = [[0.1, 0.2, -0.3], [0.1, -0.3, 0.2]]  # 5.6e-17 and 2.8e-17
     assert 0.1 + 0.2 - 0.3 != 0.1 - 0.3 + 0.2
@@ -69,7 +69,7 @@ def test_the_estimator_says_which_groups_teach_nothing(estimator, credit, flat):
     assert flat_groups(*data, training) == flat
 
 
-def test_groups_that_are_played_anew_are_worth_what_the_reward_function_says():
+def test_resampled_groups_are_scored_by_the_reward_function():
     def only_anew(trajectory):
         return float(trajectory.episode_id >= RESAMPLE_IDS and trajectory.episode_id % 2)
 
@@ -82,7 +82,7 @@ def test_groups_that_are_played_anew_are_worth_what_the_reward_function_says():
     ("estimator", "settings", "branches"),
     [("vine", {"branches": 2}, 2), ("state_td", {"branches": 1}, 1), ("gigpo", {}, 0)],
 )
-def test_an_estimator_gets_the_states_and_branches_that_it_asks_for(
+def test_an_estimator_gets_the_states_and_branches_that_it_needs(
     estimator, settings, branches, tmp_path
 ):
     config = small(

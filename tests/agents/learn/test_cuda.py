@@ -21,7 +21,7 @@ from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.text.chat import ChatFormat
 from tests.agents.learn.test_ppo import data, gradients, training
 from tests.agents.model.test_policy_value import batch, one_by_one
-from tests.agents.tiny import tiny_model, tiny_tokenizer
+from tests.agents.tiny import WIDE, tiny_model, tiny_tokenizer
 
 pytestmark = pytest.mark.gpu
 
@@ -36,13 +36,11 @@ def exact_float32():
 
 
 def on_gpu(family="llama", dtype=torch.float32, **settings):
-    # A head of 32 numbers is the smallest that the variable-length kernel takes.
-    wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
-    return tiny_model(family, **wide | settings).to("cuda", dtype)
+    return tiny_model(family, **WIDE | settings).to("cuda", dtype)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "mistral"])
-def test_the_variable_length_kernel_reads_like_one_by_one(family):
+def test_the_variable_length_kernel_gives_the_log_probs_of_single_sequences(family):
     lm = on_gpu(family, torch.bfloat16)
     inputs = [tensor.cuda() for tensor in batch()]
     with torch.no_grad():
@@ -74,7 +72,7 @@ def test_float32_on_the_gpu_equals_the_cpu():
     torch.testing.assert_close(gpu.cpu(), cpu, atol=1e-4, rtol=1e-4)
 
 
-def test_what_the_engine_samples_on_a_gpu_is_what_the_trainer_scores():
+def test_log_probs_of_engine_and_trainer_agree_on_a_gpu():
     lm = on_gpu()
     policy = LLMPolicy(
         TransformersEngine(lm), ChatFormat.from_tokenizer(tiny_tokenizer()),
@@ -136,9 +134,7 @@ PAGED = {"hidden_size": 512, "intermediate_size": 512, "num_key_value_heads": 4}
 @pytest.mark.parametrize(("optimizer", "wide", "close", "share"), [
     ("adamw_8bit", {}, 0.9, 0.45), ("adamw_paged", PAGED, 0.99, 0.01),
 ])  # fmt: skip
-def test_a_smaller_optimizer_goes_where_adamw_goes_with_less_on_the_gpu(
-    optimizer, wide, close, share
-):
+def test_small_optimizers_follow_adamw_with_less_gpu_memory(optimizer, wide, close, share):
     pytest.importorskip("bitsandbytes")
     lm = on_gpu(**wide)
     truth, usual = moved_by("adamw", lm)
@@ -151,7 +147,7 @@ def test_a_smaller_optimizer_goes_where_adamw_goes_with_less_on_the_gpu(
 
 
 @pytest.mark.parametrize("optimizer", ["adamw_8bit", "adamw_paged"])
-def test_a_smaller_optimizer_goes_on_from_its_state(optimizer):
+def test_small_optimizers_resume_from_their_state(optimizer):
     pytest.importorskip("bitsandbytes")
     one = learner_with(optimizer, on_gpu())
     one.ppo.update(data(0))

@@ -15,7 +15,6 @@ from llm_gym.core.spaces import AnyText
 from llm_gym.envs.micro.echo import EchoEnv
 from llm_gym.wrappers import ToolUse
 from llm_gym.wrappers.as_text import make_text
-from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.learn import imitation
 from llm_gym_agents.learn.imitation import (
     DialogueEncoder,
@@ -35,7 +34,7 @@ from llm_gym_agents.text.chat import ChatFormat, TokenConversation
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 from llm_gym_agents.trainer.build import build_engine, build_policy
 from tests.agents.players import player_at_chance
-from tests.agents.small_run import Odd
+from tests.agents.small_run import Odd, config_with
 from tests.agents.tiny import tiny_tokenizer
 
 ECHO, GAME = "llm_gym/Echo-v0", "llm_gym/TextGameEasy-v0"
@@ -58,7 +57,7 @@ def turns_of(env, chat, turns, player="random", system_prompt="", **how):
     return play_demonstrations(env, player, encoder, turns, **how)
 
 
-def test_rules_are_told_unless_something_else_is():
+def test_the_system_prompt_is_the_rules_unless_another_is_given():
     env, _, chat = make()
     observation, info = env.reset(seed=0)
     [[own]] = turns_of(env, chat, 1, system_prompt=None)
@@ -67,7 +66,7 @@ def test_rules_are_told_unless_something_else_is():
     assert other.prompt_ids == chat.opening("Say red.", observation)
 
 
-def test_as_many_turns_as_asked_for_over_episodes_of_rising_seeds():
+def test_demonstrations_have_the_requested_turns_over_rising_seeds():
     env, _, chat = make(max_turns=2)
     found = turns_of(env, chat, 5, "solver")
     expected = []
@@ -80,7 +79,7 @@ def test_as_many_turns_as_asked_for_over_episodes_of_rising_seeds():
     assert found == expected[:5]
 
 
-def test_examples_come_from_the_split_that_was_asked_for():
+def test_demonstrations_come_from_the_requested_split():
     env = gym.make(GAME, rules="system").unwrapped
     chat = ChatFormat.from_tokenizer(word_tokenizer(collect_vocabulary([GAME], episodes=10)))
     for split in ("train", "test"):
@@ -102,7 +101,7 @@ def test_the_loss_is_the_mean_log_probability_of_the_replies():
 
 
 @pytest.mark.parametrize(("batch_tokens", "read"), [(None, 16), (10**6, 16), (80, 8), (5, 1)])
-def test_long_turns_make_a_step_of_fewer(batch_tokens, read, monkeypatch):
+def test_long_turns_make_smaller_batches(batch_tokens, read, monkeypatch):
     sizes = []
     monkeypatch.setattr(
         imitation, "_backward", lambda model, batch, most: sizes.append(len(batch)) or 0.0
@@ -112,14 +111,14 @@ def test_long_turns_make_a_step_of_fewer(batch_tokens, read, monkeypatch):
     assert sizes == [read]
 
 
-def test_the_same_seed_teaches_the_same():
+def test_imitation_depends_on_the_seed():
     env, _, chat = make()
     turns = turns_of(env, chat, 64)
     first, again, other = (imitate(pupil(steps=0), turns, steps=3, seed=seed) for seed in (0, 0, 1))
     assert first == again != other
 
 
-def test_the_rate_falls_by_a_line(monkeypatch):
+def test_the_learning_rate_falls_linearly(monkeypatch):
     env, _, chat = make()
     rates = []
 
@@ -138,9 +137,9 @@ def test_the_rate_falls_by_a_line(monkeypatch):
 
 def play(lm, tokenizer, episodes=256):
     """Return the mean return of episodes on Echo, and the share of moves that could be used."""
-    config = ConfigStore()
-    config.inference.max_tokens, config.inference.system_prompt = 2, ""
-    config.inference.context = "observation"
+    config = config_with(
+        inference__max_tokens=2, inference__system_prompt="", inference__context="observation"
+    )
     policy = build_policy(config, build_engine(config, lm, tokenizer), tokenizer)
     pool = TextEnvPool(ECHO, 64, rules="system", words=4, max_turns=2)
     collector = EpisodeCollector(pool, policy)
@@ -151,7 +150,7 @@ def play(lm, tokenizer, episodes=256):
     return np.mean([episode.total_reward for episode in played]), np.mean(usable)
 
 
-def test_imitating_random_moves_teaches_to_speak_and_stays_at_chance():
+def test_imitating_random_moves_teaches_the_format_and_stays_at_chance():
     mean, usable = play(*player_at_chance(ECHO, words=4, max_turns=2))
     assert usable > 0.9
     assert 0.15 < mean < 0.35  # chance is 1 word in 4
@@ -188,7 +187,7 @@ def test_the_reply_is_read_and_its_label_is_learned():
 
 
 class Forward(gym.Env):
-    """Says where one stands; the solver goes to 3."""
+    """Shows a position; the solver goes to 3."""
 
     action_space, observation_space = AnyText(9), AnyText(99)
     start = 0
@@ -205,22 +204,22 @@ class Forward(gym.Env):
         return "up" if self.at < 3 else "down"
 
 
-def visited(says, *, context="observation", env=None):
-    """Return the labelled dialogues of an episode in which ``says`` was said."""
+def visited(words, *, context="observation", env=None):
+    """Return the labelled dialogues of an episode with these replies."""
     game, states, turns = Forward(), [], []
     observation, _ = game.reset()
-    for at, word in enumerate(says):
+    for at, word in enumerate(words):
         states.append(observation)
         new = context == "observation" or at == 0
         turns.append(
             Turn(0, at, CHAT.opening("", observation), CHAT.reply(word), [], "stop", 0, new)
         )
         observation, *_ = game.step(word)
-    episode = SimpleNamespace(states=states, actions=says)
+    episode = SimpleNamespace(states=states, actions=words)
     return list(label_episode(env or Forward(), "solver", episode, turns, CHAT, 0))
 
 
-def test_each_state_that_was_reached_is_labelled_where_it_can_be_repeated():
+def test_each_visited_state_is_labelled_if_it_can_be_reached_again():
     talks = visited(["down", "up", "nonsense", "up"])
     assert [[CHAT.text_of(turn.learned_ids) for turn in talk] for talk in talks] == [["up"]] * 4
     other = Forward()
@@ -228,7 +227,7 @@ def test_each_state_that_was_reached_is_labelled_where_it_can_be_repeated():
     assert visited(["down", "up"], env=other) == []
 
 
-def test_in_one_conversation_what_was_said_is_read_and_the_label_learned():
+def test_in_a_conversation_the_reply_is_read_and_the_label_learned():
     [talk] = visited(["down", "up", "up"], context="history")
     first, second, last = talk
     assert first.reply_ids == CHAT.reply("down")
@@ -247,14 +246,14 @@ def replies(talks):
 
 
 def moves(env, talks):
-    """Play what was said again; return whether each reply could be used."""
-    usable, said = [], iter(replies(talks))
+    """Play the replies; return whether each could be used."""
+    usable, left = [], iter(replies(talks))
     seed = 0
     while True:
         env.reset(seed=seed)
         seed, done = seed + 1, False
         while not done:
-            reply = next(said, None)
+            reply = next(left, None)
             if reply is None:
                 return usable
             *_, terminated, truncated, info = env.step(reply)
@@ -262,7 +261,7 @@ def moves(env, talks):
             done = terminated or truncated
 
 
-LAKE = partial(make_text, "FrozenLake-v1", is_slippery=False)  # somebody else's, with a phrasebook
+LAKE = partial(make_text, "FrozenLake-v1", is_slippery=False)  # with words for its moves
 
 
 @pytest.mark.parametrize(
@@ -282,7 +281,7 @@ def test_random_moves_are_legal_ones_in_the_format_of_the_game(made, turns, leas
     assert any(words in reply for reply in replies(talks))
 
 
-def test_with_the_history_a_conversation_is_what_the_policy_would_have_read():
+def test_a_demonstration_with_history_has_the_prompts_of_the_policy():
     env = gym.make("llm_gym/GuessTheNumber-v0", rules="system")
     [talk] = play_demonstrations(env, "solver", HISTORY, 3, seed=1)
     bare = env.unwrapped
@@ -317,7 +316,7 @@ class Unsolved(EchoEnv):
         raise NotImplementedError("nobody has thought about it")
 
 
-def test_an_oracle_stands_in_for_a_solver_and_no_player_at_all_is_one_sentence():
+def test_an_oracle_replaces_a_missing_solver_and_no_player_is_an_error():
     env = Unsolved()
     assert find_player(env, "solver")(env.reset(seed=0)[0]) == env.oracle_action()
     pendulum = make_text("Pendulum-v1")
@@ -328,7 +327,7 @@ def test_an_oracle_stands_in_for_a_solver_and_no_player_at_all_is_one_sentence()
         find_player(Odd(), "random")
 
 
-def test_a_random_player_with_tools_writes_calls_that_they_take():
+def test_a_random_player_writes_valid_tool_calls():
     def half(number: int) -> int:
         """Halve a number, rounding down.
 

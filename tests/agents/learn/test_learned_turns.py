@@ -49,7 +49,7 @@ def test_the_mean_gradient_over_draws_is_that_of_all_turns(name, history, monkey
         torch.testing.assert_close(mean, gradient, atol=2e-6, rtol=2e-4)
 
 
-def test_a_turn_counts_for_all_turns_that_it_stands_for():
+def test_a_drawn_turn_is_weighted_for_the_turns_left_out():
     """Five turns of which two are drawn, and one turn: over all orders each token counts 1."""
     batch = five_turns()
     orders = list(itertools.permutations(range(5)))
@@ -97,7 +97,7 @@ def test_only_drawn_turns_are_read_and_a_critic_scores_all_of_them_once(critic, 
     assert read == ([30] if passes else [15]) + [15, 15, 15]
 
 
-def test_a_record_shows_every_token_and_learns_the_same():
+def test_recording_keeps_every_token_and_changes_no_update():
     found = {}
     for recorded in (True, False):
         model = model_for(ALONE)

@@ -14,35 +14,24 @@ from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.run.state import CheckpointError
 from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import prepare_lm
+from tests.agents.checks import copied, same
 from tests.agents.learn.test_ppo import data, training
 from tests.agents.model.test_policy_value import batch, one_by_one
 from tests.agents.scripted import ScriptedEngine
-from tests.agents.small_run import Odd, small
+from tests.agents.small_run import Odd, config_with, small
 from tests.agents.tiny import tiny_model
-
-
-def config(**training):
-    made = ConfigStore()
-    made.update({"training": {"batch_size": 4, "mini_batch_size": 4, "ppo_epochs": 1} | training})
-    return made
-
-
-def weights(learner):
-    return {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
-
 
 GUARDS = {"max_kl": 1e-3, "normalise_values": True, "mask_truncated_replies": True}
 
 
-@pytest.mark.parametrize("kl", [{}, {"kl": "reward"}, GUARDS])
-def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
+@pytest.mark.parametrize("settings", [{}, {"kl": "reward"}, GUARDS])
+def test_a_learner_resumes_from_its_state_to_the_same_bits(settings):
     torch.manual_seed(0)
-    one = Learner(tiny_model(), config(learning_rate=1e-2, **kl).training)
+    one = Learner(tiny_model(), training(learning_rate=1e-2, **settings))
     one.ppo.update(data(0))
     state = pickle.loads(pickle.dumps(one.state()))
-    lm = copy.deepcopy(one.lm)
     found = {}
-    other = Learner(lm, config(learning_rate=1e-2, **kl).training)
+    other = Learner(copy.deepcopy(one.lm), training(learning_rate=1e-2, **settings))
     other.load_state(state)
     for learner in (one, other):
         torch.manual_seed(7)  # generators are the run's, and deal the mini-batches
@@ -52,28 +41,27 @@ def test_another_learner_goes_on_from_the_state_to_the_same_bits(kl):
         for each in (one, other)
     )
     assert ours == theirs
-    assert all(tensor.equal(weights(other)[name]) for name, tensor in weights(one).items())
+    assert same(one.model.state_dict(), other.model.state_dict())
     kept = [each.state().get("stabilizers") for each in (one, other)]
     assert kept[0] is None or kept[0].values == kept[1].values
-    if kl is GUARDS:
+    if settings is GUARDS:
         assert kept[0].values["value_scale"]["batches"] == 2
 
 
 def test_a_state_without_the_reference_is_refused_before_anything_changes():
-    one = Learner(tiny_model(), config(learning_rate=1e-2).training)
+    one = Learner(tiny_model(), training(learning_rate=1e-2))
     one.ppo.update(data())
-    other = Learner(tiny_model(seed=1), config(kl="loss").training)
-    before = weights(other)
+    other = Learner(tiny_model(seed=1), training(kl="loss"))
+    before = copied(other.model)
     with pytest.raises(CheckpointError, match="reference"):
         other.load_state(one.state())
-    assert all(tensor.equal(before[name]) for name, tensor in weights(other).items())
+    assert same(before, other.model.state_dict())
 
 
 def test_the_longest_episode_is_known_where_the_aggregation_divides_by_it():
-    made = config(loss_agg="seq-mean-token-sum-norm")
-    made.update({"inference": {"max_tokens": 7, "max_turns": 3}})
-    assert most_tokens(made.training, made.inference) == 21
-    assert most_tokens(config().training, made.inference) is None
+    inference = config_with(inference__max_tokens=7, inference__max_turns=3).inference
+    assert most_tokens(training(loss_agg="seq-mean-token-sum-norm"), inference) == 21
+    assert most_tokens(training(), inference) is None
 
 
 def with_reference(**model):
@@ -86,7 +74,7 @@ def with_reference(**model):
     return copy.deepcopy(lm), Learner(prepare_lm(made.model, lm), made.training, made.model)
 
 
-def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():
+def test_with_adapters_the_reference_is_the_base_without_a_copy():
     _, copied = with_reference()
     assert "reference" in copied.state()
     assert not any(weight.requires_grad for weight in copied.reference.parameters())
@@ -96,17 +84,17 @@ def test_with_adapters_the_reference_is_the_base_and_nothing_is_kept_of_it():
     first = made.ppo.update(data())
     assert first["kl/reference"] == pytest.approx(0.0, abs=1e-6)
     made.ppo.update(data())
-    told = made.ppo.reference(*batch(), entropy="none").log_prob_T
+    reference = made.ppo.reference(*batch(), entropy="none").log_prob_T
     with torch.no_grad():
         wanted, _ = one_by_one(base, *batch()[:2])
-    torch.testing.assert_close(told, wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(reference, wanted, atol=1e-5, rtol=1e-5)
     own = made.model(*batch()).log_prob_T
-    assert (own - told).abs().max() > 1e-3, "adapters are on again"
+    assert (own - reference).abs().max() > 1e-3, "adapters are on again"
     trained = [weight for name, weight in made.lm.named_parameters() if "lora_" in name]
     assert all(weight.requires_grad for weight in trained)
 
 
-def test_after_imitation_the_reference_is_the_model_that_was_taught():
+def test_after_imitation_the_reference_is_the_imitating_model():
     _, made = with_reference(lora_rank=2)
     before = made.state()
     with torch.no_grad():  # as imitation does
@@ -117,9 +105,9 @@ def test_after_imitation_the_reference_is_the_model_that_was_taught():
     made.start_from_here()
     assert made.ppo.update(data())["kl/reference"] == pytest.approx(0.0, abs=1e-6)
     made.ppo.update(data())
-    told = made.ppo.reference(*batch(), entropy="none").log_prob_T
-    torch.testing.assert_close(told, taught)
-    assert (made.model(*batch()).log_prob_T - told).abs().max() > 1e-4, "its own are back"
+    reference = made.ppo.reference(*batch(), entropy="none").log_prob_T
+    torch.testing.assert_close(reference, taught)
+    assert (made.model(*batch()).log_prob_T - reference).abs().max() > 1e-4, "its own are back"
     _, other = with_reference(lora_rank=2)  # a resumed run has the same reference
     other.load_state(made.state())
     for name, weight in made.reference_adapters.items():
@@ -129,7 +117,7 @@ def test_after_imitation_the_reference_is_the_model_that_was_taught():
     assert made.reference_adapters == {}
 
 
-def test_adapted_weights_are_published_one_after_the_other():
+def test_merged_weights_are_published_one_at_a_time():
     _, made = with_reference(lora_rank=2)
     held, most = [], 0
     for name, tensor in served_weights(made.lm):
@@ -149,16 +137,16 @@ def run(tmp_path):
     made.cleanup()
 
 
-def noted(engine, monkeypatch):
-    """Return a list that grows with what the engine is asked."""
-    asked = []
+def count_calls(engine, monkeypatch):
+    """Return a list that grows with the engine's calls."""
+    calls = []
 
     def noting(name, usual):
-        return lambda *args: (asked.append(name), usual(*args))[1]
+        return lambda *args: (calls.append(name), usual(*args))[1]
 
     for name in ("sleep", "wake", "update_weights", "submit"):
         monkeypatch.setattr(engine, name, noting(name, getattr(engine, name)))
-    return asked
+    return calls
 
 
 def interrupt_updates(run, monkeypatch):
@@ -176,21 +164,21 @@ def interrupt_updates(run, monkeypatch):
 @pytest.mark.parametrize("go_on", [PPOTrainer.evaluate, PPOTrainer.fit])
 def test_the_engine_is_woken_and_given_the_weights_before_it_plays_again(run, monkeypatch, go_on):
     update = run.learner.ppo.update
-    asked = noted(run.sampler.engine, monkeypatch)
+    calls = count_calls(run.sampler.engine, monkeypatch)
     interrupt_updates(run, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         run.fit()
-    assert asked[-1] == "sleep"
-    asked.clear()
+    assert calls[-1] == "sleep"
+    calls.clear()
     monkeypatch.setattr(run.learner.ppo, "update", update)
     go_on(run)
-    assert asked[:3] == ["wake", "update_weights", "submit"]
-    asked.clear()
+    assert calls[:3] == ["wake", "update_weights", "submit"]
+    calls.clear()
     run.publisher.publish_if_outdated()
-    assert asked == [], "what is published is not published again"
+    assert calls == [], "what is published is not published again"
 
 
-def test_a_trainer_that_cannot_be_built_ends_its_engine(tmp_path, monkeypatch):
+def test_a_trainer_that_cannot_be_built_closes_its_engine(tmp_path, monkeypatch):
     engine = ScriptedEngine()
     engine.shares_model = True
     monkeypatch.setattr(build, "build_engine", lambda *args: engine)
@@ -200,7 +188,7 @@ def test_a_trainer_that_cannot_be_built_ends_its_engine(tmp_path, monkeypatch):
     assert engine.closed
 
 
-def test_environments_that_cannot_be_closed_do_not_keep_the_engine(run, monkeypatch):
+def test_the_engine_is_closed_even_if_environments_cannot_be(run, monkeypatch):
     closed = []
     with monkeypatch.context() as patched:
         patched.setattr(run.sampler.collector, "close", lambda: 1 / 0)

@@ -18,6 +18,8 @@ from llm_gym_agents.model.load import ModelShape, load_config
 from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import check_memory, language_model, plan_run
 from llm_gym_agents.trainer.memory_plan import ENGINE_OVERHEAD, GIB, OVERHEAD, plan_memory
+from tests.agents.checks import one_line_error
+from tests.agents.small_run import config_with
 from tests.agents.tiny import save_tiny, tiny_model
 
 SEVEN = ModelShape(
@@ -66,7 +68,7 @@ def test_checkpointing_keeps_little_of_each_layer_and_casts_a_layer_at_a_time():
     assert activations(lora_rank=8, kept_bytes=2) == head
 
 
-def test_what_cannot_fit_is_refused_in_a_sentence_with_the_numbers():
+def test_a_plan_that_does_not_fit_is_refused_with_its_numbers():
     made = plan_memory(SEVEN, micro_batch_tokens=16384)
     with pytest.raises(ConfigError, match=r"140\.0 \(weights 26\.1.*model\.lora_rank"):
         made.check(H200)
@@ -75,7 +77,7 @@ def test_what_cannot_fit_is_refused_in_a_sentence_with_the_numbers():
     ).check(H200)
 
 
-def test_an_engine_counts_where_it_is_awake_and_vllm_is_told_its_share():
+def test_the_plan_counts_an_awake_engine_and_gives_vllm_its_share():
     asleep = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000)
     awake = plan_memory(SEVEN, micro_batch_tokens=1, engine_tokens=1000, engine_sleeps=False)
     cache = 1000 * 28 * 2 * 512 * 2
@@ -91,8 +93,7 @@ def test_an_engine_counts_where_it_is_awake_and_vllm_is_told_its_share():
 @pytest.fixture
 def on_a_card(tmp_path, monkeypatch):
     """Return the config of a run on a GPU of one GiB."""
-    config = ConfigStore()
-    config.model.device, config.model.model_name = "cuda", save_tiny(tmp_path / "model")
+    config = config_with(model__device="cuda", model__model_name=save_tiny(tmp_path / "model"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Mock(total_memory=GIB))
     return config
@@ -112,16 +113,15 @@ def test_a_run_that_cannot_fit_loads_nothing(on_a_card, monkeypatch):
         ({"model_type": "mamba"}, "MambaConfig"),
     ],
 )
-def test_what_is_no_model_is_one_sentence_where_it_is_planned_first(on_a_card, tmp_path, own, what):
+def test_a_missing_or_unknown_model_is_a_one_line_error(on_a_card, tmp_path, own, what):
     if own is not None:
         (tmp_path / "there").mkdir()
         (tmp_path / "there/config.json").write_text(json.dumps(own))
-    with pytest.raises(ConfigError, match=what) as caught:
+    with one_line_error(ConfigError, what):
         check_memory(on_a_card, str(tmp_path / "there"))
-    assert "\n" not in str(caught.value)
 
 
-def test_the_plan_of_a_run_heeds_its_settings():
+def test_the_plan_follows_the_settings():
     config, own = ConfigStore(), tiny_model().config
     plain = plan_run(config, own)
     assert (plain.engine, plain.optimizer) == (0, 8 * tiny_model().num_parameters())
@@ -138,27 +138,26 @@ def test_the_plan_of_a_run_heeds_its_settings():
     assert plan_run(config, own).optimizer > 0, "adapters are too small to be paged"
 
 
-def test_a_model_that_states_no_length_is_given_room_for_the_one_that_vllm_assumes(monkeypatch):
-    monkeypatch.setattr(build, "plan_memory", lambda *_, **asked: asked["engine_tokens"])
-    config, own = ConfigStore(), BloomConfig(n_layer=1, n_head=2, hidden_size=16, vocab_size=64)
-    config.inference.backend, config.inference.num_envs = "vllm", 1
+def test_a_model_without_a_context_length_gets_room_for_vllms_default(monkeypatch):
+    monkeypatch.setattr(build, "plan_memory", lambda *_, **settings: settings["engine_tokens"])
+    config = config_with(inference__backend="vllm", inference__num_envs=1)
+    own = BloomConfig(n_layer=1, n_head=2, hidden_size=16, vocab_size=64)
     assert plan_run(config, own) == 2048
     config.inference.engine = {"max_model_len": 100}
     assert plan_run(config, own) == 100
 
 
 @pytest.mark.parametrize(("total", "sleeps"), [(141, False), (18, True)])
-def test_an_engine_sleeps_only_where_it_is_in_the_way(monkeypatch, total, sleeps):
-    config = ConfigStore()
-    config.inference.backend = "vllm"
+def test_an_engine_sleeps_only_if_memory_is_short(monkeypatch, total, sleeps):
+    config = config_with(inference__backend="vllm")
     lm = SimpleNamespace(device=torch.device("cuda"), config=tiny_model().config)
-    card = ((total - 10) * GIB, total * GIB)  # 10 are held by somebody
+    card = ((total - 10) * GIB, total * GIB)  # 10 are used by others
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: card)
     assert build.vllm_memory_settings(config, lm)["sleeps"] is sleeps
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for what a CPU lacks")
-def test_an_optimizer_that_needs_a_gpu_says_so():
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_an_8bit_optimizer_is_refused_on_a_cpu():
     pytest.importorskip("bitsandbytes")
     from llm_gym_agents.learn.optimizer import _bitsandbytes
 
@@ -167,7 +166,7 @@ def test_an_optimizer_that_needs_a_gpu_says_so():
 
 
 @pytest.mark.parametrize("row", MEASURED["rows"], ids=lambda row: f"{row['model']}-{row['kind']}")
-def test_no_run_that_was_measured_took_more_than_was_planned_for_it(row):
+def test_no_measured_run_took_more_memory_than_planned(row):
     assert "--micro 8192" in MEASURED["command"]
     now = train_gpu.planned(row["model"], row["kind"], 8192).learning / GIB
     if row["fits"]:
@@ -176,7 +175,7 @@ def test_no_run_that_was_measured_took_more_than_was_planned_for_it(row):
         assert min(row["planned_gib"], now) > H200 / GIB
 
 
-def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_path, monkeypatch):
+def test_a_model_with_custom_code_is_planned_only_if_trusted(tmp_path, monkeypatch):
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", [*sys.path])
     folder = tmp_path / "model"
@@ -186,14 +185,13 @@ def test_a_model_with_code_of_its_own_is_planned_for_where_that_is_trusted(tmp_p
         "class OwnConfig(LlamaConfig):\n    model_type = 'own'\n"
         "class OwnModel(LlamaForCausalLM):\n    config_class = OwnConfig\n"
     )
-    told = tiny_model().config.to_dict() | {
+    model_config = tiny_model().config.to_dict() | {
         "model_type": "own",
         "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"},
     }
-    (folder / "config.json").write_text(json.dumps(told))
+    (folder / "config.json").write_text(json.dumps(model_config))
     own = load_config(str(folder), trust_remote_code=True)
-    config = ConfigStore()
     with pytest.raises(ConfigError, match="OwnConfig"):
-        plan_run(config, own)
-    config.model.trust_remote_code = True
-    assert plan_run(config, own).weights == 4 * tiny_model().num_parameters()
+        plan_run(ConfigStore(), own)
+    trusted = config_with(model__trust_remote_code=True)
+    assert plan_run(trusted, own).weights == 4 * tiny_model().num_parameters()

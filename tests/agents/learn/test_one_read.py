@@ -41,7 +41,7 @@ def test_a_batch_that_is_read_once_needs_no_scoring_and_has_the_same_gradient(po
     assert all(weight.grad is None for weight in once.model.parameters()), "none is held"
 
 
-def test_its_metrics_are_the_same_too():
+def test_a_batch_that_is_read_once_has_the_same_metrics():
     lm = tiny_model()
     once, scored = make(copy.deepcopy(lm)), make(copy.deepcopy(lm))
     scored._is_one_pass = lambda episodes: False
@@ -55,14 +55,14 @@ def test_its_metrics_are_the_same_too():
 
 
 @pytest.mark.parametrize("settings", [{"ppo_epochs": 2}, {"mini_batch_size": 2}, {"kl": "reward"}])
-def test_what_has_to_be_known_before_the_step_is_scored_first(settings):
+def test_settings_that_need_old_log_probs_cause_a_scoring_pass(settings):
     ppo = make(tiny_model(), **settings)
     read = passes(ppo)
     ppo.update(data())
     assert read[0] is False
 
 
-def test_a_critic_that_is_far_off_leaves_the_policy_its_step():
+def test_a_large_critic_gradient_does_not_shrink_the_policy_gradient():
     norms = {}
     for scale in (1.0, 100.0):
         model = PolicyValueModel(tiny_model(), critic="separate")
@@ -99,7 +99,7 @@ def test_groups_stay_whole_where_a_mini_batch_has_room_for_four():
         assert bool(torn) != whole
 
 
-def test_a_value_after_a_cut_is_read_in_whatever_piece_it_lies():
+def test_bootstrap_values_do_not_depend_on_micro_batches():
     model = PolicyValueModel(tiny_model())
     torch.nn.init.normal_(model.value_head.weight)
     one = PPO(model, training()).scorer.score(Packer(data(history=False)))
@@ -121,7 +121,7 @@ def test_a_value_after_a_cut_is_read_in_whatever_piece_it_lies():
         ({}, True, 30, 2),
     ],
 )
-def test_any_cut_of_a_batch_has_the_same_gradient(settings, history, budget, least):
+def test_any_micro_batch_size_has_the_same_gradient(settings, history, budget, least):
     """A budget never ends a run after its episodes were played."""
     lm = tiny_model()
     whole = gradients(make(copy.deepcopy(lm), **settings), data(history=history))

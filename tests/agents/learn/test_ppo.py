@@ -15,6 +15,7 @@ from llm_gym_agents.learn.scoring import Scores, critic_metrics, trained_tokens
 from llm_gym_agents.learn.stabilizers import signal_share
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.rollouts.rollout_data import NO_POSITION, RolloutData
+from tests.agents.checks import first_gradients
 from tests.agents.tiny import tiny_model
 
 
@@ -87,17 +88,7 @@ def make(model=None, **settings):
 
 def gradients(ppo, batch):
     """The gradient of the first optimizer step of an update."""
-    found = {}
-
-    def keep(optimizer, args, kwargs):
-        if not found:
-            found.update(
-                (name, p.grad.clone())
-                for name, p in ppo.model.named_parameters()
-                if p.grad is not None
-            )
-
-    ppo.optimizer.register_step_pre_hook(keep)
+    found = first_gradients(ppo.model, ppo.optimizer)
     ppo.update(batch)
     return found
 
@@ -137,10 +128,10 @@ def hand_written(model, batch, gamma=0.9, lam=0.8, clip=0.2, entropy=0.01, value
     whole = scan(value_T, cut_B, 1.0)[1]
     slope, _ = np.polyfit(value_T, whole, 1)
     slope = min(max(slope, 0.0), 1.0)
-    as_said = [
+    shrunk = [
         [np.mean(whole) + slope * (v - np.mean(value_T)) for v in part] for part in (value_T, cut_B)
     ]
-    advantages, returns = scan(*as_said, lam)
+    advantages, returns = scan(*shrunk, lam)
     advantage, target = torch.tensor(advantages), torch.tensor(returns)
     advantage = (advantage - advantage.mean()) / (advantage.var() + 1e-8).sqrt()
     new = model(*inputs)
@@ -225,7 +216,7 @@ def test_critic_warm_up_leaves_the_policy_alone_and_a_separate_critic_learns():
     assert any(not t.equal(critic[n]) for n, t in model.critic_lm.state_dict().items())
 
 
-def test_who_has_no_critic_does_not_wait_for_it():
+def test_a_policy_without_a_critic_skips_the_critic_warm_up():
     lone = PolicyValueModel(tiny_model(), critic="none")
     waits, goes = (make(copy.deepcopy(lone), adv_estimator="grpo") for _ in range(2))
     for ppo, critic_only in ((waits, True), (goes, False)):
@@ -257,7 +248,7 @@ def test_a_kl_penalty_in_the_reward_pulls_towards_the_reference():
     assert same["policy/ref_kl"] > 0
 
 
-def test_a_clip_range_of_ones_own_is_used_and_else_that_of_the_loss():
+def test_a_chosen_clip_range_replaces_that_of_the_loss():
     assert policy_settings(training()) == {}
     assert policy_settings(training(clip_ratio=0.1)) == {"clip_ratio": 0.1}
     higher = training(clip_ratio=0.1, loss_settings={"clip_ratio": [0.2, 0.28]})
@@ -265,7 +256,7 @@ def test_a_clip_range_of_ones_own_is_used_and_else_that_of_the_loss():
 
 
 @pytest.mark.parametrize("cap", [1.0, 1.5, None])
-def test_the_mismatch_is_told_under_the_weights_in_use(cap):
+def test_mismatch_metrics_use_the_importance_cap(cap):
     batch = data()
     batch.sampler_log_prob_T = batch.sampler_log_prob_T - 3.0
     ppo = PPO(PolicyValueModel(tiny_model()), training(importance_cap=cap, learning_rate=1e-9))
@@ -278,7 +269,7 @@ def test_the_mismatch_is_told_under_the_weights_in_use(cap):
     assert torch.isfinite(ppo.trained["ratios"]).all()
 
 
-def test_a_ratio_says_how_much_likelier_a_token_is_to_the_trainer_than_to_who_sampled_it():
+def test_recorded_ratios_compare_trainer_and_sampler():
     batch = data()
     twice = batch.sampler_log_prob_T + math.log(2.0)
     zeros = torch.zeros_like(twice)
@@ -287,7 +278,7 @@ def test_a_ratio_says_how_much_likelier_a_token_is_to_the_trainer_than_to_who_sa
     torch.testing.assert_close(found["ratios"], torch.full_like(twice, 2.0))
 
 
-def test_a_critic_explains_what_its_errors_do_not_vary_by():
+def test_explained_variance_of_a_critic_is_that_of_its_errors():
     scores = Scores(None, torch.tensor([1.0, 2.0, 3.0, 4.0]), None, None)
     returns = torch.tensor([1.0, 2.0, 3.0, 8.0])
     assert critic_metrics(scores, Advantages(returns, returns)) == {

@@ -51,7 +51,7 @@ def test_a_warm_up_rises_by_equal_steps_and_the_schedule_begins_at_its_end(kind)
     assert found[4:] == factors(kind, total=6)
 
 
-def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
+def test_the_reported_episodes_differ_from_those_used_for_selection():
     schedule = scheduled(9, eval_episodes=3)
     chosen_by, reported = (
         {(task.id, task.seed) for task in schedule.held_out_tasks(which)}
@@ -69,7 +69,7 @@ def test_a_run_is_reported_on_episodes_by_which_nothing_was_chosen():
     ("solver_at", "iterations", "waiting"),
     [(None, 40, {0}), (0, 40, {0, 1, 2}), (0, 8, {0, 1}), (0, 3, {0}), (10, 40, {0, 10, 11, 12})],
 )
-def test_after_a_solver_the_critic_comes_first_for_a_quarter_at_most(
+def test_after_imitating_a_solver_the_critic_trains_first_for_a_quarter_at_most(
     solver_at, iterations, waiting
 ):
     schedule = scheduled(iterations, lambda: solver_at, critic_warmup_iters=1)
@@ -99,7 +99,7 @@ def test_a_run_that_is_made_longer_does_not_jump_back_to_a_high_rate(kind):
     assert rates[2:] == sorted(rates[2:], reverse=True)
 
 
-def test_what_is_due_comes_at_its_interval_and_nothing_ahead_of_the_end():
+def test_evaluations_and_saves_come_at_their_intervals():
     assert due("evaluates_after", eval_interval=4) == [4, 8, 9]
     assert due("evaluates_after", eval_interval=0) == []
     assert due("saves_after", save_interval=2) == [6, 9]
@@ -156,7 +156,7 @@ def ends_after(results, **settings):
         ([100, 0, 0, 0, 0], {"end_with_best": False}, None),
     ],
 )
-def test_a_run_ends_at_the_success_that_is_asked_for_or_after_three_falls(results, settings, end):
+def test_a_run_ends_at_its_target_success_or_after_three_falls(results, settings, end):
     assert ends_after(results, **settings) == end
 
 
@@ -171,7 +171,7 @@ def test_metrics_have_the_interval_and_one_win_then_none_is_no_fall():
     assert [stop.update(won(wins))["eval/falls"] for wins in (20, 0)] == [0, 1]
 
 
-def test_it_goes_on_from_its_state():
+def test_an_early_stop_resumes_from_its_state():
     one, other = early_stop(), early_stop()
     for wins in (50, 20, 20):
         one.update(won(wins))
@@ -182,13 +182,13 @@ def test_it_goes_on_from_its_state():
     assert other.why
 
 
-def test_it_says_why_even_after_other_weights_were_loaded():
+def test_the_reason_of_an_early_stop_survives_loading_other_weights():
     stop = early_stop(stop_at_success=0.94)
     stop.update(won(98))
     before = stop.state()
     assert stop.ended is None
     stop.update(won(99))
-    said = stop.why
-    assert "environment.stop_at_success" in said
+    reason = stop.why
+    assert "environment.stop_at_success" in reason
     stop.load_state(before)
-    assert (stop.why, stop.ended) == (None, said)
+    assert (stop.why, stop.ended) == (None, reason)

@@ -54,15 +54,15 @@ def test_where_nearly_all_is_won_the_critic_leaves_the_trunk_alone(won, wanted):
 # --- values in units of the returns ----------------------------------------------------------
 
 
-def test_new_units_change_nothing_that_the_head_says():
+def test_rescaling_leaves_the_predicted_values_unchanged():
     torch.manual_seed(0)
     head = torch.nn.Linear(8, 1)
     scale, hidden = ValueScale(head), torch.randn(20, 8)
-    said = head(hidden).squeeze(-1) * scale.std + scale.mean
+    before = head(hidden).squeeze(-1) * scale.std + scale.mean
     for returns in (torch.randn(50) * 30 + 100, torch.randn(50) - 4, torch.full((50,), 7.0)):
         scale.update(returns)
         now = scale.unscale(head(hidden).squeeze(-1))
-        torch.testing.assert_close(now, said, atol=1e-3, rtol=1e-4)
+        torch.testing.assert_close(now, before, atol=1e-3, rtol=1e-4)
         torch.testing.assert_close(scale.scale(now), head(hidden).squeeze(-1))
 
 
@@ -128,7 +128,7 @@ def test_old_values_and_targets_are_in_the_units_that_the_head_learns_in(monkeyp
 
 
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
-def test_what_was_cut_has_the_gradient_of_a_batch_without_it(aggregation):
+def test_masked_episodes_have_the_gradient_of_a_batch_without_them(aggregation):
     """Advantages are given, so that both see the same ones."""
     how = {"adv_estimator": "reinforce_plus_plus", "estimator_settings": {"whiten": False},
            "loss_agg": aggregation}  # fmt: skip
@@ -162,7 +162,7 @@ def only(batch, episodes):
     )
 
 
-def test_a_batch_that_was_all_cut_teaches_nothing():
+def test_a_batch_of_truncated_replies_has_no_gradient():
     batch = data()
     batch.truncated_reply_E = torch.ones(4, dtype=torch.bool)
     ppo = make(mask_truncated_replies=True, entropy_coef=0.1)

@@ -1,4 +1,4 @@
-"""A batch that says nothing moves nothing, and no update leaves its trust region."""
+"""A batch without a signal moves nothing, and no update leaves its trust region."""
 
 import math
 
@@ -15,6 +15,7 @@ from llm_gym_agents.learn.stabilizers import (
     signal_share,
 )
 from llm_gym_agents.model.policy_value import PolicyValueModel
+from tests.agents.checks import copied, same
 from tests.agents.learn.test_ppo import data, make
 from tests.agents.tiny import tiny_model
 from tests.matrix import some_of
@@ -45,40 +46,32 @@ def ppo_for(estimator, **settings):
     return make(model, adv_estimator=estimator, group_size=2, **settings)
 
 
-def policy(ppo):
-    return {name: weight.clone() for name, weight in ppo.model.lm.state_dict().items()}
-
-
-def same(one, other):
-    return all(one[name].equal(weight) for name, weight in other.items())
-
-
 # --- signal ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_batches_of_a_perfect_player_change_no_weight_of_the_policy(estimator):
     ppo = ppo_for(estimator)
-    before = policy(ppo)
+    before = copied(ppo.model.lm)
     batches = [scored(WON, seed, shaped=0.1) for seed in range(2)]
     rows = [ppo.update(batches[at % 2]) for at in range(50)]
-    assert same(before, policy(ppo))
+    assert same(before, copied(ppo.model.lm))
     assert {(row["train/signal"], row["policy/kl"]) for row in rows} == {(0.0, 0.0)}
     if ppo.model.value_head is not None:
         assert ppo.model.value_head.weight.abs().sum() > 0, "the critic learns"
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS[:-1])  # all branches of ``vine`` won
-def test_a_batch_that_differs_moves_the_policy_and_the_optimizer_waits_for_it(estimator):
+def test_only_batches_with_a_signal_move_policy_and_optimizer(estimator):
     ppo = ppo_for(estimator)
     ppo.update(scored((1.0, 0.0, 0.0, 1.0)))
-    before, kept = policy(ppo), lm_state(ppo)
+    before, kept = copied(ppo.model.lm), lm_state(ppo)
     assert kept
     ppo.update(scored(WON))
-    assert same(before, policy(ppo))
+    assert same(before, copied(ppo.model.lm))
     assert same(kept, lm_state(ppo))
     ppo.update(scored((0.0, 1.0, 0.0, 1.0)))
-    assert not same(before, policy(ppo))
+    assert not same(before, copied(ppo.model.lm))
 
 
 def lm_state(ppo):
@@ -107,7 +100,7 @@ def lm_state(ppo):
         ((-8.0, -8.0, -8.0, -8.0), 0.0, 0.0),
     ],
 )
-def test_the_share_of_signal(scores, shaped, share):
+def test_the_signal_share_of_scores(scores, shaped, share):
     batch = scored(scores, shaped=shaped)
     assert signal_share(batch, torch.randn(batch.tokens)) == pytest.approx(share, rel=1e-5)
 
@@ -166,12 +159,12 @@ def test_a_step_of_any_rate_ends_within_the_limit(estimator, cut, rate):
     assert ppo.trust.rate == (1.0 if rate == 1e-5 else 1 / 1.5)
 
 
-def test_what_cannot_be_shortened_enough_is_undone():
+def test_a_step_that_cannot_be_shortened_enough_is_undone():
     ppo = ppo_for("gae")
-    before = policy(ppo)
-    ppo._moved = lambda *given: 9.0 if not same(before, policy(ppo)) else 0.0
+    before = copied(ppo.model.lm)
+    ppo._moved = lambda *given: 9.0 if not same(before, copied(ppo.model.lm)) else 0.0
     assert ppo.update(scored((1.0, 0.0, 0.0, 1.0)))["policy/kl"] == 0.0
-    assert same(before, policy(ppo))
+    assert same(before, copied(ppo.model.lm))
 
 
 def test_the_rate_falls_and_rises_with_the_kl():
@@ -217,17 +210,20 @@ def valued(values, ahead=None):
     [
         ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]),  # it is right
         ([2.0, 4.0, 6.0, 8.0], [1.0, 2.0, 3.0, 4.0]),  # twice as far apart
-        ([0.1, 0.2, 0.3, 0.4], [2.35, 2.45, 2.55, 2.65]),  # too timid: as far apart as it says
+        (
+            [0.1, 0.2, 0.3, 0.4],
+            [2.35, 2.45, 2.55, 2.65],
+        ),  # too timid: used with its own differences
         ([4.0, 3.0, 2.0, 1.0], [2.5] * 4),  # the wrong way round
-        ([0.0] * 4, [2.5] * 4),  # it says nothing
+        ([0.0] * 4, [2.5] * 4),  # all equal
     ],
 )
-def test_a_critic_counts_as_far_as_returns_depend_on_it(values, used):
+def test_values_are_shrunk_to_what_returns_depend_on(values, used):
     found = shrink_values(valued(values), torch.tensor([1.0, 2.0, 3.0, 4.0]))
     assert found.value_T.tolist() == pytest.approx(used)
 
 
-def test_what_follows_a_cut_is_shrunk_alike():
+def test_bootstrap_values_are_shrunk_like_the_others():
     found = shrink_values(valued([2.0, 4.0, 6.0, 8.0], 10.0), torch.tensor([1.0, 2.0, 3.0, 4.0]))
     assert found.bootstrap_E[1] == pytest.approx(5.0)
 

@@ -12,6 +12,7 @@ from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.trainer import build
 from tests.agents.scored import episode
 from tests.agents.scripted import ScriptedEngine
+from tests.agents.small_run import config_with
 from tests.agents.text.chat_templates import FAMILIES, base_tokenizer, build_tokenizer
 
 
@@ -26,7 +27,7 @@ def teacher_of(config, **given):
     return WarmStart(**lacking | own | given)
 
 
-def test_replies_that_cannot_be_used_are_worth_another_round_while_it_helps():
+def test_unusable_replies_lead_to_another_round_while_it_helps():
     assert "98%" in another_round("random", seen(0, 0.99), seen(0, 0.98), first=True)
     assert "30%" in another_round("random", seen(0, 0.4), seen(0, 0.3))
     assert another_round("random", seen(0, 0.4), seen(0, 0.31)) is None
@@ -52,10 +53,8 @@ def test_a_solver_is_imitated_until_most_is_won_with_usable_replies(won, invalid
         ("random", 2, [(1.0, 1.0), (1.0, 1.0)]),
     ],
 )
-def test_over_the_rounds_of_a_solvers_moves_the_rate_falls_to_0(player, rounds, falls):
-    config = ConfigStore()
-    config.warm_start.rounds = rounds
-    teacher = teacher_of(config)
+def test_the_rate_falls_to_0_over_the_rounds_of_a_solver(player, rounds, falls):
+    teacher = teacher_of(config_with(warm_start__rounds=rounds))
     assert [teacher.rate_decay(player, at) for at in range(rounds)] == falls
 
 
@@ -69,14 +68,14 @@ USUAL, SMALLER = (250, 96, 6144), (1000, 24, 1536)
         ("solver", True, 0.1, 0.5, [USUAL] * 2, [0.3, 0.3]),
         # By heart: twice the rounds, and more weight decay.
         ("solver", True, 0.02, 0.01, [USUAL] * 4, [0.3, 1.0, 1.0, 1.0]),
-        ("solver", True, 0.0, 0.2, [USUAL] * 2, [0.3, 0.3]),  # nothing says what wins
+        ("solver", True, 0.0, 0.2, [USUAL] * 2, [0.3, 0.3]),  # nothing shows what wins
         ("random", True, 0.02, 0.5, [USUAL] * 2, [0.0, 0.0]),
         ("random", True, 0.1, 0.01, [USUAL] * 2, [0.0, 0.0]),
         ("solver", False, 0.02, 0.5, [(250, 96, None)] * 2, [0.0, 0.0]),
         ("solver", False, 0.1, 0.01, [(250, 96, None)] * 2, [0.0, 0.0]),
     ],
 )
-def test_what_a_round_came_to_decides_steps_rounds_and_weight_decay(
+def test_the_result_of_a_round_decides_steps_rounds_and_weight_decay(
     monkeypatch, player, embedded, won, loss, took, decays
 ):
     def imitate(model, data, *, steps, batch_size, batch_tokens, weight_decay, **others):
@@ -85,8 +84,7 @@ def test_what_a_round_came_to_decides_steps_rounds_and_weight_decay(
         return [loss]
 
     monkeypatch.setattr("llm_gym_agents.learn.warm_start.imitate", imitate)
-    config, found, decayed = ConfigStore(), [], []
-    config.warm_start.rounds, config.warm_start.steps = 2, 250
+    config, found, decayed = config_with(warm_start__rounds=2, warm_start__steps=250), [], []
     idle = SimpleNamespace(model=None, start_from_here=lambda: None)
     teacher = teacher_of(config, embedded=embedded, say=str, tick=str, publish=str, learner=idle)
     teacher.collect = lambda decision, at, visit: []
@@ -96,7 +94,7 @@ def test_what_a_round_came_to_decides_steps_rounds_and_weight_decay(
 
 
 class Cut(ScriptedEngine):
-    """Says one text, as far as ``max_tokens`` lets it."""
+    """Replies with one text, cut at ``max_tokens``."""
 
     def _finish(self, request):
         ids, most = self.say(request), request.sampling.max_tokens
@@ -105,7 +103,7 @@ class Cut(ScriptedEngine):
 
 
 @pytest.mark.parametrize(
-    ("thinks", "says", "turns", "room", "player", "blames"),
+    ("thinks", "reply", "turns", "room", "player", "blames"),
     [
         (True, "<think>\n" + "hm. " * 40 + "</think>\n\nred", 4, 32, "none", True),
         (True, "<think>\n" + "hm. " * 40 + "</think>\n\nred", 4, 1024, "none", False),
@@ -117,13 +115,15 @@ class Cut(ScriptedEngine):
         (False, "red", 1, 32, "none", False),  # and here half of them
     ],
 )
-def test_nobody_is_imitated_because_of_our_own_limit(thinks, says, turns, room, player, blames):
+def test_no_player_is_imitated_because_max_tokens_is_too_small(
+    thinks, reply, turns, room, player, blames
+):
     tokenizer = build_tokenizer(FAMILIES["chatml"]) if thinks else base_tokenizer()
     config = ConfigStore()
     config.environment.env_id = "llm_gym/Echo-v0"
     config.environment.env_kwargs = {"words": 2, "max_turns": turns}
     config.inference.max_tokens, config.warm_start.player = room, "auto"
-    engine = Cut(say=lambda request: tokenizer.encode(says))
+    engine = Cut(say=lambda request: tokenizer.encode(reply))
     policy = build.build_policy(config, engine, tokenizer)
     pool = build.build_pool(config, config.environment.env_id, 16)
     make_envs = {"": lambda: build.build_one_env(config, config.environment.env_id)}

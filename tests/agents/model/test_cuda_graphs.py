@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import TrainingConfig
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.model import cuda_graphs
 from llm_gym_agents.model.cuda_graphs import BucketSize, can_capture
@@ -20,7 +20,7 @@ from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.model.shared_prefix import share_prefixes
 from tests.agents.learn.test_ppo import data
 from tests.agents.model.test_policy_value import batch
-from tests.agents.tiny import tiny_model
+from tests.agents.tiny import WIDE, tiny_model
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -54,8 +54,7 @@ def device(request, monkeypatch):
 
 def pair(device, **settings):
     """Return two equal models, the second of which records."""
-    wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
-    lm = tiny_model(**wide).to(device)
+    lm = tiny_model(**WIDE).to(device)
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     plain = PolicyValueModel(lm, compute_dtype=dtype, **settings)
     recording = copy.deepcopy(plain)
@@ -113,7 +112,7 @@ def check_scores(plain, recording, device, seed=0):
     close(found.value_T, wanted.value_T, device)
 
 
-def test_weights_that_were_stepped_are_the_ones_that_are_read_with(device):
+def test_recorded_passes_read_the_updated_weights(device):
     plain, recording = pair(device)
     for _ in range(3):
         for model in (plain, recording):
@@ -150,7 +149,9 @@ def test_a_pass_whose_memory_was_used_again_does_not_go_back(device):
         first.log_prob_T.sum().backward()
 
 
-def test_what_cannot_be_recorded_is_read_as_ever_and_said_once(monkeypatch, caplog, device):
+def test_a_pass_that_cannot_be_recorded_runs_plainly_and_is_logged_once(
+    monkeypatch, caplog, device
+):
     error = RuntimeError("operation not permitted when stream is capturing")
     monkeypatch.setattr(cuda_graphs, "capture", Mock(side_effect=error))
     plain, recording = pair(device)
@@ -179,7 +180,7 @@ def test_sizes_that_are_in_use_are_kept_and_others_run_as_usual(monkeypatch, dev
     assert found == {128, 512}
 
 
-def test_as_batches_shrink_their_sizes_replace_those_of_before(monkeypatch, device):
+def test_sizes_of_shrinking_batches_replace_those_of_before(monkeypatch, device):
     monkeypatch.setattr(cuda_graphs, "MAX_GRAPHS", 2)
     monkeypatch.setattr(cuda_graphs, "IDLE", 8)
     plain, recording = pair(device)
@@ -204,7 +205,7 @@ def test_small_passes_share_few_graphs_and_large_ones_are_padded_little():
 
 def test_a_cpu_has_nothing_to_record():
     assert not can_capture(tiny_model(), torch.bfloat16)
-    learner = Learner(tiny_model(), ConfigStore().training)
+    learner = Learner(tiny_model(), TrainingConfig())
     learner.use_cuda_graphs()
     assert not learner.model.graph_caches
 
@@ -212,10 +213,7 @@ def test_a_cpu_has_nothing_to_record():
 def test_an_update_with_recorded_passes_ends_with_the_same_weights(device):
     ended = []
     for records in (False, True):
-        config = ConfigStore()
-        config.training.ppo_epochs = 4
-        wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
-        learner = Learner(tiny_model(**wide).to(device), config.training)
+        learner = Learner(tiny_model(**WIDE).to(device), TrainingConfig(ppo_epochs=4))
         if records:
             learner.model.use_cuda_graphs()
         torch.manual_seed(0)
@@ -227,7 +225,7 @@ def test_an_update_with_recorded_passes_ends_with_the_same_weights(device):
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_what_sequences_share_is_read_once_in_a_recorded_pass(critic, device):
+def test_shared_prefixes_are_read_once_in_a_recorded_pass(critic, device):
     plain, recording = pair(device, critic=critic)
     for seed in range(4):
         dice = torch.Generator().manual_seed(seed)
@@ -244,7 +242,7 @@ def test_what_sequences_share_is_read_once_in_a_recorded_pass(critic, device):
 @pytest.mark.parametrize("shares", [False, True], ids=["whole", "shared prefixes"])
 @pytest.mark.parametrize("few", [False, True], ids=["many", "few"])
 @pytest.mark.parametrize("seed", range(40))
-def test_a_size_has_room_for_what_it_is_of_and_is_full(seed, few, shares):
+def test_a_bucket_size_fits_its_packing(seed, few, shares):
     dice = torch.Generator().manual_seed(seed)
     rows = int(torch.randint(2, 200, (), generator=dice))
     lengths = torch.randint(1, 4 ** (1 + seed % 6), (rows,), generator=dice)

@@ -1,6 +1,6 @@
 """The head: log-probs and gradients of the plain computation in float64, whatever does the work.
 
-The fused kernels are asked the same on a GPU (``-m gpu``), in bfloat16, where they may be twice as
+The fused kernels are tested alike on a GPU (``-m gpu``), in bfloat16, where they may be twice as
 far from the truth as a plain computation in bfloat16.
 """
 
@@ -88,7 +88,7 @@ def test_chunks_give_the_numbers_and_gradients_of_float64(name, temperature, row
 
 
 @pytest.mark.parametrize("rows", [7, 1000])
-def test_an_entropy_that_is_looked_at_has_its_value_and_no_gradient(rows, monkeypatch):
+def test_an_entropy_metric_has_its_value_and_no_gradient(rows, monkeypatch):
     monkeypatch.setitem(module.CHUNK_BYTES, "cpu", 4 * VOCABULARY * rows)
     head, hidden, token = made("plain")
     found, entropy = token_log_probs(head, hidden, token, entropy="metric")
@@ -102,7 +102,7 @@ def test_an_entropy_that_is_looked_at_has_its_value_and_no_gradient(rows, monkey
         assert one.equal(other), "looking must not change a bit of the gradient"
 
 
-def test_beside_a_fused_kernel_a_few_tokens_stand_for_all(monkeypatch):
+def test_beside_a_fused_kernel_the_entropy_is_sampled_from_a_few_tokens(monkeypatch):
     monkeypatch.setattr(module, "ENTROPY_TOKENS", 10)
     monkeypatch.setattr(module, "fused_kernel", lambda shape: _made_up)
     head, hidden, token = made("with all")
@@ -120,7 +120,7 @@ def _made_up(hidden, weight, bias, token, cap):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("name", HEADS)
-def test_what_a_kernel_is_given_has_scale_cap_and_temperature_in_it(name, temperature, monkeypatch):
+def test_a_kernel_gets_scale_cap_and_temperature(name, temperature, monkeypatch):
     monkeypatch.setattr(module, "fused_kernel", lambda shape: _made_up)
     head, hidden, token = made(name, torch.float64)
     found, _ = token_log_probs(head, hidden, token, temperature=temperature)
@@ -142,7 +142,7 @@ def test_the_head_of_a_model_gives_the_models_own_logits(family, tied):
         torch.testing.assert_close(Head.of(lm).logits(hidden), lm(ids).logits[0])
 
 
-def test_adapters_on_the_head_itself_count_and_have_gradients():
+def test_adapters_on_the_head_are_applied_and_have_gradients():
     peft = pytest.importorskip("peft")
     settings = peft.LoraConfig(r=2, target_modules=["lm_head"], init_lora_weights=False)
     lm = peft.inject_adapter_in_model(settings, tiny_model(tie_word_embeddings=False))
@@ -208,17 +208,17 @@ def test_on_a_gpu_a_true_kernel_is_used_and_float32_weights_are_cast(shape):
 
 @pytest.mark.gpu
 def test_a_few_tokens_on_a_gpu_are_left_to_plain_torch(monkeypatch):
-    asked = []
-    monkeypatch.setattr(module, "fused_kernel", asked.append)
+    calls = []
+    monkeypatch.setattr(module, "fused_kernel", calls.append)
     weight = torch.nn.Parameter(0.02 * torch.randn(49_152, 576, device="cuda"))
     head, hidden = Head(weight, None, 1.0, None), torch.randn(400, 576, device="cuda")
     token = torch.randint(49_152, (400,), device="cuda")
     found, _ = token_log_probs(head, hidden, token)
-    assert not asked
+    assert not calls
     truth = torch.log_softmax(hidden @ weight.detach().t(), -1)
     assert (found - truth.gather(-1, token[:, None]).squeeze(-1)).abs().max() < 0.02
     token_log_probs(head, hidden.repeat(8, 1), token.repeat(8))
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 SHAPE = HeadShape(torch.device("cuda"), torch.float32, 50, 8, bias=False, cap=None, trains=True)
@@ -247,9 +247,9 @@ def liger(monkeypatch, caplog):
 def test_an_inexact_kernel_is_not_used(liger, caplog, kernel, why):
     liger(kernel)
     assert fused_kernel(SHAPE) is None
-    (said,) = caplog.records
-    assert said.levelno == logging.INFO
-    assert why in said.getMessage()
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert why in record.getMessage()
 
 
 def test_an_exact_kernel_is_used_on_a_gpu_alone(liger, caplog):

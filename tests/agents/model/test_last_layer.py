@@ -15,7 +15,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 LENGTHS = (9, 2, 30, 17, 5)
 
 
-def asked(order):
+def some_positions(order):
     """Some positions of each sequence but the second, in any order."""
     generator = torch.Generator().manual_seed(1)
     ids_S = torch.randint(256, (sum(LENGTHS),), generator=generator)
@@ -34,7 +34,7 @@ def test_few_positions_have_the_numbers_and_gradients_of_all(family, critic, ord
     model = PolicyValueModel(lm, critic=critic)
     torch.nn.init.normal_(model.value_head.weight)
     assert type(lm.base_model.layers[-1]).__name__ in LAYERS
-    inputs = asked(order)
+    inputs = some_positions(order)
     assert is_worth_it(lm.base_model, sum(LENGTHS), 9)
     few = scores_and_gradients(model, inputs)
     monkeypatch.setattr(model_module, "is_worth_it", lambda *_: False)
@@ -49,15 +49,15 @@ def test_a_pass_makes_fewer_numbers(monkeypatch):
     for few in (True, False):
         monkeypatch.setattr(model_module, "is_worth_it", is_worth_it if few else lambda *_: False)
         with TensorWork() as work:
-            scores_and_gradients(model, asked(list(range(8))))
+            scores_and_gradients(model, some_positions(list(range(8))))
         made[few] = work.numbers
     assert made[True] < 0.85 * made[False]
 
 
-def test_the_layer_is_itself_again_afterwards():
+def test_the_layer_is_restored_afterwards():
     model = PolicyValueModel(tiny_model())
     last = model.lm.base_model.layers[-1]
-    model(*asked(list(range(8))))
+    model(*some_positions(list(range(8))))
     assert "forward" not in vars(last)
     broken = (torch.tensor([1, 2, 3]), torch.tensor([3]), torch.tensor([99]), torch.tensor([1]))
     with pytest.raises((IndexError, RuntimeError)):
@@ -66,11 +66,11 @@ def test_the_layer_is_itself_again_afterwards():
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma2"])
-def test_a_layer_that_is_not_known_is_left_alone(family):
+def test_an_unknown_layer_is_left_alone(family):
     assert not is_worth_it(tiny_model(family).base_model, 100, 1)
 
 
-def test_it_is_left_alone_where_it_brings_nothing():
+def test_the_last_layer_is_cut_only_where_it_pays():
     trunk = tiny_model().base_model
     assert is_worth_it(trunk, 100, 50)
     assert not is_worth_it(trunk, 100, 51)
@@ -80,9 +80,9 @@ def test_it_is_left_alone_where_it_brings_nothing():
     assert not is_worth_it(sliding, 100, 10)
 
 
-def test_rows_are_chosen_by_what_goes_back_in_one_go():
+def test_rows_are_chosen_by_index_select():
     """An index is added up number by number on the way back; a selection of rows is not."""
-    scores = PolicyValueModel(tiny_model())(*asked(list(range(8))))
+    scores = PolicyValueModel(tiny_model())(*some_positions(list(range(8))))
     found, todo = set(), [scores.log_prob_T.grad_fn, scores.value_T.grad_fn]
     while todo:
         node = todo.pop()

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from llm_gym_agents.config import ConfigStore
+from llm_gym_agents.config import ModelConfig
 from llm_gym_agents.model import lean_layers as module
 from llm_gym_agents.model.lean_layers import GatedProduct, lean_layers
 from llm_gym_agents.model.policy_value import PolicyValueModel
 from llm_gym_agents.trainer.build import prepare_lm
 from tests.agents.model.test_policy_value import batch
-from tests.agents.tiny import tiny_model
+from tests.agents.tiny import WIDE, tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # a CPU without bfloat16
 # Gemma's, Cohere's norms and Phi-3's MLP compute something else; GPT-2, NeoX and OPT have neither.
@@ -40,7 +40,7 @@ def kept(model, device="cpu"):
     def note(tensor):
         place = tensor.untyped_storage().data_ptr()
         if place not in weights:
-            seen[place] = tensor  # held, so that its place is nobody else's
+            seen[place] = tensor  # held, so that its memory is not reused
         return tensor
 
     inputs = [tensor.to(device) for tensor in batch()]
@@ -54,11 +54,11 @@ def narrow(lm):
 
 
 @pytest.mark.parametrize("family", LEAN)
-def test_what_computes_the_formula_is_found_in_every_family(family):
+def test_norms_and_mlps_are_found_in_every_family(family):
     assert found(tiny_model(family).base_model) == LEAN[family]
 
 
-def test_it_is_found_as_well_by_who_only_scores():
+def test_norms_and_mlps_are_found_without_gradients():
     with torch.no_grad():
         assert found(tiny_model().base_model) == LEAN["llama"]
 
@@ -102,7 +102,7 @@ def test_a_gated_product_has_the_gradient_of_its_formula():
         )
 
 
-def test_of_an_mlp_three_results_are_kept_and_of_a_norm_one_that_all_projections_share(monkeypatch):
+def test_lean_layers_keep_fewer_results_of_mlps_and_norms(monkeypatch):
     lm = tiny_model(num_attention_heads=2, num_key_value_heads=1)  # no other 32 wide and 2-d
     _, lean = kept(narrow(copy.deepcopy(lm)))
     monkeypatch.setattr(module, "_lean", lambda each: None)
@@ -121,8 +121,7 @@ def test_of_an_mlp_three_results_are_kept_and_of_a_norm_one_that_all_projections
 
 @pytest.mark.gpu
 def test_on_a_gpu_no_hidden_state_is_kept_in_float32():
-    wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
-    model = narrow(tiny_model(**wide).cuda())
+    model = narrow(tiny_model(**WIDE).cuda())
     _, shapes = kept(model, "cuda")
     tokens = len(batch()[0])
     assert [each for each in shapes if each == ((1, tokens, 128), torch.float32)] == []
@@ -132,12 +131,9 @@ def test_on_a_gpu_no_hidden_state_is_kept_in_float32():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_checkpointed_layer_is_as_lean_the_second_time(device):
-    wide = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
-    config = ConfigStore()
-    config.model.gradient_checkpointing = True
-    lm = tiny_model(**wide).to(device)
-    again = narrow(prepare_lm(config.model, copy.deepcopy(lm)))
+def test_a_checkpointed_layer_has_the_same_gradient(device):
+    lm = tiny_model(**WIDE).to(device)
+    again = narrow(prepare_lm(ModelConfig(gradient_checkpointing=True), copy.deepcopy(lm)))
     inputs = [tensor.to(device) for tensor in batch()]
     narrow(lm)(*inputs).log_prob_T.sum().backward()
     again(*inputs).log_prob_T.sum().backward()
@@ -154,7 +150,7 @@ def test_autocast_keeps_no_copies_of_the_weights_of_a_trunk():
     assert torch.is_autocast_cache_enabled()
 
 
-def test_nothing_is_touched_in_float32_nor_left_behind_by_an_error():
+def test_float32_is_left_alone_and_errors_leave_nothing_behind():
     trunk = tiny_model().base_model
     with lean_layers(trunk):
         assert not any("forward" in each.__dict__ for each in trunk.modules())
@@ -164,7 +160,7 @@ def test_nothing_is_touched_in_float32_nor_left_behind_by_an_error():
     assert not any("forward" in each.__dict__ for each in trunk.modules())
 
 
-def test_a_forward_or_a_module_of_somebody_elses_is_left_alone():
+def test_foreign_forwards_and_modules_are_left_alone():
     lm = tiny_model()
     calls, norm = [], lm.model.norm
     own = norm.forward
@@ -191,9 +187,7 @@ class OtherRMSNorm(nn.Module):
 
 def test_adapters_are_trained_through_lean_layers():
     pytest.importorskip("peft")
-    config = ConfigStore()
-    config.model.lora_rank = 2
-    lm = prepare_lm(config.model, tiny_model())
+    lm = prepare_lm(ModelConfig(lora_rank=2), tiny_model())
     assert found(lm.base_model) == (5, 2)
     narrow(lm)(*batch()).log_prob_T.sum().backward()
     adapters = {n: w for n, w in lm.named_parameters() if "lora_B" in n}

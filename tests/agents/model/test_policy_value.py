@@ -26,7 +26,7 @@ def batch(seed=0, lengths=LENGTHS):
 
 
 def one_by_one(lm, ids, lengths, temperature=1.0):
-    """What the model says of every token but the first, each sequence read alone."""
+    """Log-probs and entropies of every token but the first, each sequence read alone."""
     log_probs, entropies = [], []
     for sequence in ids.split(lengths.tolist()):
         logits = lm(input_ids=sequence[None]).logits[0].float() / temperature
@@ -81,22 +81,22 @@ def test_no_tensor_of_tokens_times_vocabulary_is_kept(monkeypatch):
     assert largest < len(actions) * 264
 
 
-def test_a_fresh_critic_says_nothing():
+def test_a_new_critic_predicts_zero():
     model = PolicyValueModel(tiny_model())
     assert not model(*batch()).value_T.any()
 
 
 @pytest.mark.parametrize("critic", ["shared", "separate"])
-def test_the_value_is_read_at_further_positions_too(critic):
+def test_values_are_read_at_further_positions(critic):
     model = PolicyValueModel(tiny_model(), critic=critic)
     torch.nn.init.normal_(model.value_head.weight)
     ids, lengths, positions, tokens = batch()
     further = torch.tensor([0, 7, len(ids) - 1])
-    asked = model(ids, lengths, positions, tokens, further, entropy="none")
+    scores = model(ids, lengths, positions, tokens, further, entropy="none")
     everywhere = model(ids, lengths, torch.arange(len(ids)), ids).value_T
-    assert asked.entropy_T is None
-    torch.testing.assert_close(asked.value_T, everywhere[positions])
-    torch.testing.assert_close(asked.bootstrap_B, everywhere[further])
+    assert scores.entropy_T is None
+    torch.testing.assert_close(scores.value_T, everywhere[positions])
+    torch.testing.assert_close(scores.bootstrap_B, everywhere[further])
 
 
 def test_a_separate_critic_has_weights_of_its_own():
@@ -113,7 +113,7 @@ def test_a_separate_critic_has_weights_of_its_own():
     assert not shared & {p.data_ptr() for p in model.critic_lm.parameters()}
 
 
-def test_attention_softcapping_is_refused_in_a_sentence():
+def test_attention_softcapping_is_refused():
     model = PolicyValueModel(tiny_model("gemma2", attn_logit_softcapping=50.0))
     with pytest.raises(ConfigError, match="softcapping"):
         model(*batch())

@@ -66,7 +66,7 @@ def test_adapters_on_a_bfloat16_base_are_float32_and_the_base_stays_as_it_is():
     made.ppo.update(data())
 
 
-def test_on_a_cpu_nothing_is_narrowed():
+def test_a_cpu_computes_in_float32():
     made = learner()
     assert made.model.compute_dtype == torch.float32
     plain = PolicyValueModel(copy.deepcopy(made.lm))
@@ -93,7 +93,7 @@ def test_dropout_is_off_in_scores_and_in_updates(family, checkpointing):
     made = learner(lm.train(), gradient_checkpointing=checkpointing)
     first, again = made.model(*batch()).log_prob_T, made.model(*batch()).log_prob_T
     assert first.equal(again)
-    made.lm.train()  # somebody's habit
+    made.lm.train()  # as callers may do
     assert made.model(*batch()).log_prob_T.equal(first)
     metrics = made.ppo.update(data(), rate=0.0)
     assert metrics["policy/kl"] < 1e-6

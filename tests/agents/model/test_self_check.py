@@ -20,6 +20,7 @@ from llm_gym_agents import ConfigStore
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.model.self_check import check_packed_reading
+from tests.agents.checks import one_line_error
 from tests.agents.tiny import FAMILIES, VOCABULARY, tiny_model
 
 SHAPE = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
@@ -38,7 +39,7 @@ def gpt_oss():
 
 
 def gptj():
-    """Attention of its own, which is never told where a sequence ends."""
+    """Attention of its own, which does not see where a sequence ends."""
     shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "n_positions": 64}
     return AutoModelForCausalLM.from_config(GPTJConfig(**SHAPE, **shape))
 
@@ -57,18 +58,17 @@ def t5():
 @pytest.mark.parametrize("make", [gpt_oss, gptj, falcon, t5])
 def test_a_model_that_is_not_scored_as_it_reads_is_refused(make):
     torch.manual_seed(0)
-    with pytest.raises(ConfigError, match="Llama") as caught:
+    with one_line_error(ConfigError, "Llama"):
         Learner(make().eval(), ConfigStore().training)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma2"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_families_that_are_right_pass(family, dtype):
+def test_supported_families_pass(family, dtype):
     check_packed_reading(tiny_model(family).to(dtype), dtype)
 
 
-def test_a_head_that_is_off_is_found(monkeypatch):
+def test_a_wrong_head_is_refused(monkeypatch):
     from llm_gym_agents.model import head
 
     monkeypatch.setattr(head, "logit_scaling", lambda config: (1.0, None))
@@ -88,7 +88,7 @@ def test_a_head_that_is_off_is_found(monkeypatch):
     ],
     ids=lambda fault: str(fault)[:6],
 )
-def test_a_fault_of_the_machine_is_none_of_the_model(monkeypatch, fault, check):
+def test_a_hardware_error_is_raised_unchanged(monkeypatch, fault, check):
     monkeypatch.setattr(LlamaMLP, "forward", Mock(side_effect=fault))
     with pytest.raises(type(fault)) as caught:
         check(tiny_model("llama"), torch.float32)

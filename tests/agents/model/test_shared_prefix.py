@@ -46,7 +46,7 @@ def test_each_prefix_is_read_once_and_every_id_has_its_place():
 
 
 def whole_rows(packing, ids_U):
-    """What the last query of each sequence sees, as both ways of attention are told."""
+    """What the last query of each sequence sees, in both ways of attention."""
     shared, rows = packing.shared, packing.rows
     own = packing.starts.diff().tolist()
     keys = [
@@ -82,7 +82,7 @@ def test_random_trees_keep_every_sequence(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_some_of_the_sequences_cost_grows_with_them(seed):
+def test_the_cost_of_some_sequences_grows_with_them(seed):
     random = torch.Generator().manual_seed(seed)
     rows = [
         torch.randint(2, (int(n),), generator=random).tolist()
@@ -110,7 +110,7 @@ def test_a_prefix_of_all_is_cut_into_rows_and_shared_only_where_it_pays():
     assert share_prefixes(*packed([[1, 2, 3]]), pads=True) is None
 
 
-def asked():
+def tree_inputs():
     ids, lengths = packed(TREE)
     ends = lengths.cumsum(0)
     # The last token of each sequence, the first after the rules, and further values.
@@ -128,7 +128,7 @@ def scores_and_gradients(model, inputs):
 
 
 def both_ways(model, monkeypatch):
-    inputs = asked()
+    inputs = tree_inputs()
     once = scores_and_gradients(model, inputs)
     monkeypatch.setattr(model_module, "share_prefixes", lambda *_, **__: None)
     return once, scores_and_gradients(model, inputs)
@@ -196,7 +196,7 @@ def test_a_pass_makes_fewer_numbers(monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen3"])
-def test_on_a_gpu_in_bfloat16_it_is_within_rounding(family, monkeypatch):
+def test_shared_prefixes_in_bfloat16_on_a_gpu_are_within_rounding(family, monkeypatch):
     torch.manual_seed(0)
     lm = tiny_model(family).cuda()
     exact = PolicyValueModel(lm, critic="none", compute_dtype=torch.float32)

@@ -52,7 +52,7 @@ def test_a_plain_folder_is_loaded(folder):
     ],
     ids=str,
 )
-def test_a_config_that_no_machine_can_build_is_a_sentence(folder, settings, monkeypatch):
+def test_a_config_that_no_machine_can_build_is_refused(folder, settings, monkeypatch):
     monkeypatch.setattr(load, "_BUILD_S", 1)
     edit(folder / "config.json", **settings)
     with pytest.raises(ConfigError, match="model"):
@@ -78,7 +78,7 @@ def deep_config(folder):
 
 
 @pytest.mark.parametrize("damage", [damage_header, pickled_weights, deep_config])
-def test_damaged_files_are_a_sentence(folder, damage):
+def test_damaged_files_are_refused(folder, damage):
     damage(folder)
     with pytest.raises(ConfigError, match="model"):
         load_model(str(folder), device="cpu")
@@ -103,7 +103,7 @@ USUAL = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
         "{{ cycler.__init__.__globals__.os.system('true') }}",
     ],
 )
-def test_a_chat_template_that_does_not_end_is_a_sentence(folder, template, monkeypatch):
+def test_a_chat_template_that_does_not_end_is_refused(folder, template, monkeypatch):
     usual = run_bounded
     monkeypatch.setattr(
         "llm_gym.tools.sandbox.bounded.run_bounded", lambda work: usual(work, cpu_s=1)

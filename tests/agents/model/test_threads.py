@@ -1,4 +1,4 @@
-"""A small model is not worth more than one thread, and a user's word is worth more than that."""
+"""A small model runs in one thread, unless the user has set another number."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_a_small_model_gets_one_thread_and_a_larger_one_keeps_its_own():
     assert torch.get_num_threads() == 2
 
 
-def test_what_the_user_says_stays(monkeypatch):
+def test_omp_num_threads_of_the_user_is_kept(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     limit_threads(tiny_llama(byte_tokenizer()))
     assert torch.get_num_threads() == 2
@@ -34,7 +34,7 @@ def test_what_the_user_says_stays(monkeypatch):
 
 @pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("command", [pytest.param("train", marks=pytest.mark.slow), "eval"])
-def test_the_commands_do_so(command, tmp_path, monkeypatch, capsys):
+def test_the_commands_limit_the_threads(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if command == "train":
         assert cli.main(["train", "llm_gym/Echo-v0", "--smoke"]) == 0

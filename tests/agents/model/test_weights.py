@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from llm_gym_agents.model.weights import served_weights
+from tests.agents.checks import copied, same
 from tests.agents.tiny import FAMILIES, tiny_model
 
 peft = pytest.importorskip("peft")
@@ -41,7 +42,7 @@ def loaded(fresh, weights):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_adapters_they_are_the_models_own(family):
+def test_served_weights_without_adapters_are_the_models_own(family):
     lm = tiny_model(family)
     weights = list(served_weights(lm))
     own = dict(lm.named_parameters())
@@ -53,7 +54,7 @@ def test_without_adapters_they_are_the_models_own(family):
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("wrap", [True, False])
-def test_with_adapters_they_compute_what_the_adapted_model_does(wrap, tied):
+def test_served_weights_of_an_adapted_model_are_merged(wrap, tied):
     plain = tiny_model(tie_word_embeddings=tied)
     before = logits(plain)
     lm = adapted(copy.deepcopy(plain), wrap)
@@ -68,7 +69,6 @@ def test_with_adapters_they_compute_what_the_adapted_model_does(wrap, tied):
 
 def test_merging_leaves_the_model_as_it_was():
     lm = adapted(tiny_model())
-    before = {name: weight.clone() for name, weight in lm.state_dict().items()}
+    before = copied(lm)
     list(served_weights(lm))
-    assert lm.state_dict().keys() == before.keys()
-    assert all(weight.equal(before[name]) for name, weight in lm.state_dict().items())
+    assert same(lm.state_dict(), before)

@@ -21,6 +21,7 @@ from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.sampler import Sampler
 from llm_gym_agents.rollouts.tasks import EpisodeTask
 from llm_gym_agents.trainer import rl_loop
+from tests.agents.checks import first_gradients
 
 IDS = range(10, 16)
 
@@ -130,17 +131,6 @@ def known_critic(model):
         model.value_head.weight.copy_(torch.linspace(-1, 1, model.value_head.weight.shape[1])[None])
 
 
-def first_gradients(model, optimizer):
-    found = {}
-
-    def keep(*_):
-        if not found:
-            found.update((name, p.grad.clone()) for name, p in model.named_parameters())
-
-    optimizer.register_step_pre_hook(keep)
-    return found
-
-
 @pytest.fixture
 def discounted(monkeypatch):
     monkeypatch.setattr(rl_loop, "GAMMA", 0.97)  # 1 would hide a discount in the wrong place
@@ -172,7 +162,7 @@ def test_advantages_gradients_and_weights_are_those_of_the_trainer(both, discoun
         torch.testing.assert_close(weights[name], their_weights[name], rtol=1e-3, atol=1e-4)
 
 
-def test_a_token_that_is_credited_for_another_would_be_noticed(both, discounted):
+def test_a_misplaced_reward_would_be_noticed(both, discounted):
     lm, flat, data, _ = both
     expected, theirs, *_ = updated_by_the_trainer(lm, data)
     wrong = flat.clone()
@@ -185,7 +175,7 @@ def test_a_token_that_is_credited_for_another_would_be_noticed(both, discounted)
 
 
 @pytest.mark.slow
-def test_it_learns_to_repeat_words_from_luck_alone(capsys):
+def test_the_loop_learns_to_repeat_words_from_random_weights(capsys):
     right = rl_loop.main(iterations=16)
     assert right[0] < 0.1, "random weights must not know the game"
     assert max(right[-3:]) > 0.8

@@ -51,7 +51,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_whatever_is_handed_over_is_played_in_text(source):
+def test_ids_and_environment_objects_are_played_in_text(source):
     episodes = play(TextEnvPool(source, 1), "do nothing", 1)
     for episode in episodes.values():
         assert "A car stands in a valley" in episode.states[0]
@@ -60,7 +60,7 @@ def test_whatever_is_handed_over_is_played_in_text(source):
         assert not episode.success
 
 
-def test_settings_go_to_the_environment_and_to_its_words():
+def test_settings_reach_the_environment_and_its_text_wrapper():
     pool = TextEnvPool(
         "CartPole-v1", 1, sutton_barto_reward=True, rules="system", penalty=0.5, max_invalid=2
     )
@@ -73,7 +73,7 @@ def test_settings_go_to_the_environment_and_to_its_words():
     assert episode.rewards[-1] == -1.0
 
 
-def test_a_pool_of_what_is_no_environment_is_refused():
+def test_a_pool_refuses_an_unknown_id_or_another_type():
     with pytest.raises(ConfigError, match="Nothing-v0"):
         TextEnvPool("Nothing-v0", 1)
     with pytest.raises(ConfigError, match=r"3 \(int\)"):
@@ -112,16 +112,16 @@ def test_eval_imports_a_package_and_plays_its_id(here, capsys):
 def test_a_stopped_run_on_an_imported_id_names_the_command_that_goes_on(here, capsys, monkeypatch):
     before, usual = dict(gym.registry), PPO.update
 
-    def told_to_stop(*args, **kwargs):
+    def send_sigterm(*args, **kwargs):
         os.kill(os.getpid(), signal.SIGTERM)
         return usual(*args, **kwargs)
 
     command = ["train", "OurPole-v0", "--import", "our_poles", "--smoke", *SMALL]
     with monkeypatch.context() as patched:
-        patched.setattr(PPO, "update", told_to_stop)
+        patched.setattr(PPO, "update", send_sigterm)
         assert cli.main([*command, "--checkpoint.output-dir", "run"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    [line] = [line for line in said if line.startswith("told to stop; go on with: llm-gym ")]
+    lines = capsys.readouterr().out.splitlines()
+    [line] = [line for line in lines if line.startswith("told to stop; go on with: llm-gym ")]
     config = ConfigStore.load(here / "run/config.json")
     assert config.environment.env_id == "our_poles:OurPole-v0", "what it needs is imported again"
     config.training.num_epochs = 2

@@ -32,7 +32,7 @@ def make(sync_replies=False, rows=5, context="history", env=Diary):
 
 
 def scripted(engine, rows, sync_replies=False, env=Diary):
-    return EpisodeCollector(TextEnvPool(env, rows), asked(engine, sync_replies))
+    return EpisodeCollector(TextEnvPool(env, rows), tiny_policy(engine, sync_replies=sync_replies))
 
 
 def watch(collector):
@@ -52,11 +52,11 @@ def watch(collector):
 
 
 @pytest.mark.parametrize("context", ["history", "observation"])
-def test_the_same_episodes_come_of_it(context):
+def test_episodes_with_and_without_a_barrier_are_equal(context):
     apart, together = make(context=context), make(context=context, sync_replies=True)
     steps = watch(apart)
     one, other = (c.collect(tasks(range(11))) for c in (apart, together))
-    assert any(ReplyStatus.PENDING in rows for rows in steps), "somebody waited"
+    assert any(ReplyStatus.PENDING in rows for rows in steps), "some rows waited"
     assert [e.states for e in one.episodes] == [e.states for e in other.episodes]
     assert [e.actions for e in one.episodes] == [e.actions for e in other.episodes]
     for name in ("ids_S", "token_T", "position_T", "turn_ends_T", "reward_T", "bootstrap_E"):
@@ -66,7 +66,7 @@ def test_the_same_episodes_come_of_it(context):
     )
 
 
-def test_a_turn_is_of_the_version_that_its_reply_says_whatever_the_engine_has_by_then():
+def test_a_turn_has_the_weights_version_of_its_reply():
     engine = ScriptedEngine()
     finish = engine._finish
     engine._finish = lambda request: replace(finish(request), version=request.key)
@@ -74,24 +74,24 @@ def test_a_turn_is_of_the_version_that_its_reply_says_whatever_the_engine_has_by
     assert [turn.version for turn in turns] == [turn.episode for turn in turns]
 
 
-def test_no_more_is_asked_for_than_the_context_has_room_for():
-    asked = []
+def test_max_tokens_is_cut_to_the_room_in_the_context():
+    requested = []
 
     def say(request):
-        asked.append((len(request.prompt), request.sampling.max_tokens))
+        requested.append((len(request.prompt), request.sampling.max_tokens))
         return list(b"ok")
 
     engine = ScriptedEngine(say=say)
     engine.context_length = 150
     scripted(engine, 1).collect(tasks([2]))
     usual = Sampling().max_tokens
-    assert [most for _, most in asked] == [min(usual, 150 - read) for read, _ in asked]
-    assert 0 < asked[-1][1] < usual
-    assert asked[0][1] > asked[-1][1]
+    assert [most for _, most in requested] == [min(usual, 150 - read) for read, _ in requested]
+    assert 0 < requested[-1][1] < usual
+    assert requested[0][1] > requested[-1][1]
 
 
 @pytest.mark.parametrize("context", ["history", "verbatim", "observation"])
-def test_a_context_without_room_for_the_next_prompt_has_ended_the_episode(context):
+def test_a_full_context_has_no_bootstrap_prompt(context):
     turns = [Turn(0, 0, [1] * 10, [2] * 5, [0.0] * 5, "stop", 0)]
     policy = tiny_policy(ScriptedEngine(), context=context)
     engine, chat = policy.engine, policy.chat
@@ -125,7 +125,7 @@ def test_the_pool_leaves_a_waiting_row_where_it_is():
 # --- who moves when ---------------------------------------------------------------------------
 
 
-class Noted(Diary):
+class Logged(Diary):
     """Writes each step into the log that it was given."""
 
     log = None
@@ -135,10 +135,10 @@ class Noted(Diary):
         return super().step(action)
 
 
-def test_a_reply_that_is_there_is_played_at_once_and_the_next_prompt_joins():
+def test_a_finished_reply_is_played_at_once_and_the_next_prompt_joins():
     slow, quick = 105, 102  # both last three turns
     engine = ScriptedEngine(lambda running: [min(running)])
-    env = type("Env", (Noted,), {"log": engine.log})
+    env = type("Env", (Logged,), {"log": engine.log})
     collector = scripted(engine, 2, env=env)
     collector.collect(tasks([2, 5]))
     turn = [("poll", [quick]), ("step", [quick])]
@@ -162,7 +162,7 @@ def test_a_free_row_takes_the_next_episode_unless_there_is_a_barrier():
     assert submitted == [[100, 103], [106], [109]]
     assert [keys for what, keys in engine.log if what == "poll"] == [[103], [106], [109], [100]]
     engine = ScriptedEngine(lambda running: [min(running)])
-    env = type("Env", (Noted,), {"log": engine.log})
+    env = type("Env", (Logged,), {"log": engine.log})
     scripted(engine, 2, sync_replies=True, env=env).collect(tasks([2, 5]))
     turn = [("submit", [102, 105]), ("poll", [102]), ("poll", [105])]
     assert engine.log[:-1] == [*turn, ("step", [102]), ("step", [105])] * 3
@@ -180,10 +180,6 @@ def data_of(policy, count):
     return TensorDict(columns, [count])
 
 
-def asked(engine, sync_replies=False):
-    return tiny_policy(engine, sync_replies=sync_replies)
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that stands still unless a test moves it."""
@@ -194,9 +190,9 @@ def clock(monkeypatch):
 
 
 @pytest.mark.parametrize(("rows", "enough"), [(1, 1), (8, 1), (9, 2), (16, 2), (64, 8), (65, 9)])
-def test_one_reply_in_eight_is_enough(rows, enough, clock):
+def test_the_policy_waits_for_one_reply_in_eight(rows, enough, clock):
     engine = ScriptedEngine(lambda running: running[:1])
-    policy = asked(engine)
+    policy = tiny_policy(engine, sync_replies=False)
     cuts = policy(data_of(policy, rows))["status"].tolist()
     assert READY_SHARE == 8
     assert cuts == [ReplyStatus.READY] * enough + [ReplyStatus.PENDING] * (rows - enough)
@@ -204,22 +200,22 @@ def test_one_reply_in_eight_is_enough(rows, enough, clock):
     assert engine.timeouts == [None] + [pytest.approx(READY_WAIT_S)] * (enough - 1)
 
 
-def test_a_moment_after_the_first_reply_is_enough_too(clock):
+def test_the_policy_waits_only_a_moment_after_the_first_reply(clock):
     def ready(running):
         clock.now += 1000.0 if len(running) == 64 else 0.002
         return running[:1] if len(running) > 62 else []
 
     engine = ScriptedEngine(ready)
-    policy = asked(engine)
+    policy = tiny_policy(engine, sync_replies=False)
     cuts = policy(data_of(policy, 64))["status"].tolist()
     assert cuts == [ReplyStatus.READY] * 2 + [ReplyStatus.PENDING] * 62
     wait = READY_WAIT_S
     assert engine.timeouts == [None, *(pytest.approx(wait - late) for late in (0, 0.002, 0.004))]
 
 
-def test_who_waits_for_all_replies_does_not_wait_for_those_of_rows_that_are_gone(clock):
+def test_a_barrier_ignores_replies_of_abandoned_episodes(clock):
     engine = ScriptedEngine(lambda running: running[:1], lambda request: list(b"%d" % request.key))
-    policy = asked(engine)
+    policy = tiny_policy(engine, sync_replies=False)
     data = data_of(policy, 3)
     data["episode"] += 90
     policy(data)
@@ -249,7 +245,7 @@ class Interrupted(Diary):
     when = [True]
 
     def step(self, action):
-        if self.when and len(self.told) == 1:
+        if self.when and len(self.actions) == 1:
             self.when.pop()
             raise KeyboardInterrupt
         return super().step(action)
@@ -292,7 +288,7 @@ def test_an_interrupt_leaves_everything_usable(sync_replies, interrupt):
 
 def test_an_engine_that_fails_is_left_with_nothing_to_do():
     engine = ScriptedEngine(lambda running: 1 / 0)
-    policy = asked(engine)
+    policy = tiny_policy(engine, sync_replies=False)
     with pytest.raises(ZeroDivisionError):
         policy(data_of(policy, 3))
     assert engine.log[-1] == ("cancel", [0, 1, 2])
@@ -300,15 +296,15 @@ def test_an_engine_that_fails_is_left_with_nothing_to_do():
 
 
 class Endless(Odd):
-    """Never ends, and says nothing new."""
+    """Never ends, and always shows the same."""
 
     def step(self, action):
         return "?", 0.0, False, False, {}
 
 
-def test_an_episode_in_which_nothing_changes_is_asked_anew_each_turn():
+def test_an_unchanged_observation_is_a_new_request_each_turn():
     engine = ScriptedEngine(lambda running: [max(running)])
-    policy = asked(engine)
+    policy = tiny_policy(engine, sync_replies=False)
     pool = TextEnvPool(Endless, 2)
     policy.texts = pool.texts
     pool.assign([EpisodeTask(0, 0), EpisodeTask(1, 1)])

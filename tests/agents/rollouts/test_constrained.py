@@ -1,4 +1,4 @@
-"""Constrained decoding: the environment says what it can use, the engine is told."""
+"""Constrained decoding: the pattern of usable actions goes from the environment to the engine."""
 
 import re
 
@@ -54,7 +54,7 @@ def test_each_request_has_the_pattern_of_its_environment_now(env_id, sync_replie
         assert len(set(engine.patterns)) > 10, "they change with what can be done"
 
 
-def test_without_it_a_request_has_no_pattern_but_the_one_of_its_sampling():
+def test_an_unconstrained_request_has_only_the_pattern_of_its_sampling():
     seen = []
     engine = ScriptedEngine(say=lambda request: seen.append(request.sampling.pattern) or [65])
     rollout(GUESS, tiny_policy(engine), 2)
@@ -64,12 +64,12 @@ def test_without_it_a_request_has_no_pattern_but_the_one_of_its_sampling():
     assert set(seen) == {"[0-9]+"}
 
 
-def test_the_pool_shows_patterns_only_where_they_are_asked_for():
+def test_the_pool_has_patterns_only_if_requested():
     check_env_specs(TextEnvPool(GUESS, 3, patterns=True))
     assert "pattern" not in TextEnvPool(GUESS, 3).reset().keys()  # noqa: SIM118 - a TensorDict
 
 
-def test_somebody_elses_environment_in_text_has_patterns_too():
+def test_a_gymnasium_environment_in_text_has_patterns():
     seen = []
 
     def say(request):

@@ -34,12 +34,13 @@ from llm_gym_agents.text.tokenizers import byte_tokenizer
 from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import build_one_env
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
+from tests.agents.checks import record_calls, same
 from tests.agents.learn.test_ppo import data
 from tests.agents.learn.test_schedule import sections
 from tests.agents.learn.test_warm_start import teacher_of
 from tests.agents.scored import episode
 from tests.agents.scripted import ScriptedEngine
-from tests.agents.small_run import small, trained, untimed
+from tests.agents.small_run import config_with, small, trained, untimed
 
 HANOI, PENDULUM = "llm_gym/TowerOfHanoiEasy-v0", "Pendulum-v1"
 ECHO, NUMBER, LAKE = "llm_gym/Echo-v0", "llm_gym/GuessTheNumberEasy-v0", "FrozenLake-v1"
@@ -49,7 +50,7 @@ MIX = {ECHO: 1.0, NUMBER: 3.0}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_each_has_its_share_of_the_groups(seed):
+def test_each_environment_gets_its_share_of_the_groups(seed):
     draws = [draw_envs({"a": 1, "b": 3, "c": 4}, seed, at, 8) for at in range(50)]
     assert all(Counter(each) == {"a": 1, "b": 3, "c": 4} for each in draws)
     assert len(set(map(tuple, draws))) > 1, "in another order each time"
@@ -72,19 +73,18 @@ def test_a_group_has_one_environment_and_the_seeds_of_any_run():
     assert {task.options["split"] for task in mixed} == {"train"}
 
 
-@pytest.mark.parametrize("asked", [5, 6, None])
-def test_as_many_held_out_episodes_of_each_environment(asked):
-    config = ConfigStore()
-    config.environment.mix, config.environment.eval_episodes = MIX, 5
+@pytest.mark.parametrize("requested", [5, 6, None])
+def test_each_environment_has_as_many_held_out_episodes(requested):
+    config = config_with(environment__mix=MIX, environment__eval_episodes=5)
     schedule = Schedule(*sections(config), has_splits=True)
-    found = schedule.held_out_tasks(asked)
+    found = schedule.held_out_tasks(requested)
     assert Counter(task.options[ENV] for task in found) == {ECHO: 3, NUMBER: 3}
     fresh = schedule.held_out_tasks(schedule.reported)
     assert Counter(task.options[ENV] for task in fresh) == {ECHO: 3, NUMBER: 3}
     assert not {task.seed for task in found} & {task.seed for task in fresh}
 
 
-def test_success_is_followed():
+def test_success_is_a_moving_average():
     rows = [{"env/x/a/success": 1.0, "env/x/a/return": 9.0}, {"env/x/a/success": 0.0}, {"kl": 1.0}]
     success = {}
     for row in rows:
@@ -106,8 +106,7 @@ def test_a_curriculum_keeps_success_in_the_middle():
 
 
 def test_a_run_by_signal_plays_less_of_what_is_always_lost():
-    config = ConfigStore()
-    config.environment.mix, config.training.batch_size = {ECHO: 1.0, NUMBER: 1.0}, 22
+    config = config_with(environment__mix={ECHO: 1.0, NUMBER: 1.0}, training__batch_size=22)
     played = {}
     for how in ("weight", "signal"):
         config.environment.mix_by = how
@@ -127,7 +126,7 @@ def mixed():
 
 
 @pytest.mark.parametrize("env_id", [ECHO, NUMBER, LAKE])
-def test_an_episode_is_that_of_the_environment_alone(env_id):
+def test_an_episode_of_a_mix_equals_that_of_its_environment(env_id):
     env = mixed()
     for options in ({ENV: LAKE}, {ENV: env_id, "split": "train"}):  # the last one is forgotten
         found = play_episode(env, lambda _: env.get_wrapper_attr("random_action")(), 7, options)
@@ -138,7 +137,7 @@ def test_an_episode_is_that_of_the_environment_alone(env_id):
         assert found.env_spec["kwargs"]["high"] == 3
 
 
-def test_one_that_is_not_named_is_drawn_and_one_not_in_the_mix_is_refused():
+def test_an_unnamed_environment_is_drawn_and_one_outside_the_mix_is_refused():
     env = mixed()
     drawn = [env.reset(seed=seed) and env.episode_env["env_id"] for seed in range(20)]
     assert set(drawn) == {ECHO, NUMBER, LAKE}
@@ -241,32 +240,27 @@ def test_an_unknown_id_is_refused_before_anything_is_built(tmp_path):
 
 
 @pytest.mark.parametrize("argument", ["environment", "dataset", "val_dataset"])
-def test_a_mix_is_all_that_is_played(argument, tmp_path):
+def test_a_mix_excludes_an_environment_or_dataset_argument(argument, tmp_path):
     given = {argument: ECHO if argument == "environment" else [{"prompt": "1", "answer": "1"}]}
     with pytest.raises(ConfigError, match=r"environment\.mix"):
         PPOTrainer(small(tmp_path, environment={"mix": MIX}), **given)
 
 
-def test_settings_of_all_and_of_one():
-    config = ConfigStore()
-    config.environment.mix = MIX
-    config.environment.env_kwargs = {"rules": "system", NUMBER: {"high": 3, "rules": "observation"}}
-    assert config.environment.kwargs_of(ECHO) == {"rules": "system"}
-    assert config.environment.kwargs_of(NUMBER) == {"rules": "observation", "high": 3}
+def test_env_kwargs_may_be_for_all_or_for_one_environment():
+    kwargs = {"rules": "system", NUMBER: {"high": 3, "rules": "observation"}}
+    env = config_with(environment__mix=MIX, environment__env_kwargs=kwargs).environment
+    assert env.kwargs_of(ECHO) == {"rules": "system"}
+    assert env.kwargs_of(NUMBER) == {"rules": "observation", "high": 3}
 
 
-def test_a_stranger_may_name_no_module_in_a_mix():
-    config = ConfigStore()
-    config.environment.mix = MIX
-    assert not untrusted(config)
-    config.environment.mix = {**MIX, "evil:Game": 1}
-    assert "evil" in untrusted(config)
+def test_a_mix_with_a_module_needs_trust():
+    assert not untrusted(config_with(environment__mix=MIX))
+    assert "evil" in untrusted(config_with(environment__mix={**MIX, "evil:Game": 1}))
 
 
 def test_each_environment_gets_the_settings_that_it_would_get_alone():
-    config = ConfigStore()
-    config.environment.mix = MIX
-    config.environment.env_kwargs = {NUMBER: {"penalty": 0.7}}
+    kwargs = {NUMBER: {"penalty": 0.7}}
+    config = config_with(environment__mix=MIX, environment__env_kwargs=kwargs)
     members = {
         ECHO: TaskProfile(model="full", env="suite", turns=50),
         NUMBER: TaskProfile(model="full", env="suite", turns=4, has_potential=True),
@@ -281,8 +275,7 @@ def test_each_environment_gets_the_settings_that_it_would_get_alone():
 
 @pytest.mark.parametrize(("count", "batch", "evaluated"), [(0, 128, 100), (24, 256, 192)])
 def test_a_large_mix_has_enough_episodes_of_each(count, batch, evaluated):
-    config = ConfigStore()
-    config.environment.mix = {f"g{at}": 1 for at in range(count)}
+    config = config_with(environment__mix={f"g{at}": 1 for at in range(count)})
     each = TaskProfile(model="full", env="suite", turns=8)
     members = dict.fromkeys(config.environment.mix, each)
     whole = TaskProfile(model="full", env="suite", members=members)
@@ -302,11 +295,10 @@ def test_the_easy_suite_has_all_families_with_a_level_of_that_name():
 # --- whom to imitate --------------------------------------------------------------------------
 
 
-def test_each_environment_is_taught_by_a_player_of_its_own():
+def test_each_environment_has_an_imitated_player_of_its_own():
     mix = {PENDULUM: 1.0, HANOI: 3.0}  # a pendulum of Gymnasium's has no solver
-    config = ConfigStore()
-    config.environment.mix, config.training.batch_size = mix, 8
-    config.warm_start.player, config.warm_start.turns = "auto", 400
+    config = config_with(environment__mix=mix, training__batch_size=8, warm_start__turns=400)
+    config.warm_start.player = "auto"
     policy = SimpleNamespace(
         chat=ChatFormat.from_tokenizer(byte_tokenizer()),
         context="observation",
@@ -325,23 +317,23 @@ def test_each_environment_is_taught_by_a_player_of_its_own():
 
 
 @pytest.mark.parametrize("split", [None, "train"])  # there are too few numbers for splits
-def test_what_a_model_does_in_all_of_them_is_played_at_once_and_labelled_by_each_solver(split):
-    mix, waves = {HANOI: 1.0, NUMBER: 1.0}, []
-    config, tokenizer = ConfigStore(), byte_tokenizer()
-    config.environment.mix, config.training.batch_size = mix, 8
-    config.inference.context = "observation"
+def test_visited_states_of_a_mix_are_labelled_by_each_solver(split):
+    mix = {HANOI: 1.0, NUMBER: 1.0}
+    tokenizer = byte_tokenizer()
+    config = config_with(
+        environment__mix=mix, training__batch_size=8, inference__context="observation"
+    )
     engine = ScriptedEngine(say=lambda request: tokenizer.encode("1"))
     policy = build.build_policy(config, engine, tokenizer)
     pool = build.build_pool(config, build.training_env(config.environment, None, None, None), 8)
     sampler = Sampler(policy, pool)
-    play = sampler.play
-    sampler.play = lambda tasks: waves.append([task.options[ENV] for task in tasks]) or play(tasks)
+    calls = record_calls(sampler, "play")
     make_envs = {each: partial(build_one_env, config, each) for each in mix}
     given = {"make_envs": make_envs, "sampler": sampler, "train_split": split}
     teacher = teacher_of(config, mix=mix, **given)
     talks = teacher.label_visited(dict.fromkeys(mix, "solver"), 1, 30)
     sampler.close()
-    assert waves[0] == [HANOI] * 4 + [NUMBER] * 4
+    assert [task.options[ENV] for task in calls[0].args[0]] == [HANOI] * 4 + [NUMBER] * 4
     labels = [policy.chat.text_of(turn.learned_ids) for talk in talks for turn in talk]
     moves = [label for label in labels if " " in label]  # of disks: "1 3"
     assert min(len(moves), len(labels) - len(moves)) >= 15
@@ -370,7 +362,7 @@ def whole(tmp_path_factory):
     return run(folder), folder
 
 
-def test_a_run_says_how_each_environment_goes(whole):
+def test_a_run_reports_metrics_of_each_environment(whole):
     trainer, folder = whole
     rows = trainer.metrics_history
     for env_id in MIX:
@@ -392,5 +384,4 @@ def test_a_mixed_run_resumes_to_the_bit(whole, tmp_path):
     again = run(tmp_path, checkpoint={"resume": True})
     trainer, _ = whole
     assert untimed(again.metrics_history) == untimed(trainer.metrics_history)
-    ours, theirs = (one.learner.lm.state_dict() for one in (again, trainer))
-    assert all(weight.equal(theirs[name]) for name, weight in ours.items())
+    assert same(again.learner.lm.state_dict(), trainer.learner.lm.state_dict())

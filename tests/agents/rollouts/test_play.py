@@ -23,20 +23,26 @@ from tests.matrix import some_of
 
 
 class Diary(gym.Env):
-    """Writes down what it is told; lasts ``seed % 3 + 1`` turns, cut after that if seed is odd."""
+    """Records its actions; lasts ``seed % 3 + 1`` turns, cut after that if seed is odd."""
 
     observation_space = action_space = AnyText(10_000)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.seed, self.told = seed, []
+        self.seed, self.actions = seed, []
         return f"I am {seed}.", {"system_prompt": f"You talk to {seed}."}
 
     def step(self, action):
-        self.told.append(action)
-        over = len(self.told) == self.seed % 3 + 1
-        obs = f"{self.seed} was told {len(self.told)}."
-        return obs, float(len(self.told)), over and self.seed % 2 == 0, over and self.seed % 2, {}
+        self.actions.append(action)
+        over = len(self.actions) == self.seed % 3 + 1
+        obs = f"{self.seed} received {len(self.actions)}."
+        return (
+            obs,
+            float(len(self.actions)),
+            over and self.seed % 2 == 0,
+            over and self.seed % 2,
+            {},
+        )
 
 
 def make(env=Diary, rows=3, family="llama", context="history", length=None, **sampling):
@@ -53,7 +59,7 @@ def tasks(seeds):
 @pytest.mark.parametrize(
     ("context", "family"), some_of(["history", "observation"], ["llama", "gpt2", "qwen2"])
 )
-def test_what_was_sampled_is_what_the_trainer_scores(context, family):
+def test_log_probs_of_engine_and_trainer_agree(context, family):
     collector = make(family=family, context=context)
     data = assemble(collector.collect(tasks(range(8))))
     model = PolicyValueModel(collector.policy.engine.model)
@@ -111,18 +117,18 @@ def test_rollout_reports_success_with_its_interval_and_writes_records(tmp_path):
 
 @pytest.mark.parametrize("context", ["history", "observation"])
 def test_every_turn_of_every_episode_is_sampled_with_a_seed_of_its_own(context):
-    """And with the same one whoever plays beside it, and in whatever order."""
+    """The seed depends neither on the order of episodes nor on those played beside it."""
     seeds = []
     for rows, numbers, run in ((3, range(8), 7), (1, reversed(range(8)), 7), (3, range(8), 8)):
-        asked = {}
+        sampled = {}
 
-        def say(request, asked=asked):
-            asked.setdefault(request.key, []).append(request.seed)
+        def say(request, sampled=sampled):
+            sampled.setdefault(request.key, []).append(request.seed)
             return list(b"ok")
 
         policy = tiny_policy(ScriptedEngine(say=say), context=context, run_seed=run)
         EpisodeCollector(TextEnvPool(Diary, rows), policy).collect(tasks(numbers))
-        seeds.append(asked)
+        seeds.append(sampled)
     assert seeds[0] == seeds[1] != seeds[2]
     assert [len(seeds[0][100 + seed]) for seed in range(8)] == [1, 2, 3, 1, 2, 3, 1, 2]
     every = [seed for own in seeds[0].values() for seed in own]

@@ -21,7 +21,7 @@ GUESS = "llm_gym/GuessTheNumber-v0"
 
 
 def answer(pool, data, cut=()):
-    """Reply to every row by repeating what it said."""
+    """Reply to every row with its observation."""
     texts = pool.texts.read(data["observation"].tolist())
     actions = [pool.texts.add(f"reply to {text}") for text in texts]
     cuts = [ReplyStatus.NO_ROOM if at in cut else ReplyStatus.READY for at in range(len(texts))]
@@ -119,7 +119,7 @@ def test_an_environment_that_hangs_or_dies_is_replaced(env, timeout):
         (DyingAtReset, [3, 0, 2, 7], False),  # it plays while another one begins
     ],
 )
-def test_rows_that_go_down_with_the_worker_of_another_lose_their_episode_alone(env, seeds, waits):
+def test_a_dying_worker_costs_only_the_episodes_that_it_was_playing(env, seeds, waits):
     pool = TextEnvPool(env, 2, workers=1)
     pool.assign([EpisodeTask(id=seed, seed=seed) for seed in seeds])
     data = pool.reset()
@@ -164,7 +164,7 @@ def test_environments_come_in_many_forms(source):
     assert pool._rows.envs[0].unwrapped is not pool._rows.envs[1].unwrapped
 
 
-def test_an_environment_that_cannot_be_copied_is_asked_for_as_a_function():
+def test_an_environment_that_cannot_be_copied_is_refused():
     env = GuessTheNumberEnv()
     env.connection = open(os.devnull)  # noqa: SIM115
     with pytest.raises(ConfigError, match="function"):
@@ -172,20 +172,20 @@ def test_an_environment_that_cannot_be_copied_is_asked_for_as_a_function():
     env.connection.close()
 
 
-def test_without_tasks_it_plays_for_ever_from_its_seed():
-    said = []
+def test_without_tasks_a_pool_plays_on_from_its_seed():
+    observations = []
     for _ in range(2):
         pool = TextEnvPool(GUESS, 2)
         pool.set_seed(5)
         data = pool.reset()
         assert data["episode"].tolist() == [0, 1]
-        said.append(pool.texts.read(data["observation"].tolist()))
-    assert said[0] == said[1]
+        observations.append(pool.texts.read(data["observation"].tolist()))
+    assert observations[0] == observations[1]
     pool.rand_action(data)
     assert all(1 <= int(text) <= 20 for text in pool.texts.read(data["action"].tolist()))
 
 
-def test_the_end_of_a_collector_closes_every_environment_also_one_that_raises_at_it(caplog):
+def test_closing_a_collector_closes_every_environment_even_if_one_raises(caplog):
     closed = []
 
     class Clinging(Tagged):
@@ -209,7 +209,7 @@ class OneInfo(Tagged):
         return *step, self.info
 
 
-def test_a_record_keeps_what_each_turn_said_although_the_environment_writes_over_it():
+def test_a_record_copies_an_info_that_the_environment_reuses():
     episode = play(TextEnvPool(OneInfo, 1), [EpisodeTask(0, 3)])[0]
     assert [info["turn"] for info in episode.infos] == [1, 2, 3, 4]
 

@@ -47,7 +47,7 @@ def run(tmp_path_factory):
     return folder, batches
 
 
-def test_every_kth_iteration_leaves_at_most_n_episodes(run):
+def test_every_kth_iteration_records_at_most_n_episodes(run):
     folder, _ = run
     files = sorted(path.name for path in (folder / "episodes").iterdir())
     assert files == ["train-000001.jsonl", "train-000003.jsonl"]
@@ -79,7 +79,7 @@ def test_a_record_holds_the_very_numbers_of_the_update(run, iteration):
         assert torch.tensor(found[name]).equal(values[:count].cpu()), name
 
 
-def test_the_tokens_of_a_cut_episode_end_with_what_would_have_been_read():
+def test_the_tokens_of_a_cut_episode_end_with_the_bootstrap_prompt():
     turns = [Turn(0, 0, [1, 2], [3], [-0.5], "stop", 4), Turn(0, 1, [5], [6, 7], [-1, -2], "s", 5)]
     tokens = episode_tokens(turns, BootstrapPrompt([8, 9], False), {"values": [10, 20, 30]})
     assert tokens.ids == [1, 2, 3, 5, 6, 7, 8, 9]
@@ -108,8 +108,8 @@ def test_a_record_has_the_text_of_its_tokens(run):
         assert len(tokens.texts) == len(tokens.ids)
         for turn, action in enumerate(episode.actions):
             sampled = zip(tokens.texts, tokens.turns, tokens.trained_on, strict=True)
-            said = "".join(text for text, when, on in sampled if on and when == turn)
-            assert re.sub(r" ?<\w+>", "", said).strip() == action.strip()  # no control tokens
+            reply = "".join(text for text, when, on in sampled if on and when == turn)
+            assert re.sub(r" ?<\w+>", "", reply).strip() == action.strip()  # no control tokens
 
 
 def test_recording_changes_nothing_that_is_learned(tmp_path):

@@ -34,7 +34,7 @@ GUESS = "llm_gym/GuessTheNumber-v0"
     st.floats(-10, 10),
     st.booleans(),
 )
-def test_a_function_may_keep_what_the_environment_gave(rewards, score, keep):
+def test_a_reward_function_may_keep_environment_rewards(rewards, score, keep):
     one = episode(rewards)
     kept = {"env": rewards} if keep else {}
     apply_reward_fn(lambda trajectory: {"score": score} | kept, [one])
@@ -45,7 +45,7 @@ def test_a_function_may_keep_what_the_environment_gave(rewards, score, keep):
     assert one.extra["env_rewards"] == rewards
 
 
-def test_what_the_environment_gave_survives_a_second_function():
+def test_environment_rewards_survive_a_second_reward_function():
     one = episode([0.25, 0.5], extra={"note": "mine"})
     apply_reward_fn(lambda trajectory: 1, [one])
     apply_reward_fn(lambda trajectory: 2, [one])
@@ -106,7 +106,7 @@ def test_a_function_is_given_the_environment_if_it_takes_one(function, expected)
     [lambda: 0, lambda a, b, c: 0, lambda trajectory, *, judge: 0, "judge", None],
     ids=["none", "three", "keyword", "text", "nothing"],
 )
-def test_a_function_of_another_shape_is_refused_before_any_call(function):
+def test_a_function_with_another_signature_is_refused_before_any_call(function):
     with pytest.raises(ConfigError, match="reward_fn"):
         apply_reward_fn(function, batch())
 
@@ -180,7 +180,7 @@ def test_one_failure_cancels_the_other_calls():
     [None, float("nan"), float("inf"), "1.0", [1.0], np.ones(1), torch.ones(3), {}, {"a": None}],
     ids=str,
 )
-def test_what_is_no_number_is_named_with_its_episode_and_nothing_changes(value):
+def test_a_score_that_is_no_number_is_refused_with_its_episode(value):
     episodes = batch(3)
     with pytest.raises(RewardError, match=r"episode 1 \(seed 101\)"):
         apply_reward_fn(lambda t: value if t.episode_id == 1 else 1.0, episodes)
@@ -195,7 +195,7 @@ def test_every_kind_of_number_is_a_reward(value):
     assert apply_reward_fn(lambda trajectory: value, batch(1)) == [1.0]
 
 
-def test_a_function_that_raises_is_quoted_and_its_error_kept():
+def test_an_error_in_a_reward_function_is_quoted_and_chained():
     def judge(trajectory):
         raise KeyError("score")
 

@@ -83,7 +83,7 @@ def assert_same(one, other):
 
 @settings(max_examples=30)
 @given(rollout=rollouts())
-def test_a_batch_holds_every_turn_and_closing_where_the_model_reads_it(rollout):
+def test_a_batch_holds_every_turn_and_bootstrap_prompt(rollout):
     data = assemble(rollout)
     assert data.ids_S[data.position_T + 1].equal(data.token_T)
     assert data.tokens == rollout.tokens == len(data.reward_T)
@@ -95,29 +95,29 @@ def test_a_batch_holds_every_turn_and_closing_where_the_model_reads_it(rollout):
 
 @settings(max_examples=10)
 @given(rollout=rollouts())
-def test_what_a_sampler_sends_and_a_learner_gets_can_be_pickled(rollout):
+def test_rollouts_and_batches_can_be_pickled(rollout):
     again = pickle.loads(pickle.dumps(rollout))
     assert again == rollout
     assert_same(pickle.loads(pickle.dumps(assemble(again))), assemble(rollout))
 
 
 @pytest.mark.parametrize("context", ["rules before each turn", "groups"])
-def test_what_is_shared_does_not_fill_a_pack(context):
+def test_shared_prefixes_do_not_fill_a_pack(context):
     prompts = {"rules before each turn": (range(40), 1, 8), "groups": (range(40), 8, 1)}
     prompt, episodes, turns = prompts[context]
     played = [
         [Turn(0, at, [*prompt, 50 + at], [60 + own], [-1.0], "stop", 0) for at in range(turns)]
         for own in range(episodes)
     ]
-    told = [episode([0.0] * turns, episode_id=at) for at in range(episodes)]
-    data = assemble(Rollout(told, played, [None] * episodes, [], []))
+    records = [episode([0.0] * turns, episode_id=at) for at in range(episodes)]
+    data = assemble(Rollout(records, played, [None] * episodes, [], []))
     assert len(data.ids_S) == 8 * 42
     packer, everything = Packer(data), list(range(episodes))
     assert len(packer.within(everything, 100)) == 1
 
 
 @pytest.mark.parametrize("cut", [(), (0,), (1,), (0, 1)])
-def test_an_episode_is_cut_if_any_of_its_replies_is(cut):
+def test_an_episode_is_truncated_if_any_of_its_replies_is(cut):
     turns = [Turn(0, at, [1], [2], [-1.0], "length" if at in cut else "stop", 0) for at in range(2)]
     episode = Trajectory(episode_id=0, actions=["a", "b"], rewards=[0.0, 1.0])
     data = assemble(Rollout([episode], [turns], [None], [], []))
@@ -125,9 +125,7 @@ def test_an_episode_is_cut_if_any_of_its_replies_is(cut):
 
 
 @given(rollouts(), st.integers(0, 12), st.booleans(), st.randoms(use_true_random=False))
-def test_packs_hold_every_token_and_every_place_to_bootstrap_from_once(
-    rollout, room, whole, random
-):
+def test_packs_hold_every_token_and_bootstrap_position_once(rollout, room, whole, random):
     data = assemble(rollout)
     packer = Packer(data)
     longest = packer.ids_E if whole else data.sequence_lengths_Q
@@ -180,7 +178,7 @@ def test_every_task_is_in_one_shard_and_shards_are_full(ids, size):
     assert all(len(shard) == size for shard in shards[:-1])
 
 
-def test_rollouts_are_joined_in_id_order_with_what_belongs_to_each():
+def test_rollouts_are_joined_in_id_order():
     whole = join_rollouts([rollout([3, 5], [9]), rollout([1, 4], [2])])
     assert [episode_id(each) for each in whole.episodes] == [1, 3, 4, 5]
     assert [turns[0].episode for turns in whole.turns] == [1, 3, 4, 5]
@@ -223,7 +221,7 @@ def batch_of(*pairs, unplayed=()):
     return Rollout(list(episodes), list(turns), [None] * len(pairs), list(unplayed), [])
 
 
-def test_every_figure_is_a_mean_over_episodes_replies_or_groups():
+def test_metrics_are_means_over_episodes_replies_or_groups():
     usable, unusable = ({"valid_action": flag} for flag in (True, False))
     paid = {"valid_action": True, "reward_terms": {"bonus": 0.5}}
     row = episode_metrics(
@@ -247,4 +245,4 @@ def test_every_figure_is_a_mean_over_episodes_replies_or_groups():
         "episode/invalid": 0.2,
         "reward/bonus": 0.25,
     }
-    assert "episode/invalid" not in episode_metrics(batch_of(played([1.0], 1))), "nothing is said"
+    assert "episode/invalid" not in episode_metrics(batch_of(played([1.0], 1))), "unknown"

@@ -30,7 +30,7 @@ def tasks(count):
     return [EpisodeTask(at, at, at) for at in range(count)]
 
 
-def test_weights_of_another_version_play_nothing():
+def test_weights_of_another_version_are_refused():
     sampler = make()
     assert len(sampler.play(tasks(3), version=0).episodes) == 3
     with pytest.raises(EngineError, match="version 4"):
@@ -41,7 +41,7 @@ def test_weights_of_another_version_play_nothing():
     sampler.close()
 
 
-def test_held_out_environments_are_played_only_when_asked_for():
+def test_held_out_environments_are_played_only_on_request():
     sampler = make(held_out=Other)
     assert {e.states[0] for e in sampler.play(tasks(3)).episodes} == {"?"}
     assert {e.states[0] for e in sampler.play(tasks(3), held_out=True).episodes} == {"held out"}
@@ -64,19 +64,19 @@ def test_failures_are_those_of_the_call():
     "given",
     [{"split": "tset"}, {"seed": -1}, {"episodes": "3"}, {"episodes": 2.5}, {"num_envs": 0}],
 )
-def test_a_typing_error_does_not_come_out_as_a_success_of_0(given):
+def test_wrong_rollout_arguments_are_refused(given):
     with pytest.raises(ConfigError, match=next(iter(given))):
         rollout("llm_gym/Echo-v0", "a model that nobody has loaded yet", **given)
 
 
 class Judged(Odd):
-    """Somebody else's environment, with splits of its own."""
+    """A custom environment with splits of its own."""
 
     def reset(self, *, seed=None, options=None):
         return f"Say {options['split']}.", {}
 
 
-def test_an_environment_of_ones_own_is_asked_for_its_own_splits():
+def test_a_custom_environment_gets_the_split_option():
     sampler = make()
     result = rollout(Judged, sampler.policy, 1, split="validation")
     sampler.close()
@@ -84,7 +84,7 @@ def test_an_environment_of_ones_own_is_asked_for_its_own_splits():
 
 
 @pytest.mark.parametrize("pauses", [True, False])
-def test_whoever_plays_is_interrupted_only_where_it_lets_in(pauses):
+def test_new_weights_come_in_only_where_the_player_yields(pauses):
     gate, order = WeightSwapLock(), []
     arrived = threading.Event()
 

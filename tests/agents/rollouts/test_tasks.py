@@ -48,7 +48,7 @@ def tasks(groups=4, size=2, iteration=0):
 
 
 def played(named, reward):
-    """Play ``named``: ``reward`` says what each episode was worth."""
+    """Play ``named``, each for the ``reward`` of its task."""
     episodes = [
         episode([reward(task)], episode_id=task.id, group=task.group, seed=task.seed)
         for task in named
@@ -95,7 +95,7 @@ def test_a_batch_with_spread_is_left_alone_and_tries_are_bounded():
     assert row["group/replaced"] == 0.0
 
 
-def test_groups_without_spread_give_way_to_new_ones():
+def test_groups_without_spread_are_replaced_by_new_ones():
     flat = {0, 2}
     rollout, row, calls = replaced(
         lambda task: 0.0 if task.group in flat else first_of_group(task), first_of_group
@@ -115,7 +115,7 @@ def test_groups_without_spread_give_way_to_new_ones():
         assert [each.episode_id] == turns == [closing], "turns stay with their episode"
 
 
-def test_only_what_is_still_flat_is_tried_again():
+def test_only_groups_that_are_still_flat_are_resampled():
     def later(task):
         return first_of_group(task) if len(seen) > 1 or task.group % 2 else 0.0
 

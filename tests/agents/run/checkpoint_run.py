@@ -37,15 +37,6 @@ def tiny_lm(seed=0, **settings):
     return LlamaForCausalLM(config)
 
 
-def equal(first, second):
-    """Whether two dictionaries of tensors are the same to the last bit, dtypes included."""
-    assert first.keys() == second.keys()
-    return all(
-        torch.equal(first[name], second[name]) and first[name].dtype == second[name].dtype
-        for name in first
-    )
-
-
 def save(folder, until):
     """Save the checkpoints of a run that are missing until this iteration."""
     kept = Checkpoints(folder, keep_last_n=2)

@@ -17,7 +17,8 @@ from llm_gym_agents.run.state import (
     set_optimizer_state,
     set_rng_state,
 )
-from tests.agents.run.checkpoint_run import equal, tiny_lm
+from tests.agents.checks import same
+from tests.agents.run.checkpoint_run import tiny_lm
 
 
 def two_layers(order=("a", "b"), sizes=(3, 2), dtype=torch.float32):
@@ -67,7 +68,7 @@ def test_an_optimizer_resumes_bit_by_bit_from_a_file(tmp_path, make, dtype):
     assert other.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"]
     train(model, optimizer, steps=3, seed=2)
     train(again, other, steps=3, seed=2)
-    assert equal(again.state_dict(), model.state_dict())
+    assert same(again.state_dict(), model.state_dict())
 
 
 def test_states_wider_than_their_parameters_stay_wide(tmp_path):
@@ -83,7 +84,7 @@ def test_states_wider_than_their_parameters_stay_wide(tmp_path):
     other = torch.optim.AdamW(model.parameters())
     set_optimizer_state(other, model, part)
     for parameter in model.parameters():
-        assert equal(other.state[parameter], optimizer.state[parameter])
+        assert same(other.state[parameter], optimizer.state[parameter])
 
 
 def test_groups_keep_their_own_settings_and_parameters(tmp_path):
@@ -152,7 +153,7 @@ def test_a_module_takes_only_its_own_weights():
     nn.init.zeros_(other["b"].weight)
     pointer = other["b"].weight
     set_module_state(other, part, skip=("a.",))
-    assert torch.equal(other["b"].weight, kept)
+    assert torch.same(other["b"].weight, kept)
     assert other["b"].weight is pointer
     with pytest.raises(CheckpointError, match=r"a\.bias"):
         set_module_state(model, part)

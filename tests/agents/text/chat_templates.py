@@ -26,7 +26,7 @@ class Family:
     trail: str = ""
     """What a reply has between its content and its end."""
     prefill: str = ""
-    """What the prompt says for the reply, and the history forgets."""
+    """What the prompt begins a reply with, and the history leaves out."""
     stops: tuple[str, ...] = ()
     """What the engine must stop at; ``end`` and ``eos`` where empty."""
     system_role: bool = True
@@ -140,7 +140,7 @@ def _pieces(prepend: str) -> str:
 def build_tokenizer(family: Family, prepend: str | None = None) -> PreTrainedTokenizerFast:
     """Return a tokenizer with the family's tokens and template.
 
-    It is byte-level BPE, or one of pieces where ``prepend`` says which get a space in front.
+    It is byte-level BPE, or one of pieces if ``prepend`` names those that get a space in front.
     """
     tokenizer = Tokenizer.from_str(_bytes() if prepend is None else _pieces(prepend))
     for name in family.tokens:

@@ -1,4 +1,4 @@
-"""Conversations grow by ids alone, and say what the chat template says."""
+"""Conversations grow by ids alone, and equal what the chat template writes."""
 
 import copy
 import pickle
@@ -84,14 +84,14 @@ def texts(name):
     return anything.filter(lambda text: not any(word in text for word in words))
 
 
-# --- what a template says -----------------------------------------------------------------
+# --- what a template writes ----------------------------------------------------------------
 
 
 @every_family
 @pytest.mark.parametrize("system", ["", "Explore.\nBe brief."])
 @in_every_way
 @given(data=st.data())
-def test_the_ids_are_those_of_the_whole_conversation_at_every_turn(name, system, data):
+def test_the_ids_equal_those_of_the_whole_conversation_at_every_turn(name, system, data):
     family, tokenizer = FAMILIES[name], tokenizer_of(name)
     observations = [f"x{text}" for text in data.draw(st.lists(texts(name), min_size=1, max_size=3))]
     contents = ["go north", "take the rope"][: len(observations) - 1]
@@ -103,10 +103,10 @@ def test_the_ids_are_those_of_the_whole_conversation_at_every_turn(name, system,
     text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     if not family.prefill:
         assert ids == encode(tokenizer, text)
-    said = decode(tokenizer, ids)
+    written = decode(tokenizer, ids)
     if not family.greedy:
-        assert said.replace(family.prefill, "") == text.replace(family.prefill, "")
-    assert said.endswith(family.prefill)
+        assert written.replace(family.prefill, "") == text.replace(family.prefill, "")
+    assert written.endswith(family.prefill)
 
 
 @pytest.mark.parametrize("prepend", ["first", "always", "never"])
@@ -131,10 +131,10 @@ def test_the_engine_stops_at_what_ends_a_reply(name):
 
 
 def test_defaults_and_options_of_the_template_hold():
-    said = decode(tokenizer_of("chatml"), format_of("chatml").opening("", "Hello"))
-    assert said.count("You are a helpful assistant.") == 1
-    said = decode(tokenizer_of("chatml"), format_of("chatml").opening("Be brief.", "Hello"))
-    assert "You are a helpful assistant." not in said
+    written = decode(tokenizer_of("chatml"), format_of("chatml").opening("", "Hello"))
+    assert written.count("You are a helpful assistant.") == 1
+    written = decode(tokenizer_of("chatml"), format_of("chatml").opening("Be brief.", "Hello"))
+    assert "You are a helpful assistant." not in written
     tokenizer = tokenizer_of("chatml")
     chat = ChatFormat.from_tokenizer(tokenizer, template_options={"enable_thinking": False})
     ending = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
@@ -143,7 +143,7 @@ def test_defaults_and_options_of_the_template_hold():
 
 
 @pytest.mark.parametrize("system", ["", "Be brief."])
-def test_a_bos_that_the_template_forgets_is_written_once(system):
+def test_a_bos_missing_in_the_template_is_written_once(system):
     tokenizer = build_tokenizer(FAMILIES["gemma"])
     tokenizer.chat_template = tokenizer.chat_template.replace("{{- bos_token -}}", "")
     ids = ChatFormat.from_tokenizer(tokenizer).opening(system, "Hello")
@@ -227,15 +227,15 @@ def test_a_cut_end_is_completed_and_the_end_of_text_ends_no_turn():
         reply = whole_reply[:-cut]
         assert [*reply, *chat.following(reply, "Hello")] == ids
     chat, reply = format_of("gemma"), ids_of("gemma", "<eos>")
-    said = decode(tokenizer_of("gemma"), chat.following(reply, "Hello"))
-    assert said.startswith("<end_of_turn>\n<start_of_turn>user\nHello<end_of_turn>")
+    written = decode(tokenizer_of("gemma"), chat.following(reply, "Hello"))
+    assert written.startswith("<end_of_turn>\n<start_of_turn>user\nHello<end_of_turn>")
 
 
 @pytest.mark.parametrize("end", ["<|end|>", "<|return|>"])
 def test_a_reply_may_end_as_in_the_history_or_as_at_the_end_of_a_conversation(end):
     chat = format_of("harmony")
-    said = decode(tokenizer_of("harmony"), chat.following(ids_of("harmony", end), "Hello"))
-    assert said == "<|start|>user<|message|>Hello<|end|><|start|>assistant"
+    written = decode(tokenizer_of("harmony"), chat.following(ids_of("harmony", end), "Hello"))
+    assert written == "<|start|>user<|message|>Hello<|end|><|start|>assistant"
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_spelled_out_control_tokens_stay_text_and_odd_ids_do_not_raise():
 @every_family
 @in_every_way
 @given(data=st.data())
-def test_control_tokens_typed_by_others_are_inert_and_readable(name, data):
+def test_typed_control_tokens_are_inert_and_readable(name, data):
     chat, tokenizer, words = format_of(name), tokenizer_of(name), FAMILIES[name].words
     parts = st.sampled_from([*words, *(word[1:] for word in words), *"<|\n ", "rope", "é😀"])
     typed, rules = ("".join(data.draw(st.lists(parts, max_size=6))) for _ in range(2))
@@ -327,7 +327,7 @@ def test_white_space_around_a_content_is_trimmed_where_the_template_does(name):
 
 
 @pytest.mark.parametrize("already_set", [False, True])
-def test_the_settings_of_the_tokenizer_do_not_reach_the_format_nor_the_other_way(already_set):
+def test_tokenizer_settings_and_chat_format_do_not_affect_each_other(already_set):
     tokenizer = build_tokenizer(FAMILIES["chatml"])
 
     def shorten():
@@ -343,7 +343,7 @@ def test_the_settings_of_the_tokenizer_do_not_reach_the_format_nor_the_other_way
     assert chat.following([], "in the hall") == format_of("chatml").following([], "in the hall")
 
 
-def test_ids_that_were_handed_out_are_the_callers_own():
+def test_returned_ids_belong_to_the_caller():
     chat = format_of("chatml")
     for give in (lambda: chat.opening("a", "b"), lambda: chat.following([], "b")):
         first = give()
@@ -383,6 +383,8 @@ def test_the_template_of_a_plain_transcript_writes_what_the_model_reads(tokenize
         first, reply = chat.opening(system, "in hall"), chat.reply("go north")
         assert again.opening(system, "in hall") == first
         longer = [*first, *reply, *chat.following(reply, "in hall")]
-        for said, ids in ((talk[:-2], first), (talk, longer)):
-            written = saved.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
+        for messages, ids in ((talk[:-2], first), (talk, longer)):
+            written = saved.apply_chat_template(
+                messages, add_generation_prompt=True, return_dict=False
+            )
             assert written == ids

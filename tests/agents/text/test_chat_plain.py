@@ -80,7 +80,7 @@ def test_a_tokenizer_written_in_python_works_too():
     assert chat.text_of(ids) == "Explore.\n\nA </s> hall \ufffd.\n>"
 
 
-# --- what cannot be done is said at once -----------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------
 
 _TURNS = "{% for m in messages %}{{ CONTENT }}<|im_end|>{% endfor %}"
 
@@ -95,7 +95,7 @@ _TURNS = "{% for m in messages %}{{ CONTENT }}<|im_end|>{% endfor %}"
         ("{{ raise_exception('tools only') }}", "tools only"),
     ],
 )
-def test_a_template_that_cannot_grow_is_refused_in_one_sentence(template, what):
+def test_a_template_that_cannot_grow_is_refused(template, what):
     tokenizer = build_tokenizer(FAMILIES["chatml"])
     tokenizer.chat_template = template
     with pytest.raises(ConfigError, match=what):
@@ -113,6 +113,6 @@ def test_a_format_without_any_end_is_refused():
         ChatFormat.from_tokenizer(words)
 
 
-def test_settings_that_cannot_be_honoured_are_refused():
+def test_template_options_without_a_template_are_refused():
     with pytest.raises(ConfigError, match="template_options"):
         ChatFormat.from_tokenizer(base_tokenizer(), template_options={"a": 1})

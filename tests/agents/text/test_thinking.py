@@ -74,14 +74,14 @@ def made(name):
 
 
 def sampled(name, text):
-    """Return the ids that a model samples to say ``text``, with its end."""
+    """Return the ids that a model samples for ``text``, with its end."""
     case = CASES[name]
     end = case.family.stops[0] if case.family.stops else case.family.end
     return made(name)[0].encode(f"{text}{end}", add_special_tokens=False)
 
 
 @every_case
-def test_what_a_template_does_is_found(name):
+def test_rewriting_and_thinking_templates_are_detected(name):
     case, (_, chat) = CASES[name], made(name)
     assert (chat.rewrites, chat.thinks) == (case.rewrites, case.thinks)
 
@@ -94,15 +94,22 @@ def test_every_prompt_is_the_one_that_the_template_writes(name, system):
     for thought in {case.thought, case.lead}:
         talk = TokenConversation(chat)
         talk.read(system, "A hall <|im_end|> é.")
-        said = [{"role": "system", "content": system}] if system else []
-        said.append({"role": "user", "content": "A hall <|im_end|> é."})
-        for answer, heard in (("go north", "A den."), ("open chest", "Gold."), ("look", "You win")):
+        messages = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": "A hall <|im_end|> é."})
+        for answer, observation in (
+            ("go north", "A den."),
+            ("open chest", "Gold."),
+            ("look", "You win"),
+        ):
             talk.add_reply(sampled(name, thought + answer))
-            talk.add_observation(heard)
+            talk.add_observation(observation)
             shown = answer if case.rewrites else thought + answer
-            said += [{"role": "assistant", "content": shown}, {"role": "user", "content": heard}]
+            messages += [
+                {"role": "assistant", "content": shown},
+                {"role": "user", "content": observation},
+            ]
             text = tokenizer.apply_chat_template(
-                said, tokenize=False, add_generation_prompt=True, **case.options
+                messages, tokenize=False, add_generation_prompt=True, **case.options
             )
             ours = tokenizer.decode(talk.ids, skip_special_tokens=False)
             assert _undated(ours) == _undated(text)
@@ -126,7 +133,7 @@ def test_the_date_of_a_format_does_not_change():
 
 
 @every_case
-def test_a_reply_is_read_with_its_thought_and_answered_for_without(name):
+def test_the_answer_of_a_reply_leaves_out_its_thought(name):
     case, (_, chat) = CASES[name], made(name)
     reply = sampled(name, case.thought + "go north")
     text = chat.text_of(reply)
@@ -140,7 +147,7 @@ def test_a_reply_is_read_with_its_thought_and_answered_for_without(name):
 
 
 @every_case
-def test_a_demonstration_says_its_move_and_thinks_nothing(name):
+def test_a_demonstration_holds_its_move_and_no_thought(name):
     case, (_, chat) = CASES[name], made(name)
     assert chat.answer_of(chat.reply("go north")) == "go north"
     assert chat.reply("go north")[:-1] == sampled(name, case.lead + "go north")[:-1]
@@ -166,7 +173,7 @@ def test_a_rewritten_history_keeps_typed_tokens_as_text_and_can_be_pickled():
     assert other.prompt("", [("a", "b")], "c") == chat.prompt("", [("a", "b")], "c")
 
 
-def test_a_template_that_leaves_earlier_replies_out_names_the_remedy():
+def test_a_template_that_drops_earlier_replies_is_refused_with_a_remedy():
     tokenizer = build_tokenizer(QWEN)
     shown = "{%- if loop.index0 + 3 > messages | length or message.role != 'assistant' -%}"
     tokenizer.chat_template = QWEN.template.replace(

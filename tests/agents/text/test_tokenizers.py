@@ -43,7 +43,7 @@ def played(env, act, **options):
     yield observation, info
 
 
-def test_a_game_it_has_not_seen_is_read_word_by_word(easy):
+def test_an_unseen_game_is_read_word_by_word(easy):
     env, total = gym.make(EASY, rules="system"), 0
     for seed in range(10_000, 10_030):
         *turns, _ = played(env, lambda _: env.unwrapped.oracle_action(), seed=seed)
@@ -55,7 +55,7 @@ def test_a_game_it_has_not_seen_is_read_word_by_word(easy):
     assert total > 2_000
 
 
-def test_every_move_comes_back_as_the_game_understands_it(easy):
+def test_every_legal_move_survives_encoding_and_decoding(easy):
     env = gym.make(EASY, rules="system")
     env.reset(seed=10_000)
     for action in env.unwrapped.legal_actions():
@@ -79,17 +79,17 @@ OPEN += ("TextToSQL", "ChainSum")
 
 
 @pytest.mark.parametrize("game", ["TextGameEasy", "MazeEasy", *(f"{name}Easy" for name in OPEN)])
-def test_a_solver_that_speaks_through_the_tokenizer_wins_as_before(game):
+def test_a_solver_wins_through_the_tokenizer(game):
     env = gym.make(f"llm_gym/{game}-v0", rules="system")
     tokenizer = tiny_tokenizer({f"llm_gym/{game}-v0": {"rules": "system"}})
 
-    def say(observation):
+    def respond(observation):
         ids = ids_of(tokenizer, env.unwrapped.solver_action())
         assert tokenizer.unk_token_id not in [*ids, *ids_of(tokenizer, observation)]
         return tokenizer.decode(ids, skip_special_tokens=True)
 
     for seed in range(10_000, 10_002):
-        *_, (_, info) = played(env, say, seed=seed, options={"split": "test"})
+        *_, (_, info) = played(env, respond, seed=seed, options={"split": "test"})
         assert info["success"]
 
 
@@ -107,7 +107,7 @@ def test_half_a_character_in_the_texts_of_a_game_is_read(make):
     assert words.tokenize("go \ufffd north") == ["go", "\ufffd", "north"]
 
 
-def test_spaces_cost_nothing_and_a_word_is_the_same_everywhere():
+def test_spaces_cost_no_tokens_and_a_word_has_one_id_everywhere():
     tokenizer = word_tokenizer(["in hall go"])
     assert ids_of(tokenizer, "\n in \t\nhall\n\n go ") == ids_of(tokenizer, "in hall go")
     assert ids_of(tokenizer, "\n \n") == []
@@ -170,7 +170,7 @@ def test_a_vocabulary_can_be_collected_from_every_environment(env_id):
     assert texts != collect_vocabulary([env_id], episodes=4, seed=2)
 
 
-def test_the_rules_are_read_when_asked_for_and_no_episodes_is_an_error():
+def test_a_vocabulary_has_the_rules_on_request_and_needs_episodes():
     rules = gym.make(EASY, rules="system").unwrapped.system_prompt
     assert rules not in collect_vocabulary([EASY], episodes=1)
     assert rules in collect_vocabulary([EASY], episodes=1, rules=True)
@@ -179,7 +179,7 @@ def test_the_rules_are_read_when_asked_for_and_no_episodes_is_an_error():
 
 
 class Parrot(gym.Env[str, str]):
-    """A text environment of somebody else: no players, no rules, no limit of its own."""
+    """A foreign text environment: no players, no rules, no limit of its own."""
 
     observation_space = AnyText(20)
     action_space = gym.spaces.Text(5)
@@ -193,16 +193,14 @@ class Parrot(gym.Env[str, str]):
 
 
 @pytest.mark.parametrize(("limit", "turns"), [(3, 3), (None, 1_000)])
-def test_an_environment_of_somebody_else_is_played_in_its_own_action_space(
-    limit, turns, monkeypatch
-):
+def test_a_foreign_environment_is_played_in_its_own_action_space(limit, turns, monkeypatch):
     monkeypatch.setattr(gym.envs.registration, "registry", {})
     gym.register("Parrot-v0", Parrot, max_episode_steps=limit)
     texts = collect_vocabulary(["Parrot-v0"], episodes=1)
-    said = [text for text in texts if text.startswith("You said ")]
+    replies = [text for text in texts if text.startswith("You said ")]
     assert texts[0] == "Hello"
-    assert turns * 0.8 < len(said) <= turns
-    assert all(text.removeprefix("You said ") in Parrot.action_space for text in said)
+    assert turns * 0.8 < len(replies) <= turns
+    assert all(text.removeprefix("You said ") in Parrot.action_space for text in replies)
     assert texts == collect_vocabulary(["Parrot-v0"], episodes=1)
 
 
@@ -217,7 +215,7 @@ def test_the_pieces_are_the_text(text):
     assert "".join(PIECES(ids)) == text
 
 
-def test_a_character_of_several_tokens_is_the_last_ones_and_control_is_shown():
+def test_a_character_of_several_tokens_belongs_to_the_last_one():
     ids = TOKENIZER.encode("a😀b")
     assert len(ids) == 6
     assert PIECES(ids) == ["a", "", "", "", "😀", "b"]
@@ -225,7 +223,7 @@ def test_a_character_of_several_tokens_is_the_last_ones_and_control_is_shown():
 
 
 @pytest.mark.parametrize("count", [1, 3, 50])
-def test_bytes_of_no_text_are_shown_as_such_and_looked_at_a_few_at_a_time(count, monkeypatch):
+def test_invalid_bytes_are_shown_and_decoded_a_few_at_a_time(count, monkeypatch):
     lone = TOKENIZER.encode("😀")[1]  # a byte that never begins a character
     looked, decode = [], TokenTexts._decode
 

@@ -4,6 +4,7 @@ import pytest
 from safetensors.torch import load_file
 
 from llm_gym_agents.model.weights import full_tensor, served_weights
+from tests.agents.checks import same
 from tests.agents.learn.test_schedule import won
 from tests.agents.small_run import untimed
 from tests.agents.trainer.processes.echo_run import echo_trainer
@@ -22,7 +23,7 @@ LORA = {"model.lora_rank": 2}
 
 
 def planted(folder, given):
-    """Return a trainer whose evaluations say what ``WINS`` says."""
+    """Return a trainer with the evaluations of ``WINS``."""
     trainer = echo_trainer(folder, LONG | given)
     trainer.evaluate = lambda episodes=None, records=None: won(WINS[trainer.iteration])
     return trainer
@@ -30,10 +31,6 @@ def planted(folder, given):
 
 def whole(tensors):
     return {name: full_tensor(each.detach()).clone() for name, each in tensors}
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)
 
 
 def snapshot(trainer):

@@ -12,6 +12,7 @@ from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.rollouts.evaluation import Evaluation
 from llm_gym_agents.run.checkpoints import Checkpoints, number
 from llm_gym_agents.trainer.run_folder import model_card
+from tests.agents.checks import copied, same
 from tests.agents.config.effect_run import ECHO, make_trainer, settings
 from tests.agents.learn.test_schedule import won
 
@@ -27,24 +28,16 @@ def made(cleaned):
     return lambda folder, **given: cleaned(make_trainer(EVALUATED | settings(**given), folder))
 
 
-def weights(trainer):
-    return {name: weight.clone() for name, weight in trainer.learner.lm.state_dict().items()}
-
-
 def planted(trainer, wins):
-    """Let evaluations say what they say; return the weights at each."""
+    """Let evaluations have these wins; return the weights at each."""
     seen, left = [], iter(wins)
 
     def evaluate(episodes=None, records=None) -> Evaluation:
-        seen.append(weights(trainer))
+        seen.append(copied(trainer.learner.lm))
         return won(next(left))
 
     trainer.evaluate = evaluate
     return seen
-
-
-def same(one, other):
-    return all(one[name].equal(weight) for name, weight in other.items())
 
 
 def test_a_run_that_falls_back_ends_with_its_best_weights(made, tmp_path):
@@ -67,8 +60,8 @@ def test_a_run_that_falls_back_ends_with_its_best_weights(made, tmp_path):
     assert AutoTokenizer.from_pretrained(tmp_path / "final").chat_template
     assert (tmp_path / "final" / "generation_config.json").exists()
     card = (tmp_path / "final" / "README.md").read_text()
-    for told in (f"`{ECHO}`", "| 2 | 88.0% | 80.2% to 93.0% |", "| seed | 0 |", "license: "):
-        assert told in card
+    for text in (f"`{ECHO}`", "| 2 | 88.0% | 80.2% to 93.0% |", "| seed | 0 |", "license: "):
+        assert text in card
     assert re.search(r"\| commit \| ([0-9a-f]{40}(-dirty)?|that of release \S+) \|", card)
     assert f"| command | `{Path(sys.argv[0]).name}" in card
     assert "| imitated before training | nobody |" in card
@@ -84,7 +77,7 @@ def test_a_model_card_has_the_command_without_its_password(monkeypatch):
 
 
 @pytest.mark.parametrize(("start", "is_kept"), [(90, True), (31, False)])
-def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(made, tmp_path, start, is_kept):
+def test_a_run_that_loses_the_gains_of_its_warm_start_returns_to_it(made, tmp_path, start, is_kept):
     trainer = made(tmp_path, warm_start__player="random", warm_start__turns=8, warm_start__steps=1)
     seen = planted(trainer, [0, start, 40, 30, 25, 22])
     trainer.fit()
@@ -98,7 +91,7 @@ def test_a_run_that_loses_what_its_warm_start_had_goes_back_there(made, tmp_path
     assert number(Checkpoints(tmp_path / "checkpoints").latest()) == len(seen) - 2
 
 
-def test_a_run_that_goes_on_goes_on_from_its_last_weights(made, tmp_path):
+def test_continuing_a_run_continues_from_its_last_weights(made, tmp_path):
     twice = {"training__num_epochs": 2, "training__num_iters_per_epoch": 3}
     whole = made(tmp_path / "whole", **twice)
     expected = planted(whole, AT_LEVEL)

@@ -106,7 +106,7 @@ def test_every_policy_loss_learns(loss, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_separate_critic_serves_as_well(tmp_path):
+def test_a_separate_critic_learns(tmp_path):
     history = train(tmp_path, critic="separate")
     assert at_the_end(history) > LEARNED
 
@@ -122,10 +122,10 @@ def test_a_word_is_remembered_over_turns_from_a_reward_at_the_end(tmp_path):
 @pytest.mark.slow
 def test_history_teaches_what_an_observation_alone_cannot(tmp_path):
     env = {"numbers": 4, "max_turns": 3}
-    told = train(tmp_path / "told", COUNT, env, context="history", iterations=9)
-    untold = train(tmp_path / "untold", COUNT, env, context="observation", iterations=9)
-    assert at_the_end(told, metrics.TRAIN_SUCCESS) > 0.5
-    assert at_the_end(untold, metrics.TRAIN_SUCCESS) < 0.25
+    with_history = train(tmp_path / "with_history", COUNT, env, context="history", iterations=9)
+    without = train(tmp_path / "without", COUNT, env, context="observation", iterations=9)
+    assert at_the_end(with_history, metrics.TRAIN_SUCCESS) > 0.5
+    assert at_the_end(without, metrics.TRAIN_SUCCESS) < 0.25
 
 
 @pytest.mark.slow

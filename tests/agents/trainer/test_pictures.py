@@ -5,6 +5,7 @@ import torch
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration, SiglipVisionConfig
 
 from llm_gym_agents.model.load import ModelShape, load_model
+from tests.agents.checks import copied, same
 from tests.agents.small_run import Odd, small, trained
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
@@ -23,21 +24,19 @@ def letters(episode):
     return sum(map(ord, episode.actions[0])) % 7
 
 
-def test_it_is_trained_on_the_log_probs_that_sampled(tmp_path, gemma):
-    seen = {name: weight.clone() for name, weight in gemma.state_dict().items()}
+def test_a_vision_model_is_trained_on_the_log_probs_that_sampled(tmp_path, gemma):
+    seen = copied(gemma)
     whole = {"model": gemma, "tokenizer": tiny_tokenizer()}
     [row] = trained(small(tmp_path), Odd, letters, **whole).metrics_history
     assert row["mismatch/log_prob_max"] < 1e-5
     moved = {name for name, weight in gemma.state_dict().items() if not weight.equal(seen[name])}
     assert any("language_model" in name for name in moved)
-    assert not any("vision" in name for name in moved), "nobody has shown it a picture"
+    assert not any("vision" in name for name in moved), "it has seen no picture"
     again = load_model(str(tmp_path / "final"), device="cpu")
-    assert all(
-        weight.equal(again.state_dict()[name]) for name, weight in gemma.state_dict().items()
-    )
+    assert same(again.state_dict(), gemma.state_dict())
 
 
-def test_its_size_is_known_before_it_is_loaded(gemma):
+def test_the_size_of_a_vision_model_is_known_before_it_is_loaded(gemma):
     shape = ModelShape.of(gemma.config)
     assert shape.parameters == sum(weight.numel() for weight in gemma.parameters())
     assert (shape.layers, shape.hidden, shape.kv_width) == (2, 32, 16)

@@ -27,7 +27,7 @@ def through(server, **more):
     return given | settings(**more)
 
 
-def test_two_iterations_train_through_it(server, tmp_path):
+def test_two_iterations_train_through_a_server(server, tmp_path):
     out = play(through(server), tmp_path / "run")
     assert len(out.metrics) == 2
     assert all(0 <= row[PROBE_GAP] < 1e-4 for row in out.metrics)
@@ -36,7 +36,7 @@ def test_two_iterations_train_through_it(server, tmp_path):
         assert weight.equal(out.weights[name]), name
     # What was sampled is what the trainer scores, to the last bits.
     assert all(row["mismatch/log_prob_max"] < 1e-4 for row in out.metrics)
-    paths = [path for path, _ in server.asked]
+    paths = [path for path, _ in server.requests]
     pushes = [at for at, path in enumerate(paths) if path == "/update_weights_from_disk"]
     assert len(pushes) == 3, "at first, and after each step"
     for at, until in zip(pushes, [*pushes[1:], len(paths)], strict=True):
@@ -73,7 +73,7 @@ def test_a_push_that_gets_lost_ends_the_run(server, tmp_path):
         play(given, tmp_path / "run")
 
 
-def test_adapters_train_through_it(server, tmp_path):
+def test_adapters_train_through_a_server(server, tmp_path):
     pytest.importorskip("peft")
     out = play(through(server, model__lora_rank=2), tmp_path / "run")
     assert any("lora_" in name for name in out.weights)

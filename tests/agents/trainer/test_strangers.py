@@ -34,7 +34,7 @@ def now_and_then(*answers):
     return type("NowAndThen", (Odd,), {"step": step})
 
 
-def test_what_no_model_can_learn_from_costs_its_episode_only(tmp_path):
+def test_unusable_rewards_and_observations_cost_only_their_episode(tmp_path):
     bad = [("!", math.nan), ("!", -math.inf), ("!", 1e300), (None, 1.0), (b"!", 1.0), (3, 1.0)]
     row = train(tmp_path, now_and_then(*bad))
     assert 0 < row["episode/failed"] < 1
@@ -52,7 +52,7 @@ def test_a_first_observation_that_is_no_text_costs_its_episode_only(tmp_path):
     assert row["reward/mean"] == 1.0
 
 
-TELLS = {
+INFO = {
     "success": np.array([True, False]),
     "valid_action": np.array([True, False]),
     "reward_terms": {"goal reached, at last": 0.5, "mean": 7.0, "why": "near", "all": np.ones(2)},
@@ -61,9 +61,9 @@ TELLS = {
 }
 
 
-def test_our_names_in_their_info_end_no_run(tmp_path):
+def test_reserved_names_in_an_info_are_harmless(tmp_path):
     def step(self, action):
-        return (*Odd.step(self, action)[:4], dict(TELLS))
+        return (*Odd.step(self, action)[:4], dict(INFO))
 
     row = train(tmp_path, type("Telling", (Odd,), {"step": step}))
     assert row["reward/goal_reached_at_last"] == 0.5
@@ -76,15 +76,15 @@ def test_terms_of_a_reward_function_have_any_name(tmp_path):
     assert (row["reward/mean"], row["reward/mean_"], row["reward/Goal_reached"]) == (3.0, 1.0, 2.0)
 
 
-def test_prompts_that_never_fit_say_how_long_they_are(tmp_path):
-    class Talks(Odd):
+def test_prompts_that_never_fit_are_an_error_with_their_length(tmp_path):
+    class LongPrompt(Odd):
         observation_space = AnyText(10**6)
 
         def reset(self, *, seed=None, options=None):
             return "word " * 20_000, {}
 
     with pytest.raises(ConfigError, match="100,000 characters"):
-        train(tmp_path, Talks)
+        train(tmp_path, LongPrompt)
 
 
 THEIRS = """
@@ -112,7 +112,7 @@ def test_an_environment_that_raises_when_it_is_closed_trains(theirs, caplog, cap
     assert re.search(r"^note: [1-4] of 4 episodes", out, re.MULTILINE)
 
 
-def test_advice_that_came_and_went_is_said_once_at_the_end(train, tmp_path, capsys):
+def test_repeated_advice_is_printed_once_at_the_end(train, tmp_path, capsys):
     trainer = train(small(tmp_path), Odd)
     report = RunReport(trainer, Console())
     for share in (97, 100, 98):
@@ -122,9 +122,9 @@ def test_advice_that_came_and_went_is_said_once_at_the_end(train, tmp_path, caps
     assert capsys.readouterr().out.count("advice: ") == 1
 
 
-def test_of_a_long_episode_its_ends_are_shown():
-    told = [f"page {at} " + "word " * 20_000 for at in range(101)]
-    shown = transcript(Trajectory(states=told, actions=["on"] * 100))
+def test_a_transcript_shows_the_ends_of_a_long_episode():
+    states = [f"page {at} " + "word " * 20_000 for at in range(101)]
+    shown = transcript(Trajectory(states=states, actions=["on"] * 100))
     assert len(shown) < 20_000
     assert "page 9 " in shown
     assert "(80 more turns)" in shown
@@ -132,9 +132,9 @@ def test_of_a_long_episode_its_ends_are_shown():
     assert "page 100 " in shown
 
 
-def test_what_an_environment_wants_is_said_without_gymnasiums_words(theirs, capsys):
+def test_a_missing_environment_argument_is_named_plainly(theirs, capsys):
     assert cli.main(["train", "clinging:Wants", "--smoke"]) == 2
-    told = capsys.readouterr().err
-    assert "clinging:Wants" in told
-    assert "'size'" in told
-    assert "environment creator" not in told
+    printed = capsys.readouterr().err
+    assert "clinging:Wants" in printed
+    assert "'size'" in printed
+    assert "environment creator" not in printed

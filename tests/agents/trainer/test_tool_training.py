@@ -67,8 +67,8 @@ def make_env():
 @pytest.fixture
 def played():
     """Episodes of a player that calls the tool or guesses, and its tokenizer."""
-    said = [f"Observation : it was {colour}" for colour in COLOURS]
-    tokenizer = word_tokenizer([QUESTION, *REPLIES, *said, "Yes .", "No colour ."])
+    results = [f"Observation : it was {colour}" for colour in COLOURS]
+    tokenizer = word_tokenizer([QUESTION, *REPLIES, *results, "Yes .", "No colour ."])
     chat = ChatFormat.from_tokenizer(tokenizer)
     engine = ScriptedEngine(say=lambda request: chat.reply(REPLIES[request.seed % len(REPLIES)]))
     sampler = Sampler(
@@ -106,14 +106,13 @@ def test_the_tokens_of_a_call_are_trained_on_and_those_of_its_result_never_are(p
             (flag, tokenizer.decode(own, skip_special_tokens=True))
             for flag, own in runs(ids, trained)
         ]
-        said = [text for flag, text in stretches if flag]
+        replies = [text for flag, text in stretches if flag]
         read = [text for flag, text in stretches if not flag]
-        # What is trained on is what was said, and nothing else: the replies, in order.
-        assert said == episode.actions
+        assert replies == episode.actions
         for turn, info in enumerate(episode.infos):
             for call in filter(lambda call: call["success"], info["tool_calls"]):
                 calls += 1
-                assert said[turn] == CALL
-                assert call["result"] not in said[turn]
+                assert replies[turn] == CALL
+                assert call["result"] not in replies[turn]
                 assert call["result"] in read[turn + 1]
     assert calls >= 20

@@ -22,7 +22,7 @@ def test_every_public_name_is_there(name):
     assert name in dir(llm_gym_agents)
 
 
-def test_a_name_that_is_not_there():
+def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="PPOTrainr"):
         llm_gym_agents.PPOTrainr  # noqa: B018
 
@@ -47,20 +47,20 @@ def test_the_text_game_of_the_readme(tmp_path):
 
 
 @pytest.mark.parametrize("make", [RayPPOTrainer, create_trainer])
-def test_the_quick_start_with_a_reward_that_asks_the_environment(tmp_path, make):
+def test_the_quick_start_passes_the_environment_to_the_reward_function(tmp_path, make):
     config = small(tmp_path)
     env = TextGame(config.environment)
-    asked = []
+    environments = []
 
     def compute_reward(trajectory, environment):
-        asked.append(environment)
+        environments.append(environment)
         return sum(trajectory.rewards)
 
     trainer = make(config=config, environment=env, reward_fn=compute_reward, dataset=None)
     trainer.fit(num_epochs=1)
     trainer.cleanup()
-    assert asked
-    assert all(environment is env for environment in asked)
+    assert environments
+    assert all(environment is env for environment in environments)
 
 
 # --- what it plays ---------------------------------------------------------------------------
@@ -97,17 +97,17 @@ def test_a_seed_of_any_size_is_a_seed(tmp_path):
     assert rows[0]["policy/entropy"] != rows[1]["policy/entropy"]
 
 
-def test_the_folder_says_how_the_run_went_and_callbacks_are_told(train, tmp_path):
-    told = []
+def test_a_run_saves_its_config_and_calls_the_callbacks(train, tmp_path):
+    iterations = []
     trainer = train(
         small(tmp_path),
         "llm_gym/Echo-v0",
-        callbacks=[lambda trainer, row: told.append(trainer.iteration)],
+        callbacks=[lambda trainer, row: iterations.append(trainer.iteration)],
     )
     trainer.fit(num_epochs=2, num_iters_per_epoch=1)
-    assert told == [1, 2]
-    said = ConfigStore.load(tmp_path / "config.json")
-    assert (said.training.num_epochs, said.environment.env_id) == (2, "llm_gym/Echo-v0")
+    assert iterations == [1, 2]
+    saved = ConfigStore.load(tmp_path / "config.json")
+    assert (saved.training.num_epochs, saved.environment.env_id) == (2, "llm_gym/Echo-v0")
 
 
 def test_an_evaluation_changes_nothing_that_comes_after(tmp_path):
@@ -158,14 +158,14 @@ def coin():
     del gym.registry[COIN]
 
 
-def test_its_tokenizer_knows_the_example_moves_and_the_answers(coin):
+def test_the_tokenizer_of_a_game_knows_its_example_moves_and_answers(coin):
     tokenizer = tiny_tokenizer({coin: {}})
     for word in ("heads", "tails", "Right", "Wrong"):
         assert tokenizer.convert_tokens_to_ids(word) != tokenizer.unk_token_id, word
 
 
 @pytest.mark.slow
-def test_it_is_taught_its_example_moves_trained_and_evaluated(train, coin, tmp_path):
+def test_a_custom_game_is_imitated_trained_and_evaluated(train, coin, tmp_path):
     config = small(
         tmp_path,
         environment={"env_id": coin, "eval_interval": 1, "eval_episodes": 20, "eval_split": "test"},

@@ -9,6 +9,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym_agents import ConfigStore, PPOTrainer
 from llm_gym_agents.learn import warm_start
 from llm_gym_agents.run.metrics import read_metrics
+from tests.agents.checks import copied
 from tests.agents.small_run import small, trained, untimed
 from tests.agents.tiny import save_tiny
 
@@ -36,7 +37,7 @@ def whole(tmp_path_factory):
     return folder
 
 
-def test_it_is_in_the_row_of_the_first_iteration_and_only_there(whole):
+def test_warm_start_metrics_are_only_in_the_first_row(whole):
     first, second = read_metrics(whole)
     assert first["warm_start/turns"] == 60
     assert first["warm_start/from_solver"] == 0.0
@@ -47,7 +48,7 @@ def test_it_is_in_the_row_of_the_first_iteration_and_only_there(whole):
     assert not any(name.startswith("warm_start/") for name in second)
 
 
-def test_a_run_killed_after_it_goes_on_without_doing_it_again(whole, tmp_path, monkeypatch):
+def test_a_run_killed_after_the_warm_start_does_not_repeat_it(whole, tmp_path, monkeypatch):
     shutil.copytree(whole / "warm-start", tmp_path / "warm-start")
     monkeypatch.setattr(warm_start, "imitate", None)
     trained(echo(tmp_path, training={"num_epochs": 2}, checkpoint={"resume": True}))
@@ -56,7 +57,7 @@ def test_a_run_killed_after_it_goes_on_without_doing_it_again(whole, tmp_path, m
     assert untimed(read_metrics(tmp_path)) == untimed(read_metrics(whole))
 
 
-def test_whoever_is_stopped_after_it_has_all_that_a_resume_reads(train, tmp_path):
+def test_the_config_is_saved_after_the_warm_start(train, tmp_path):
     trainer = train(echo(tmp_path))
     trainer.warm_up()
     assert ConfigStore.load(tmp_path / "config.json").to_dict() == trainer.config.to_dict()
@@ -70,7 +71,7 @@ def test_nothing_is_imitated_in_the_folder_of_another_run(train, whole, tmp_path
     assert weights(tmp_path / "theirs/warm-start") == weights(whole / "warm-start")
 
 
-def test_copies_of_the_policy_begin_where_it_begins(train, tmp_path):
+def test_reference_and_critic_start_from_the_warm_started_policy(train, tmp_path):
     kl = {"kl": "loss", "kl_coef": 0.1}
     trainer = train(echo(tmp_path, training=kl, model={"critic": "separate"}))
     trainer.warm_up()
@@ -83,7 +84,7 @@ def test_copies_of_the_policy_begin_where_it_begins(train, tmp_path):
         assert torch.equal(kept, copied[name]), name
 
 
-def test_the_engine_plays_with_what_was_taught(train, tmp_path):
+def test_the_engine_plays_with_the_warm_started_weights(train, tmp_path):
     trainer = train(echo(tmp_path))
     before = trainer.evaluate(4).invalid
     trainer.warm_up()
@@ -91,46 +92,46 @@ def test_the_engine_plays_with_what_was_taught(train, tmp_path):
     assert trainer.publisher.version == trainer.sampler.engine.version == 0
 
 
-def told(config, **kwargs):
-    said = []
+def warmed_up(config, **kwargs):
+    messages = []
     trainer = PPOTrainer(config, **kwargs)
-    trainer.warm_up(said.append)
+    trainer.warm_up(messages.append)
     trainer.cleanup()
-    return trainer, said
+    return trainer, messages
 
 
-def test_auto_imitates_the_solver_and_says_why(tmp_path):
-    trainer, said = told(echo(tmp_path, warm_start={"player": "auto"}))
-    assert "solver" in said[0]
-    assert "60 moves, 12 steps" in said[1]
+def test_auto_imitates_the_solver_and_reports_why(tmp_path):
+    trainer, messages = warmed_up(echo(tmp_path, warm_start={"player": "auto"}))
+    assert "solver" in messages[0]
+    assert "60 moves, 12 steps" in messages[1]
     assert trainer.warm_start["warm_start/steps"] == 12
     assert trainer.warm_start["warm_start/from_solver"] == 1.0
 
 
-def test_auto_probes_a_given_model_and_teaches_one_that_writes_no_moves(tmp_path, monkeypatch):
-    monkeypatch.setattr(warm_start, "ROOMY", 8)
+@pytest.mark.parametrize(
+    ("limits", "message", "is_warm"),
+    [
+        ({"ROOMY": 8}, "50%", True),  # it writes no moves
+        ({"ENOUGH_USABLE": 0.0, "SELDOM": 0.0}, "warm start: none", False),
+    ],
+)
+def test_auto_warm_starts_a_given_model_unless_it_wins_enough(
+    tmp_path, monkeypatch, limits, message, is_warm
+):
+    for name, value in limits.items():
+        monkeypatch.setattr(warm_start, name, value)
     model = {"model_name": save_tiny(tmp_path / "model")}
     auto = {"player": "auto", "turns": 8, "steps": 1}
-    trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
-    assert "50%" in said[0]
-    assert trainer.warm_start
+    trainer, messages = warmed_up(echo(tmp_path / "run", model=model, warm_start=auto))
+    assert message in messages[0]
+    assert bool(trainer.warm_start) == is_warm
+    assert (tmp_path / "run/warm-start").exists() == is_warm
 
 
-def test_auto_leaves_a_given_model_alone_that_writes_and_wins_enough(tmp_path, monkeypatch):
-    model = {"model_name": save_tiny(tmp_path / "model")}
-    auto = {"player": "auto"}
-    monkeypatch.setattr(warm_start, "ENOUGH_USABLE", 0.0)
-    monkeypatch.setattr(warm_start, "SELDOM", 0.0)
-    trainer, said = told(echo(tmp_path / "run", model=model, warm_start=auto))
-    assert said[0].startswith("warm start: none")
-    assert trainer.warm_start == {}
-    assert not (tmp_path / "run/warm-start").exists()
-
-
-def test_adapters_are_taught_and_their_base_is_not(train, tmp_path):
+def test_a_warm_start_trains_adapters_and_not_their_base(train, tmp_path):
     config = echo(tmp_path, model={"lora_rank": 2})
     trainer = train(config)
-    before = {name: each.clone() for name, each in trainer.learner.lm.named_parameters()}
+    before = copied(trainer.learner.lm)
     trainer.warm_up()
     changed = {
         name
@@ -144,33 +145,31 @@ def test_adapters_are_taught_and_their_base_is_not(train, tmp_path):
 @pytest.fixture
 def at_random(monkeypatch):
     """Let ``auto`` begin with random moves."""
-    decision = warm_start.Decision("random", "a test says so")
+    decision = warm_start.Decision("random", "chosen by a test")
     monkeypatch.setattr(warm_start.WarmStart, "decide", lambda teacher: decision)
 
 
 @pytest.mark.usefixtures("at_random")
-def test_auto_imitates_the_solver_after_all_where_a_quarter_of_the_run_gained_nothing(
-    train, tmp_path
-):
+def test_auto_imitates_the_solver_if_a_quarter_of_the_run_gained_nothing(train, tmp_path):
     """A rate of nearly 0 learns nothing, so that only the solver can help."""
     training = {"num_epochs": 4, "learning_rate": 1e-9}
     config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 30})
     config.environment.eval_interval, config.environment.eval_episodes = 1, 8
-    said = []
+    messages = []
     trainer = train(config)
-    trainer.on_notice = said.append
+    trainer.on_notice = messages.append
     rows = trainer.fit()
     assert [row.get("warm_start/from_solver") for row in rows] == [0.0, 1.0, None, None]
     assert rows[1]["warm_start/solver_at"] == 1
     assert rows[-1]["eval/return"] > rows[0]["eval/return"] + 0.1
-    assert "solver" in said[0]
+    assert "solver" in messages[0]
     again = train(echo(tmp_path, training=training | {"num_epochs": 4}))
     again.load_checkpoint(tmp_path / "warm-start")
     assert again.iteration == 1
 
 
 @pytest.mark.usefixtures("at_random")
-def test_weights_come_back_where_imitating_the_solver_led_to_less(train, tmp_path, monkeypatch):
+def test_weights_are_restored_if_imitating_the_solver_made_them_worse(train, tmp_path, monkeypatch):
     training = {"num_epochs": 4, "learning_rate": 1e-9}
     config = echo(tmp_path, training=training, warm_start={"player": "auto", "steps": 6})
     config.environment.eval_interval, config.environment.eval_episodes = 1, 4
@@ -184,9 +183,9 @@ def test_weights_come_back_where_imitating_the_solver_led_to_less(train, tmp_pat
 
     monkeypatch.setattr(warm_start.WarmStart, "run_second", ruin)
     trainer = train(config)
-    said = []
-    trainer.on_notice = said.append
+    messages = []
+    trainer.on_notice = messages.append
     trainer.fit()
-    assert any("back" in line for line in said)
+    assert any("back" in line for line in messages)
     assert all(weight.any() for weight in trainer.learner.lm.parameters())
     assert not trainer.warm_start["warm_start/from_solver"]

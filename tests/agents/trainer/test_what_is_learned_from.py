@@ -1,4 +1,4 @@
-"""What a run learns from, where its episodes end, and how it stops when it is told to."""
+"""What a run learns from, where its episodes end, and how it stops on SIGTERM."""
 
 import os
 import signal
@@ -7,32 +7,21 @@ import pytest
 
 from llm_gym import cli
 from llm_gym_agents.run.metrics import read_metrics
+from tests.agents.checks import record_calls, same
 from tests.agents.small_run import BreaksOnce, Odd, small
-
-
-def learned(trainer):
-    """Return the batches that a trainer learns from, as they come."""
-    seen, update = [], trainer.learner.ppo.update
-
-    def watch(data, **kwargs):
-        seen.append(data)
-        return update(data, **kwargs)
-
-    trainer.learner.ppo.update = watch
-    return seen
-
 
 GROUPS = {"batch_size": 16, "mini_batch_size": 16, "group_size": 4, "adv_estimator": "grpo"}
 
 
-def test_an_episode_whose_environment_failed_is_no_lesson(tmp_path, train):
+def test_an_episode_with_a_failed_environment_is_not_learned_from(tmp_path, train):
     trainer = train(small(tmp_path, training=GROUPS), BreaksOnce)
-    seen = learned(trainer)
+    updates = record_calls(trainer.learner.ppo, "update")
     [row] = trainer.fit()
-    kept = len(seen[0].lengths_E)
+    [data] = updates[0].args
+    kept = len(data.lengths_E)
     assert 0 < kept < 16
     assert row["episode/failed"] == pytest.approx(1 - kept / 16)
-    assert seen[0].reward_T.sum() == kept, "those that are left have won"
+    assert data.reward_T.sum() == kept, "those that are left have won"
     assert row["reward/mean"] == 1.0
     assert row["group/zero_variance"] == 1.0
     assert row["reward/std"] == 0.0
@@ -45,19 +34,20 @@ class Endless(Odd):
 
 @pytest.mark.parametrize("turns", [2, 1])
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_our_own_limit_is_an_ending_unless_asked_otherwise(tmp_path, train, turns, is_cut):
+def test_max_turns_terminates_unless_it_is_bootstrapped(tmp_path, train, turns, is_cut):
     inference = {"max_turns": turns, "bootstrap_at_turn_limit": is_cut}
     trainer = train(small(tmp_path, inference=inference), Endless)
-    seen = learned(trainer)
+    updates = record_calls(trainer.learner.ppo, "update")
     trainer.fit()
-    [data] = seen
+    [update] = updates
+    [data] = update.args
     assert data.turn_ends_T.sum() == 4 * turns
     assert data.terminated_E.tolist() == [not is_cut] * 4
     assert ((data.bootstrap_E >= 0) == is_cut).all()
 
 
 @pytest.mark.slow
-def test_values_do_not_run_away_where_our_own_limit_ends_every_episode(tmp_path, train):
+def test_values_do_not_diverge_if_max_turns_ends_every_episode(tmp_path, train):
     training = {"num_iters_per_epoch": 30, "learning_rate": 1e-2, "ppo_epochs": 2}
     config = small(tmp_path, training=training, inference={"max_turns": 1})
     rows = train(config, Endless).fit()
@@ -72,17 +62,13 @@ def test_replies_that_were_cut_are_counted(tmp_path, train):
     assert {"time/score_s", "time/advantage_s", "time/train_s"} <= row.keys()
 
 
-# --- told to stop -------------------------------------------------------------------------------
+# --- SIGTERM ------------------------------------------------------------------------------------
 
 LONG = {"num_iters_per_epoch": 3, "num_epochs": 1}
 
 
-def weights(trainer):
-    return {name: weight.clone() for name, weight in trainer.learner.model.named_parameters()}
-
-
 @pytest.mark.parametrize("when", ["play", "update"])
-def test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights(tmp_path, train, when):
+def test_a_run_stopped_by_sigterm_resumes_to_the_same_weights(tmp_path, train, when):
     whole = train(small(tmp_path / "whole", training=LONG), Odd)
     whole.fit()
     stopped = train(small(tmp_path / "run", training=LONG), Odd)
@@ -101,18 +87,17 @@ def test_a_run_that_is_told_to_stop_goes_on_to_the_same_weights(tmp_path, train,
     stopped.fit()
     assert signal.getsignal(signal.SIGTERM) is before
     assert stopped.stopped
-    done = {"play": 1, "update": 2}[when]  # an update that has begun is finished
+    done = {"play": 1, "update": 2}[when]  # a running update is finished
     assert stopped.iteration == done == len(read_metrics(tmp_path / "run"))
     assert (tmp_path / "run" / "final" / "model.safetensors").exists()
     stopped.cleanup()  # which frees the folder for the next one
     config = small(tmp_path / "run", training=LONG, checkpoint={"resume": True})
     again = train(config, Odd)
-    batches = learned(again)
+    updates = record_calls(again.learner.ppo, "update")
     again.fit()
-    assert (again.iteration, len(batches)) == (3, 3 - done), "nothing is learned twice"
+    assert (again.iteration, len(updates)) == (3, 3 - done), "nothing is learned twice"
     assert not again.stopped
-    for key, weight in weights(whole).items():
-        assert weight.equal(weights(again)[key]), key
+    assert same(whole.learner.model.state_dict(), again.learner.model.state_dict())
 
 
 FEW = (
@@ -126,7 +111,7 @@ FEW = (
 @pytest.mark.parametrize(
     ("strict", "code"), [pytest.param((), 0, marks=pytest.mark.slow), (("--strict",), 2)]
 )
-def test_who_writes_no_moves_is_told_and_strict_ends_the_run(
+def test_unusable_replies_cause_advice_and_strict_ends_the_run(
     tmp_path, monkeypatch, capsys, strict, code, unpainted
 ):
     monkeypatch.chdir(tmp_path)

@@ -40,9 +40,9 @@ def test_vllm_answers_a_conversation_as_transformers_does(folder, tmp_path):
     ids = model.generate(**prompt, max_new_tokens=TOKENS, do_sample=False)[0].tolist()
 
     # In a process of its own: what vLLM sets up there would stay for the tests after this one.
-    told = tmp_path / "answer.json"
-    command = [sys.executable, "-c", VLLM, str(final), json.dumps(TALK), str(told)]
+    answer_file = tmp_path / "answer.json"
+    command = [sys.executable, "-c", VLLM, str(final), json.dumps(TALK), str(answer_file)]
     settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(told.read_text()) == ids
+    assert json.loads(answer_file.read_text()) == ids

@@ -12,9 +12,10 @@ from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.model.load import load_model
 from llm_gym_agents.model.weights import served_weights
+from tests.agents.checks import one_line_error
 from tests.agents.engines.truth import drain, worst_error
 from tests.agents.vllm.conftest import prompts
-from tests.agents.vllm.test_sampling import asked
+from tests.agents.vllm.test_sampling import make_requests
 from tests.agents.vllm.test_weights import shaken
 from tests.processes import is_running, still_running
 
@@ -52,7 +53,7 @@ def test_an_interrupt_leaves_nothing_running(engine, monkeypatch, name):
     with monkeypatch.context() as patched:
         interrupt_once(patched, engine._vllm.llm_engine, name)
         with pytest.raises(KeyboardInterrupt):
-            engine.generate(asked(max_tokens=100))
+            engine.generate(make_requests(max_tokens=100))
         assert engine.running == engine._vllm.llm_engine.get_num_unfinished_requests() == 0
         interrupt_once(patched, engine._vllm.llm_engine, name)
         with pytest.raises(KeyboardInterrupt):
@@ -61,25 +62,24 @@ def test_an_interrupt_leaves_nothing_running(engine, monkeypatch, name):
     assert not core(engine).scheduler.has_unfinished_requests()
 
 
-def test_nothing_of_what_was_dropped_is_taken_for_something_later(engine):
-    clean = [reply.ids for reply in engine.generate(asked())]
-    engine.submit([Request(r.prompt, Sampling(max_tokens=200), 99, "old") for r in asked()])
+def test_dropped_replies_are_not_taken_for_later_ones(engine):
+    clean = [reply.ids for reply in engine.generate(make_requests())]
+    engine.submit([Request(r.prompt, Sampling(max_tokens=200), 99, "old") for r in make_requests()])
     engine.poll(0.0)
     engine.cancel()
-    engine.submit(asked())  # under other names, whatever was still on its way
+    engine.submit(make_requests())  # under other names, whatever was still on its way
     found = {reply.key: reply.ids for reply in drain(engine)}
     assert [found[f"row {seed}"] for seed in range(8)] == clean
     assert len(found) == 8
 
 
 @pytest.mark.parametrize("pattern", ["(open", "a{2,1}", "[z-a]", "(?P<name>", "\0"])
-def test_a_pattern_that_cannot_be_used_costs_no_other_reply(engine, pattern):
-    engine.submit(asked(2, max_tokens=30))
-    good, bad = asked(2)
+def test_a_bad_pattern_costs_no_other_reply(engine, pattern):
+    engine.submit(make_requests(2, max_tokens=30))
+    good, bad = make_requests(2)
     bad = Request(bad.prompt, Sampling(max_tokens=8, pattern=pattern), key="bad")
-    with pytest.raises(ConfigError, match="refuses a request") as found:
+    with one_line_error(ConfigError, "refuses a request"):
         engine.submit([good, bad])
-    assert "\n" not in str(found.value)
     assert engine.running == 2
     done = drain(engine)
     assert {reply.finish for reply in done} <= {FinishReason.STOP, FinishReason.LENGTH}
@@ -87,10 +87,10 @@ def test_a_pattern_that_cannot_be_used_costs_no_other_reply(engine, pattern):
 
 
 def test_a_prefix_that_vllm_still_holds_is_not_found_after_a_push(engine, lm):
-    """vLLM does not empty its cache while a request runs, whoever began it."""
+    """vLLM does not empty its cache while any request runs."""
     prompt = [1] * 50
     known = {"prompt_token_ids": prompt, "cache_salt": str(engine._vllm.salt)}
-    held = engine._vllm.llm_engine.add_request("held", known, asked_by_vllm())
+    held = engine._vllm.llm_engine.add_request("held", known, vllm_sampling())
     engine._vllm.llm_engine.step()
     try:
         requests = [Request(prompt, Sampling(max_tokens=4))]
@@ -101,7 +101,7 @@ def test_a_prefix_that_vllm_still_holds_is_not_found_after_a_push(engine, lm):
         engine.update_weights(served_weights(load_model(engine.path)), 0)
 
 
-def asked_by_vllm():
+def vllm_sampling():
     from vllm import SamplingParams
 
     return SamplingParams(max_tokens=100, detokenize=False, ignore_eos=True)
@@ -121,7 +121,7 @@ def test_an_interrupt_ends_a_start_whatever_vllm_does_about_it(folder, monkeypat
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_process_of_vllms_ends_when_its_owner_is_killed():
+def test_a_vllm_process_ends_when_its_owner_is_killed():
     from llm_gym_agents.engines.vllm.worker import WorkerSide
 
     read, write = os.pipe()

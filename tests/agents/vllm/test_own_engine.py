@@ -18,7 +18,7 @@ from llm_gym_agents.rollouts.evaluation import rollout
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from tests.agents.engines.truth import worst_error
 from tests.agents.vllm.test_play import ENV
-from tests.agents.vllm.test_sampling import asked
+from tests.agents.vllm.test_sampling import make_requests
 from tests.agents.vllm.test_weights import shaken
 
 
@@ -47,7 +47,7 @@ def model_of(engine):
     return engine._vllm.llm_engine.model_executor.driver_worker.model_runner.model
 
 
-def test_the_command_plays_with_moves_that_can_be_used(folder, capfd):
+def test_the_command_plays_with_constrained_moves(folder, capfd):
     options = ["--model", folder, "--engine", "vllm", "--constrained", "--max-tokens", "32"]
     assert cli.main(["eval", ENV, *options, "--engine-set", "max_model_length=400"]) == 2
     assert "max_model_len?" in capfd.readouterr().err
@@ -82,7 +82,7 @@ def test_two_ppo_iterations_train_through_vllm_until_it_dies(folder, lm, tmp_pat
         assert all(row[PROBE_GAP] <= 1e-5 and row[PUBLISH_SECONDS] > 0 for row in rows)
         assert all(row["mismatch/kl"] <= 1e-8 for row in rows), "vLLM sampled what was trained"
         assert trainer.sampler.engine.version == 2
-        requests = asked()
+        requests = make_requests()
         assert worst_error(lm, requests, trainer.sampler.engine.generate(requests)) <= 1e-4
 
         shaken(lm)

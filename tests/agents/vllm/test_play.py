@@ -40,7 +40,7 @@ def test_without_a_barrier_the_same_named_episodes_are_played(engine):
     )
 
 
-def test_a_model_held_to_the_legal_moves_never_errs(engine):
+def test_a_model_constrained_to_legal_moves_never_errs(engine):
     chat = ChatFormat.from_tokenizer(engine.tokenizer)
     policy = LLMPolicy(engine, chat, sampling=Sampling(max_tokens=6))
     free = rollout(ENV, policy, 8, env_kwargs={"rules": "system"})

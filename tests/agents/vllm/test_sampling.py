@@ -12,7 +12,7 @@ from tests.agents.engines.truth import worst_error
 from tests.agents.vllm.conftest import prompts
 
 
-def asked(count=8, **sampling):
+def make_requests(count=8, **sampling):
     return [
         Request(prompt, Sampling(**{"max_tokens": 16, **sampling}), seed=seed, key=f"row {seed}")
         for seed, prompt in enumerate(prompts(count))
@@ -21,20 +21,20 @@ def asked(count=8, **sampling):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 0.0])
 def test_log_probs_are_those_of_a_float32_forward(engine, lm, temperature):
-    requests = asked(temperature=temperature)
+    requests = make_requests(temperature=temperature)
     replies = engine.generate(requests)
     assert all(len(reply.ids) == len(reply.log_probs) >= 1 for reply in replies)
     assert worst_error(lm, requests, replies) <= 1e-4
 
 
 def test_greedy_replies_are_those_of_the_transformers_engine(engine, lm):
-    requests = asked(temperature=0.0)
+    requests = make_requests(temperature=0.0)
     theirs = [reply.ids for reply in engine.generate(requests)]
     assert theirs == [reply.ids for reply in TransformersEngine(lm).generate(requests)]
 
 
-def test_a_seed_decides_what_is_sampled_whatever_else_runs(engine):
-    requests = asked()
+def test_a_seed_decides_the_reply_whatever_else_runs(engine):
+    requests = make_requests()
     together = [reply.ids for reply in engine.generate(requests)]
     alone = [engine.generate([request])[0].ids for request in requests]
     other = [Request(r.prompt, r.sampling, r.seed + 100) for r in requests]
@@ -44,7 +44,7 @@ def test_a_seed_decides_what_is_sampled_whatever_else_runs(engine):
 
 def long_reply(engine, max_tokens):
     """Return a request whose reply does not end by itself, and that reply."""
-    requests = asked(max_tokens=max_tokens)
+    requests = make_requests(max_tokens=max_tokens)
     replies = engine.generate(requests)
     return next(
         (request, reply)
@@ -76,15 +76,15 @@ def test_a_stop_string_ends_the_reply_with_its_last_token(engine):
 
 
 def test_a_pattern_holds_the_whole_reply(engine):
-    replies = engine.generate(asked(pattern="(go|look) (north|south)", max_tokens=32))
+    replies = engine.generate(make_requests(pattern="(go|look) (north|south)", max_tokens=32))
     texts = [engine.tokenizer.decode(reply.ids, skip_special_tokens=True) for reply in replies]
     assert all(re.fullmatch("(go|look) (north|south)", text) for text in texts), texts
     assert len(set(texts)) > 1
 
 
-def test_a_pattern_made_of_escaped_words_is_no_noise(engine, capfd):
+def test_a_pattern_of_escaped_words_prints_no_warning(engine, capfd):
     words = re.escape("go to room #1 & look~")
-    [reply] = engine.generate(asked(1, pattern=words, max_tokens=32))
+    [reply] = engine.generate(make_requests(1, pattern=words, max_tokens=32))
     text = engine.tokenizer.decode(reply.ids, skip_special_tokens=True)
     assert text == "go to room #1 & look~"
     assert capfd.readouterr().err == ""
@@ -136,7 +136,7 @@ def test_every_request_has_parameters_of_its_own(engine, monkeypatch):
     """vLLM may keep what it is given, and reads the seed later."""
     given = []
     monkeypatch.setattr(engine._vllm, "add", lambda name, prompt, own: given.append(own))
-    prompt = asked(1)[0].prompt
+    prompt = make_requests(1)[0].prompt
     engine.submit([Request(prompt, Sampling(max_tokens=4), seed=seed) for seed in (3, 4)])
     engine._requests.clear()
     assert [own.seed for own in given] == [3, 4]

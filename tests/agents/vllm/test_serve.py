@@ -97,7 +97,7 @@ def test_four_episodes_are_played_and_every_token_is_accounted_for(url, chatty, 
     assert [episode.seed for episode in result.episodes] == [0, 1, 2, 3]
     for episode in result.episodes:
         assert episode.stop_reason in (StopReason.WON, StopReason.LOST)
-        # A byte is a token: what the server read is what the record says, to the last one.
+        # A byte is a token: the record counts what the server read, to the last one.
         read = [written(tokenizer, episode, turn) for turn in range(episode.num_turns)]
         assert episode.extra["tokens_in"] == [len(text.encode()) for text in read]
         assert all(1 <= count <= 8 for count in episode.extra["tokens_out"])
@@ -108,15 +108,15 @@ def test_four_episodes_are_played_and_every_token_is_accounted_for(url, chatty, 
     assert list(read_episodes(records)) == result.episodes
 
 
-def test_what_is_sampled_depends_on_the_seed(url):
-    def said(seed, num_envs):
+def test_actions_depend_on_the_seed(url):
+    def actions(seed, num_envs):
         played = play(
             GUESS, url, "tiny", 2, seed=seed, num_envs=num_envs, max_tokens=6, temperature=1.0
         )
         return [episode.actions for episode in played.episodes]
 
-    assert said(3, 1) == said(3, 2)
-    assert said(3, 1) != said(4, 1)
+    assert actions(3, 1) == actions(3, 2)
+    assert actions(3, 1) != actions(4, 1)
 
 
 def test_a_conversation_that_outgrows_the_context_is_cut(url):
@@ -130,7 +130,7 @@ def test_a_conversation_that_outgrows_the_context_is_cut(url):
     assert (unplayed.stop_reason, unplayed.num_turns) == (StopReason.CONTEXT, 0)
 
 
-def test_what_the_server_refuses_is_one_sentence(url, monkeypatch):
+def test_requests_that_the_server_refuses_are_errors(url, monkeypatch):
     with pytest.raises(EndpointError, match=r"404: .*'huge'"):
         play(GUESS, url, "huge", 1)
     with pytest.raises(EndpointError, match=r"400: .*max_tokens"):

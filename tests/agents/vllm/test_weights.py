@@ -10,7 +10,7 @@ from llm_gym_agents.engines.weight_check import Probe, StaleWeightsError
 from llm_gym_agents.engines.weight_push import buckets
 from llm_gym_agents.model.weights import served_weights
 from tests.agents.engines.truth import worst_error
-from tests.agents.vllm.test_sampling import asked
+from tests.agents.vllm.test_sampling import make_requests
 
 
 @torch.no_grad()
@@ -31,7 +31,7 @@ def as_before(engine, folder):
 
 @pytest.mark.usefixtures("as_before")
 def test_after_a_push_log_probs_are_those_of_the_new_weights(engine, lm):
-    requests = asked()
+    requests = make_requests()
     before = engine.generate(requests)
     engine.update_weights(served_weights(shaken(lm)), 7)
     after = engine.generate(requests)
@@ -50,7 +50,7 @@ def test_lora_adapters_are_pushed_merged(engine, lm):
             if "lora_B" in name:
                 weight.normal_(std=0.3)
     Publisher(engine, adapted).publish(1)
-    requests = asked()
+    requests = make_requests()
     assert worst_error(adapted, requests, engine.generate(requests)) <= 1e-4
 
 
@@ -61,7 +61,7 @@ def test_weights_that_are_missing_are_named(engine, lm):
 
 
 def test_weights_do_not_change_under_a_running_reply(engine, lm):
-    engine.submit(asked(1, max_tokens=100))
+    engine.submit(make_requests(1, max_tokens=100))
     with pytest.raises(EngineError, match="1 replies"):
         engine.update_weights(served_weights(lm), 1)
     engine.cancel()

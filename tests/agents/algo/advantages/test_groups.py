@@ -40,7 +40,7 @@ def test_matches_a_loop_over_the_groups(stream, name):
     torch.testing.assert_close(returns_T, stream.on_tokens(torch.tensor(scores).double()))
 
 
-def test_equal_scores_give_exactly_nothing():
+def test_equal_scores_give_zero_advantages():
     # A float32 mean of three 0.9 is off by 6e-8, and 6e-8 / 1e-6 would be a gradient.
     stream = stream_of([0.9, 0.9, 0.9], [0, 0, 0])
     for name in ("grpo", "dr_grpo", "rloo", "reinforce_plus_plus_baseline"):
@@ -85,33 +85,33 @@ def one_token_turns(*episodes, groups=None):
 
 def test_a_turn_is_compared_with_the_same_turn_of_the_others():
     stream = one_token_turns([1.0, 0.0], [0.0, 1.0])
-    told = {"credit": "turn", "gamma": 0.5}
+    settings = {"credit": "turn", "gamma": 0.5}
     # To come: 1 and 0 in the first episode, 0.5 and 1 in the second.
-    assert get_advantage("dr_grpo")(stream, **told).advantages_T.tolist() == [
+    assert get_advantage("dr_grpo")(stream, **settings).advantages_T.tolist() == [
         0.25, -0.5, -0.25, 0.5,
     ]  # fmt: skip
-    assert get_advantage("rloo")(stream, **told).advantages_T.tolist() == [0.5, -1.0, -0.5, 1.0]
+    assert get_advantage("rloo")(stream, **settings).advantages_T.tolist() == [0.5, -1.0, -0.5, 1.0]
     std = statistics.stdev([0.25, -0.5, -0.25, 0.5])
-    grpo_T = get_advantage("grpo")(stream, **told).advantages_T
+    grpo_T = get_advantage("grpo")(stream, **settings).advantages_T
     torch.testing.assert_close(
         grpo_T, torch.tensor([0.25, -0.5, -0.25, 0.5]) / std, atol=1e-5, rtol=0
     )
 
 
-def test_shaping_that_adds_up_to_nothing_shows_only_where_turns_are_compared():
+def test_shaping_that_sums_to_zero_shows_only_in_turn_credit():
     plain = one_token_turns([0.0, 0.0, 1.0], [0.0, 0.0, 0.0])
     shaped = one_token_turns([0.5, 0.25, 0.25], [-0.25, 0.5, -0.25])  # two potentials, from 0 to 0
     for name in ("grpo", "rloo"):
         spec = get_advantage(name)
         assert torch.equal(spec(plain).advantages_T, spec(shaped).advantages_T)
-        told = {"credit": "turn", "gamma": 0.5}
-        by_turn_T = spec(shaped, **told).advantages_T
-        assert not torch.equal(spec(plain, **told).advantages_T, by_turn_T)
+        settings = {"credit": "turn", "gamma": 0.5}
+        by_turn_T = spec(shaped, **settings).advantages_T
+        assert not torch.equal(spec(plain, **settings).advantages_T, by_turn_T)
         assert by_turn_T[0] > 0 > by_turn_T[3], "the first move led nearer, and the other's away"
 
 
 @pytest.mark.parametrize("credit", ["episode", "turn"])
-def test_groups_in_which_nobody_played_change_nothing(credit):
+def test_groups_of_empty_episodes_change_nothing(credit):
     grpo, turns = get_advantage("grpo"), ([1.0, 0.0], [0.0, 1.0])
     alone = grpo(one_token_turns(*turns, groups=[9, 9]), credit=credit)
     beside = grpo(one_token_turns(*[[]] * 5, *turns, groups=[*range(5), 9, 9]), credit=credit)

@@ -53,7 +53,7 @@ def test_no_tokens_give_a_loss_of_zero():
         ("token-mean", {"norm_length": 5}, "norm"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(mode, settings, what):
+def test_wrong_aggregations_are_refused(mode, settings, what):
     with pytest.raises(ConfigError, match=what):
         token_weights(torch.tensor([2]), mode, **settings)
     with pytest.raises(StreamError, match="2 tokens"):

@@ -54,7 +54,7 @@ def test_the_penalty_carries_no_gradient_and_checks_shapes():
         )
 
 
-def test_a_controller_follows_the_kl_unless_it_is_fixed_or_hears_no_number():
+def test_a_controller_follows_the_kl_unless_it_is_fixed_or_gets_no_number():
     controller = KLController(init_kl_coef=0.1, target_kl=6.0, horizon=10_000)
     assert controller.update(12.0, 256) == pytest.approx(0.100512, abs=1e-12)  # as verl
     assert controller.update(0.0, 256) == pytest.approx(0.09999737856, abs=1e-12)

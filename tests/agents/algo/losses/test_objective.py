@@ -144,7 +144,7 @@ def test_the_policy_term_is_the_registered_loss(model, batch, name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_kl_that_passes_are_stopped_by_is_of_the_new_policy_from_the_old(model, batch, name):
+def test_the_kl_metric_is_of_the_new_policy_from_the_old(model, batch, name):
     with torch.no_grad():
         log_prob_T = model[0](batch.clone(False))["token_log_prob"]
     batch["old_log_prob"] = log_prob_T - math.log(2.0)  # each token has become twice as likely
@@ -179,7 +179,7 @@ def test_every_setting_and_optional_entry_has_an_effect(model, batch):
         ({"policy_settings": {"clip_ratio": (1.0, 0.2)}}, "clip_ratio"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(model, settings, what):
+def test_wrong_settings_are_refused(model, settings, what):
     with pytest.raises(ConfigError, match=what):
         TokenObjective(*model, **settings)
 

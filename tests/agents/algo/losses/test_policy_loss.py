@@ -120,7 +120,7 @@ def test_an_absurd_ratio_gives_a_finite_loss_and_gradient(name, advantage, gap):
     assert get_policy_loss(name)(narrow).loss_T.dtype == torch.float32
 
 
-def test_what_is_missing_not_one_per_token_or_capped_badly_is_refused():
+def test_wrong_shapes_missing_numbers_and_a_bad_cap_are_refused():
     with pytest.raises(StreamError, match="advantages_T"):
         inputs_of(torch.zeros(2), torch.zeros(2), torch.zeros(3), torch.tensor([2]))
     with pytest.raises(StreamError, match="1 of 2"):
@@ -145,7 +145,7 @@ def test_weights_are_truncated_and_carry_no_gradient():
     assert importance_weights(OLD[:1], impossible_T).tolist() == [2.0]
 
 
-def test_metrics_say_how_far_apart_they_are():
+def test_mismatch_metrics_measure_how_far_sampler_and_trainer_differ():
     metrics = {k: v.item() for k, v in mismatch_metrics(OLD, SAMPLER).items()}
     ratios = [1.0, math.exp(-0.5), math.exp(0.4), math.exp(4.5)]
     weights = [min(ratio, 2.0) for ratio in ratios]

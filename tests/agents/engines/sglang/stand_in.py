@@ -18,17 +18,17 @@ SAMPLING = {
     "max_new_tokens", "stop", "stop_token_ids", "temperature", "top_p",
     "ignore_eos", "sampling_seed", "regex",
 }  # fmt: skip
-ASKED = {"input_ids", "sampling_params", "return_logprob", "logprob_start_len"}
+FIELDS = {"input_ids", "sampling_params", "return_logprob", "logprob_start_len"}
 
 
 class FixedSampler:
-    """Says 1, 2, 3, ... with a log-prob of -1."""
+    """Replies with the ids 1, 2, 3, ... and log-probs of -1."""
 
     about = {"dtype": "float32", "context_length": None}
 
     def reply(self, ids, params):
-        said = list(range(1, params["max_new_tokens"] + 1))
-        return said, [-1.0] * len(said)
+        new = list(range(1, params["max_new_tokens"] + 1))
+        return new, [-1.0] * len(new)
 
     def score(self, ids):
         return [-1.0] * (len(ids) - 1)
@@ -56,15 +56,15 @@ class TinySampler(FixedSampler):
         import torch
 
         chance = torch.Generator().manual_seed(params.get("sampling_seed", 0))
-        said, sure = [], []
-        while len(said) < params["max_new_tokens"]:
-            row = self._log_probs([*ids, *said], params["temperature"] or 1.0)[-1]
+        new, log_probs = [], []
+        while len(new) < params["max_new_tokens"]:
+            row = self._log_probs([*ids, *new], params["temperature"] or 1.0)[-1]
             drawn = torch.multinomial(row.exp(), 1, generator=chance)
-            said.append(int(drawn if params["temperature"] else row.argmax()))
-            sure.append(float(row[said[-1]]))
-            if said[-1] in params["stop_token_ids"]:
+            new.append(int(drawn if params["temperature"] else row.argmax()))
+            log_probs.append(float(row[new[-1]]))
+            if new[-1] in params["stop_token_ids"]:
                 break
-        return said, sure
+        return new, log_probs
 
     def score(self, ids):
         rows = self._log_probs(ids)
@@ -83,16 +83,16 @@ class StandIn(LocalServer):
     def __init__(self, sampler, port=0):
         super().__init__(_Handler, port)
         self.sampler = sampler
-        self.asked = []
+        self.requests = []
         """Every path with its body, as they came."""
         self.held = set()
         """Prompts that begin with one of these ids are not answered yet."""
         self.deaf = False
-        """Says that it has taken new weights, and has not: a stale push."""
+        """Confirms new weights without loading them: a stale push."""
         self.refuses = {}
         """Paths that are answered with 400 and a sentence."""
-        self.says = {}
-        """Paths that are answered with these very bytes: whatever a stranger may send."""
+        self.answers = {}
+        """Paths that are answered with exactly these bytes."""
         self.trickles = set()
         """Paths whose answer comes a byte at a time, for ever."""
         self.dead = False
@@ -101,8 +101,8 @@ class StandIn(LocalServer):
         self.__enter__()
 
     def bodies(self, path):
-        """Return what was asked at ``path``, without the question whether the server is there."""
-        found = [body for at, body in self.asked if at == path]
+        """Return the bodies sent to ``path``, without the request that looks for a server."""
+        found = [body for at, body in self.requests if at == path]
         return [body for body in found if body is None or body.get("input_ids") != [0]]
 
     def release(self, *first):
@@ -112,7 +112,7 @@ class StandIn(LocalServer):
             self._changed.notify_all()
 
     def die(self):
-        """End as a killed process does: no answer to anybody, and nobody at the door."""
+        """End as a killed process does: no answers, and no connections."""
         with self._changed:
             self.dead = True
             self._changed.notify_all()
@@ -160,7 +160,7 @@ class _Handler(LocalHandler):
 
     def _answer(self, body):
         server = self.server
-        server.asked.append((self.path, body))
+        server.requests.append((self.path, body))
         known = {
             "/generate": self._generate,
             "/server_info": lambda body: {**server.sampler.about, "version": "0.5"},
@@ -168,8 +168,8 @@ class _Handler(LocalHandler):
             "/flush_cache": lambda body: b"Cache flushed.",
             "/abort_request": lambda body: server.abort(),
         }
-        if self.path in server.says:
-            self.say(200, server.says[self.path])
+        if self.path in server.answers:
+            self.say(200, server.answers[self.path])
         elif self.path in server.trickles:
             self._trickle()
         elif self.path in server.refuses:
@@ -197,26 +197,28 @@ class _Handler(LocalHandler):
 
     def _generate(self, body):
         params, ids = body["sampling_params"], body["input_ids"]
-        assert not set(body) - ASKED, set(body) - ASKED
+        assert not set(body) - FIELDS, set(body) - FIELDS
         assert not set(params) - SAMPLING, set(params) - SAMPLING
         params = {"temperature": 1.0, "stop_token_ids": [], **params}
         if self.server.is_aborted(ids) or self.server.dead:
-            said, sure, finish = [], [], {"type": "abort", "message": "Aborted"}
+            new, log_probs, finish = [], [], {"type": "abort", "message": "Aborted"}
         else:
-            said, sure = self.server.sampler.reply(ids, params)
-            ended = said[-1] in params["stop_token_ids"]
-            stop = {"type": "stop", "matched": said[-1]}
-            finish = stop if ended else {"type": "length", "length": len(said)}
+            new, log_probs = self.server.sampler.reply(ids, params)
+            ended = new[-1] in params["stop_token_ids"]
+            stop = {"type": "stop", "matched": new[-1]}
+            finish = stop if ended else {"type": "length", "length": len(new)}
         about = {
             "finish_reason": finish,
             "prompt_tokens": len(ids),
-            "completion_tokens": len(said),
-            "output_token_logprobs": [[one, id, None] for one, id in zip(sure, said, strict=True)],
+            "completion_tokens": len(new),
+            "output_token_logprobs": [
+                [one, id, None] for one, id in zip(log_probs, new, strict=True)
+            ],
         }
         if "logprob_start_len" in body:
             scores = zip([None, *self.server.sampler.score(ids)], ids, strict=True)
             about["input_token_logprobs"] = [[score, id, None] for score, id in scores]
-        return {"text": "", "output_ids": said, "meta_info": about}
+        return {"text": "", "output_ids": new, "meta_info": about}
 
     def _update(self, body):
         if not self.server.deaf:

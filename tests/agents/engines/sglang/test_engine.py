@@ -19,7 +19,7 @@ def test_ids_and_log_probs_are_those_of_the_model(server, connect, temperature):
     requests = some_requests(12, longest=20, most=8, temperature=temperature)
     done = engine.generate(requests)
     assert worst_error(server.sampler.model, requests, done) < TOLERANCE
-    assert [reply.key for reply in done] == [asked.key for asked in requests]
+    assert [reply.key for reply in done] == [each.key for each in requests]
     assert all(len(d.ids) <= r.sampling.max_tokens for r, d in zip(requests, done, strict=True))
 
 
@@ -35,7 +35,7 @@ def test_a_reply_ends_at_its_limit_at_a_stop_id_or_where_the_context_does(fixed,
     assert sent["stop_token_ids"] == [3, 258], "the model's own end of text, and ours"
 
 
-def test_what_is_sent_is_what_was_asked_for(fixed, connect):
+def test_the_request_body_holds_the_sampling_settings(fixed, connect):
     engine = connect(fixed, tokenizer=tiny_tokenizer())
     sampling = Sampling(max_tokens=7, temperature=0.5, top_p=0.9, pattern="(yes|no)")
     engine.generate([Request([np.int64(4), 5], sampling, seed=2**40 + 3), request(9)])
@@ -123,7 +123,7 @@ def test_the_folder_of_a_push_is_a_model_and_is_gone_afterwards(server, connect)
     assert not Path(folder).exists()
 
 
-def test_weights_that_the_server_refuses_are_an_error_and_the_version_stays(fixed, connect):
+def test_refused_weights_are_an_error_and_the_version_stays(fixed, connect):
     engine, path = connect(fixed), "/update_weights_from_disk"
     fixed.held, fixed.refuses[path] = {20}, "shapes differ"
     with pytest.raises(EngineError, match="shapes differ"):

@@ -66,13 +66,13 @@ def notes(tmp_path, monkeypatch):
         ("import os; os._exit(9)", "ended with 9"),
     ],
 )
-def test_a_server_that_dies_at_once_says_its_last_words(tiny_folder, package, launcher, why):
+def test_a_server_that_dies_at_once_is_quoted(tiny_folder, package, launcher, why):
     package(launcher)
     with pytest.raises(EngineError, match=why):
         SGLangEngine(tiny_folder)
 
 
-def test_a_server_that_never_gets_ready_is_ended(
+def test_a_server_that_never_gets_ready_is_killed(
     tiny_folder, package, notes, tmp_path, monkeypatch
 ):
     package(SERVES)
@@ -88,7 +88,7 @@ def test_a_server_that_never_gets_ready_is_ended(
     assert not still_running(notes()["pids"])
 
 
-def test_a_server_of_our_own_is_told_what_to_serve_and_ended_with_its_children(
+def test_a_started_server_gets_its_arguments_and_ends_with_its_children(
     tiny_folder, package, notes
 ):
     package(SERVES)
@@ -101,13 +101,13 @@ def test_a_server_of_our_own_is_told_what_to_serve_and_ended_with_its_children(
         trust_remote_code=True,
         arguments=["--attention-backend", "triton"],
     )
-    told, pids = " ".join(notes()["argv"]), notes()["pids"]
+    arguments, pids = " ".join(notes()["argv"]), notes()["pids"]
     for option in (
         f"--model-path {tiny_folder}", "--dtype float32", "--context-length 33", "--tp-size 2",
         "--max-running-requests 7", "--attention-backend triton", "--trust-remote-code",
         "--skip-tokenizer-init",
     ):  # fmt: skip
-        assert option in told
+        assert option in arguments
     assert len(engine.generate([request(9, max_tokens=3)])[0].ids) == 3
     assert all(is_running(pid) for pid in pids)
     engine.close()
@@ -127,7 +127,7 @@ def test_a_server_is_started_with_a_tokenizer_if_patterns_need_it(
             assert len(engine.generate([request(9, max_tokens=3, pattern="(yes|no)")])) == 1
 
 
-def test_a_server_of_our_own_that_is_killed_says_so(tiny_folder, package, notes):
+def test_a_started_server_that_is_killed_is_an_error(tiny_folder, package, notes):
     package(SERVES)
     engine = SGLangEngine(tiny_folder)
     pids = notes()["pids"]
@@ -139,7 +139,7 @@ def test_a_server_of_our_own_that_is_killed_says_so(tiny_folder, package, notes)
 
 
 @pytest.mark.slow
-def test_a_server_of_our_own_is_ended_when_python_ends_without_a_word(tiny_folder, package, notes):
+def test_a_started_server_ends_when_python_ends(tiny_folder, package, notes):
     folder = package(SERVES)
     script = f"""
         from llm_gym_agents.engines.sglang.engine import SGLangEngine
@@ -150,7 +150,7 @@ def test_a_server_of_our_own_is_ended_when_python_ends_without_a_word(tiny_folde
     assert not still_running(notes()["pids"])
 
 
-def test_an_interrupt_in_the_middle_does_not_spoil_the_next_question(fixed, monkeypatch):
+def test_an_interrupted_request_does_not_spoil_the_next(fixed, monkeypatch):
     with contextlib.closing(JsonHTTP(fixed.url)) as http:
         http.get("/server_info")
         with monkeypatch.context() as patch:

@@ -30,14 +30,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("family", REFUSED)
-def test_a_model_that_could_not_be_sampled_from_rightly_is_refused(family):
+def test_an_unsupported_architecture_is_refused(family):
     settings, sentence = REFUSED[family]
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **SHAPE, **settings))
     with pytest.raises(ConfigError, match=sentence):
         TransformersEngine(model)
 
 
-def test_layers_with_a_state_and_what_is_no_language_model_are_refused():
+def test_linear_attention_and_non_language_models_are_refused():
     model = tiny_model()
     model.config.layer_types = ["full_attention", "linear_attention"]
     with pytest.raises(ConfigError, match="linear_attention"):
@@ -49,14 +49,14 @@ def test_layers_with_a_state_and_what_is_no_language_model_are_refused():
         TransformersEngine(BertModel(config))
 
 
-def test_a_model_that_decodes_otherwise_than_it_reads_is_refused(monkeypatch):
+def test_a_model_whose_decoding_differs_from_its_forward_is_refused(monkeypatch):
     logits = CausalModel.logits
     monkeypatch.setattr(CausalModel, "logits", lambda self, hidden: logits(self, hidden) * 1.01)
     with pytest.raises(ConfigError, match="decode"):
         TransformersEngine(tiny_model())
 
 
-def test_a_model_without_an_opinion_is_accepted():
+def test_a_model_with_uniform_logits_is_accepted():
     model = tiny_model()
     with torch.no_grad():
         model.get_output_embeddings().weight.zero_()
@@ -97,7 +97,7 @@ def coarse():
     torch.set_float32_matmul_precision(before)
 
 
-def test_a_model_is_tried_in_full_float32_whatever_training_allows(coarse):
+def test_the_check_of_a_model_runs_in_full_float32(coarse):
     lm, seen = tiny_model(), []
     lm.model.layers[0].register_forward_pre_hook(
         lambda *_: seen.append(torch.get_float32_matmul_precision())

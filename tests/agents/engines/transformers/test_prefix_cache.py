@@ -10,6 +10,7 @@ from llm_gym_agents.engines.base import EngineError, Request, Sampling
 from llm_gym_agents.engines.transformers import prefill
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.transformers.slot_cache import SlotPool
+from tests.agents.checks import copied
 from tests.agents.engines.truth import TOLERANCE, drain, worst_error
 from tests.agents.tiny import VOCABULARY, tiny_model
 from tests.agents.work import TensorWork
@@ -58,8 +59,7 @@ def play(engine, rows, turns, seed=0, most=6):
     return played
 
 
-def test_conversations_are_exact_and_read_only_what_is_new(model, read):
-    engine = TransformersEngine(model, end_ids=[])
+def test_conversations_are_exact_and_read_only_what_is_new(model, engine, read):
     read.clear()
     played = play(engine, rows=12, turns=5)
     first, total = read[0], sum(read)
@@ -71,8 +71,7 @@ def test_conversations_are_exact_and_read_only_what_is_new(model, read):
     assert [done.ids for _, done in plain] == [done.ids for done in completions]
 
 
-def test_equal_prompts_are_read_once(model, read):
-    engine = TransformersEngine(model, end_ids=[])
+def test_equal_prompts_are_read_once(model, engine, read):
     read.clear()
     requests = [Request(ids(40), Sampling(max_tokens=3), seed) for seed in range(16)]
     completions = engine.generate(requests)
@@ -84,13 +83,12 @@ def test_equal_prompts_are_read_once(model, read):
     assert read == [1, 16, 16]
 
 
-def test_a_common_beginning_is_read_once(model, read):
+def test_a_common_prefix_is_read_once(model, engine, read):
     rules = ids(60)
     prompts = [[*rules, *ids(5, seed=at)] for at in range(20)]
     requests = [
         Request(prompt, Sampling(max_tokens=2), seed=at) for at, prompt in enumerate(prompts)
     ]
-    engine = TransformersEngine(model, end_ids=[])
     read.clear()
     completions = engine.generate(requests)
     assert read == [60, 20 * 5, 20]
@@ -105,10 +103,9 @@ def test_a_common_beginning_is_read_once(model, read):
     assert read[-2:] == [20 * 65, 20]
 
 
-def test_long_prompts_are_read_in_pieces(model, monkeypatch):
+def test_long_prompts_are_read_in_pieces(model, engine, monkeypatch):
     monkeypatch.setattr(prefill, "GROUP_TOKENS", 64)
     monkeypatch.setattr(prefill, "MASK_ELEMENTS", 4000)
-    engine = TransformersEngine(model, end_ids=[])
     requests = [
         Request(ids(count, seed=count), Sampling(max_tokens=4), seed=count)
         for count in (1, 3, 60, 61, 150, 151, 300)
@@ -121,7 +118,7 @@ def test_long_prompts_are_read_in_pieces(model, monkeypatch):
     assert worst_error(model, longer, engine.generate(longer)) <= TOLERANCE
 
 
-def test_training_empties_the_cache(model):
+def test_training_empties_the_cache():
     model = tiny_model()
     engine = TransformersEngine(model, end_ids=[])
     request = Request(ids(40), Sampling(max_tokens=5), seed=1)
@@ -129,13 +126,13 @@ def test_training_empties_the_cache(model):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batch = torch.tensor([request.prompt])
     model(batch, labels=batch).loss.backward()
-    optimizer.step()  # nobody tells the engine
+    optimizer.step()  # without a word to the engine
     after = engine.generate([request])
     assert worst_error(model, [request], after) <= TOLERANCE
     assert after[0].log_probs != before.log_probs
 
 
-def test_training_in_the_middle_of_a_reply_is_an_error(model):
+def test_training_in_the_middle_of_a_reply_is_an_error():
     model = tiny_model()
     engine = TransformersEngine(model, end_ids=[])
     engine.submit([Request([1, 2])])
@@ -149,9 +146,9 @@ def test_training_in_the_middle_of_a_reply_is_an_error(model):
     assert worst_error(model, [request], engine.generate([request])) <= TOLERANCE
 
 
-def test_what_was_not_a_number_does_not_spread(model):
+def test_nan_states_do_not_spread_through_the_cache():
     model = tiny_model()
-    good = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    good = copied(model)
     engine = TransformersEngine(model, end_ids=[])
     engine.generate([Request(ids(60), Sampling(max_tokens=2))])
     with torch.no_grad():
@@ -163,8 +160,7 @@ def test_what_was_not_a_number_does_not_spread(model):
     assert worst_error(model, requests, engine.generate(requests)) <= TOLERANCE
 
 
-def test_the_cache_can_be_freed_between_batches(model):
-    engine = TransformersEngine(model, end_ids=[])
+def test_the_cache_can_be_freed_between_batches(engine):
     request = Request(ids(40), Sampling(max_tokens=5), seed=1)
     before = engine.generate([request])
     engine.sleep()
@@ -176,7 +172,7 @@ def test_the_cache_can_be_freed_between_batches(model):
     assert engine._decoder.cache.length > 0, "a reply is running"
 
 
-def test_random_play_keeps_the_books(model):
+def test_random_requests_are_exact_in_a_small_cache(model):
     """Conversations of every kind come, go on, branch and end, in a cache that is too small."""
     rng = random.Random(3)
     engine = TransformersEngine(model, end_ids=[], max_rows=6)
@@ -204,7 +200,7 @@ def test_random_play_keeps_the_books(model):
 # --- the pool by itself -------------------------------------------------------------------
 
 
-def test_the_longest_beginning_is_found_to_the_last_id():
+def test_the_longest_common_prefix_is_found():
     pool = SlotPool(3, keep=True)
     for slot, content in enumerate([list(range(20)), list(range(50)), [9] * 40]):
         pool.take()
@@ -270,7 +266,7 @@ def first_read(model, monkeypatch):
     return counts, work.numbers
 
 
-def test_no_id_is_read_that_nobody_wrote_and_the_last_layer_is_for_last_ids(monkeypatch):
+def test_packed_prompts_have_no_padding_and_a_cheap_last_layer(monkeypatch):
     counts, numbers = first_read(tiny_model(), monkeypatch)
     assert sum(counts) == sum(LENGTHS)
     monkeypatch.setattr(prefill, "is_worth_it", lambda *_: False)
@@ -279,15 +275,14 @@ def test_no_id_is_read_that_nobody_wrote_and_the_last_layer_is_for_last_ids(monk
     assert numbers < 0.7 * all_numbers
 
 
-def test_layers_of_another_make_are_read_with_padding(monkeypatch):
+def test_other_architectures_are_read_with_padding(monkeypatch):
     model = tiny_model("gpt2")
     assert not packs(model, requests())
     counts, _ = first_read(model, monkeypatch)
     assert sum(counts) > sum(LENGTHS)
 
 
-def test_a_running_reply_lends_its_prompt(model, read):
-    engine = TransformersEngine(model, end_ids=[])
+def test_the_prompt_of_a_running_reply_is_reused(model, engine, read):
     prompt = ids(50)
     engine.submit([Request(prompt, Sampling(max_tokens=20), seed=1, key="first")])
     engine.poll(timeout=0)
@@ -299,7 +294,7 @@ def test_a_running_reply_lends_its_prompt(model, read):
     assert worst_error(model, [requests[one.key] for one in done], done) <= TOLERANCE
 
 
-def test_a_traded_slot_takes_its_ids_along():
+def test_a_traded_slot_keeps_its_ids():
     pool = SlotPool(4, keep=True)
     for _ in range(3):
         pool.take()

@@ -27,7 +27,7 @@ def test_replies_are_returned_as_each_one_finishes(engine):
     assert engine.poll() == engine.generate([]) == []
 
 
-def test_poll_comes_back_after_its_timeout_with_work_done(engine):
+def test_poll_returns_after_its_timeout_with_work_done(engine):
     engine.submit([Request([1], Sampling(max_tokens=40))])
     assert engine.poll(timeout=0) == []
     for _ in range(39):
@@ -35,7 +35,7 @@ def test_poll_comes_back_after_its_timeout_with_work_done(engine):
     assert len(finished) == 1
 
 
-def test_cancel_drops_everything_and_returns_what_there_is(model):
+def test_cancel_drops_all_requests_and_returns_partial_replies(model):
     engine = TransformersEngine(model, end_ids=[], max_rows=2)
     engine.submit(Request([at], Sampling(max_tokens=50), seed=at, key=at) for at in range(4))
     for _ in range(5):
@@ -64,7 +64,7 @@ def stop():
     raise KeyboardInterrupt
 
 
-def test_a_wave_that_fails_is_still_waiting(engine, monkeypatch):
+def test_requests_of_a_failed_step_are_kept(engine, monkeypatch):
     requests = some_requests(5)
     wanted = engine.generate(requests)
     engine.submit(requests)
@@ -112,7 +112,7 @@ def test_a_prompt_that_cannot_be_answered_is_refused_with_all_others(engine, pro
     assert engine.running == 0
 
 
-def test_a_closed_engine_says_so(model):
+def test_a_closed_engine_refuses_requests(model):
     engine = TransformersEngine(model)
     engine.submit([Request([1])])
     engine.close()

@@ -44,7 +44,7 @@ def test_a_token_of_probability_zero_is_never_taken(number):
     assert log_prob.item() == pytest.approx(np.log(0.5))
 
 
-def test_who_asks_for_no_limit_has_none_beside_one_who_does():
+def test_top_p_of_one_row_does_not_limit_another():
     logits = torch.tensor([[0.0, -20.0]] * 2)  # the first is so likely that it rounds to 1
     rows, number = [Sampling(top_p=0.5), Sampling()], 1 - 2**-40
     assert draw(logits, rows, [number] * 2)[0].tolist() == [0, 1]
@@ -113,7 +113,7 @@ def test_a_row_is_sampled_alike_alone_and_in_company(rows, seed):
         ("max_tokens", 0),
     ],
 )  # fmt: skip
-def test_settings_that_mean_nothing_are_refused(name, bad):
+def test_wrong_sampling_settings_are_refused(name, bad):
     with pytest.raises(ConfigError, match=name):
         Sampling(**{name: bad})
 
@@ -138,7 +138,7 @@ def test_philox_gives_the_known_answers(counter, key, answer):
     assert philox(words(counter), words(key)) == words(answer)
 
 
-def test_a_number_depends_on_its_place_and_its_seed_which_is_any_integer():
+def test_a_random_number_depends_on_its_place_and_any_integer_seed():
     whole = uniforms(range(50), [0] * 50, 33)
     for start in (0, 1, 2, 7, 16):
         part = uniforms([49, 3], [start, start], 5)

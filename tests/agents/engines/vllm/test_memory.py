@@ -1,4 +1,4 @@
-"""What vLLM is told of memory, and where the model lies."""
+"""Memory settings and the model folder that reach vLLM."""
 
 import fcntl
 import importlib.machinery
@@ -31,20 +31,20 @@ def started(monkeypatch, tmp_path):
     return start
 
 
-def test_a_share_is_passed_on_where_no_size_is_given(started):
+def test_the_memory_share_is_passed_on_if_no_cache_size_is_given(started):
     llm = started()
     assert llm.settings["gpu_memory_utilization"] == 0.7
     assert "kv_cache_memory_bytes" not in llm.settings
     assert llm.cpu_cache == "1"
 
 
-def test_on_a_gpu_a_size_takes_the_place_of_the_share(started):
+def test_a_cache_size_replaces_the_memory_share_on_a_gpu(started):
     llm = started(cache_gb=4)
     assert llm.settings["kv_cache_memory_bytes"] == 4 * 2**30
     assert llm.settings["gpu_memory_utilization"] < 0.05, "others may hold nearly all of the card"
 
 
-def test_on_a_gpu_graphs_are_recorded_for_the_turns_of_many_games_unless_none_are_wanted(started):
+def test_graph_sizes_are_set_only_on_a_gpu_without_eager_mode(started):
     sizes = started().settings["compilation_config"]["cudagraph_capture_sizes"]
     assert sizes == sorted(set(sizes))
     assert (sizes[0], sizes[-1]) == (1, 2048)
@@ -52,7 +52,7 @@ def test_on_a_gpu_graphs_are_recorded_for_the_turns_of_many_games_unless_none_ar
     assert "compilation_config" not in started(is_cpu=True).settings
 
 
-def test_on_a_cpu_a_size_is_told_as_it_always_was(started):
+def test_on_a_cpu_the_cache_size_is_an_environment_variable(started):
     llm = started(is_cpu=True, cache_gb=3)
     assert llm.cpu_cache == "3"
     assert "kv_cache_memory_bytes" not in llm.settings

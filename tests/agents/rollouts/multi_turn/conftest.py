@@ -1,4 +1,4 @@
-"""A tiny model behind the older names, and how often it is asked."""
+"""A tiny model behind the older names, and a count of its requests."""
 
 import pytest
 

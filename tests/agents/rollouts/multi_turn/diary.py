@@ -1,4 +1,4 @@
-"""A game that writes down what it was told."""
+"""A game that records its actions."""
 
 import gymnasium as gym
 
@@ -6,7 +6,7 @@ from llm_gym.core.spaces import AnyText
 
 
 class Diary(gym.Env):
-    """Says who it is and what it was told; ends after ``length`` turns."""
+    """Observations show the seed and the turn; ends after ``length`` turns."""
 
     observation_space = action_space = AnyText(10_000)
     system_prompt = "You write a diary."
@@ -17,13 +17,13 @@ class Diary(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.seed, self.told = seed, []
+        self.seed, self.actions = seed, []
         return f"I am {seed}.", {}
 
     def step(self, action):
-        self.told.append(action)
-        turn = len(self.told)
-        return f"{self.seed} was told {turn}.", float(turn), turn == self.length, False, {}
+        self.actions.append(action)
+        turn = len(self.actions)
+        return f"{self.seed} received {turn}.", float(turn), turn == self.length, False, {}
 
     def close(self):
         self.closed = True

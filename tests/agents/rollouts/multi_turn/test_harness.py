@@ -35,7 +35,7 @@ def test_an_episode_has_the_keys_of_a_trajectory(engine):
     episode = harness.run_episode("Begin.")
     assert episode["prompts"] == ["Begin."]
     assert episode["states"] == ["I am 4."]
-    assert episode["observations"] == ["4 was told 1.", "4 was told 2."]
+    assert episode["observations"] == ["4 received 1.", "4 received 2."]
     assert episode["rewards"] == [1.0, 2.0]
     assert episode["dones"] == [False, True]
     assert episode["infos"] == [{}, {}]
@@ -58,7 +58,7 @@ def test_a_batch_advances_together(engine, model, calls):
     assert [episode["num_turns"] for episode in episodes] == [1, 3, 2, 3]
     for at, episode in enumerate(episodes):
         assert episode["states"] == [f"I am {20 + at}."]
-        assert episode["actions"] == made[at].told
+        assert episode["actions"] == made[at].actions
         assert episode["messages"][1]["content"].endswith(f"\n\nI am {20 + at}.")
         tokens = episode["record"].tokens
         wanted = log_probs(model, tokens.ids[:1], tokens.ids[1:], temperature=0.7)
@@ -79,16 +79,16 @@ def test_a_seed_reproduces_a_batch(engine):
     assert run(None) != run(None)
 
 
-def test_an_object_is_copied_for_a_batch(engine):
+def test_an_environment_object_is_copied_for_a_batch(engine):
     env = Diary(length=2)
     env.reset(seed=0)
     episodes = MultiTurnChatHarness(engine, env, max_tokens=3).run_batch(["a", "b"])
     assert [episode["num_turns"] for episode in episodes] == [2, 2]
-    assert env.told == []
+    assert env.actions == []
     assert not env.closed
 
 
-def test_what_is_no_text_environment_is_refused(engine):
+def test_a_non_environment_and_zero_turns_are_refused(engine):
     with pytest.raises(ConfigError, match="int"):
         MultiTurnChatHarness(engine, 3).run_episode("Begin.")
     with pytest.raises(ConfigError, match="max_turns"):

@@ -27,7 +27,7 @@ def engine():
     return BaseInferenceEngine(TransformersEngine(tiny_model(), tokenizer=tokenizer), tokenizer)
 
 
-def test_the_whole_way_from_a_folder(tmp_path):
+def test_an_engine_is_created_from_a_model_folder(tmp_path):
     engine = create_inference_engine(
         model_path=save_tiny(tmp_path),
         backend="transformers",
@@ -49,7 +49,7 @@ def test_log_probs_are_those_of_a_plain_forward(engine):
         assert output.sequences[row] == engine.tokenizer.decode(ids, skip_special_tokens=True)
 
 
-def test_the_end_of_text_is_a_token_also_where_it_pads(engine):
+def test_a_sampled_end_of_text_counts_even_if_it_is_the_padding(engine):
     assert engine.tokenizer.pad_token_id is None
     assert engine.tokenizer.eos_token_id == 258
     model = tiny_model()
@@ -85,7 +85,7 @@ def test_summed_log_probs_of_texts(engine):
         engine.compute_log_probs(PROMPTS, ["one"])
 
 
-def test_seeds_decide_and_no_prompts_give_no_replies(engine):
+def test_sampling_depends_on_the_seed_and_no_prompts_give_no_replies(engine):
     def run(**settings):
         return engine.generate(PROMPTS, max_tokens=12, **settings).tokens.tolist()
 
@@ -128,7 +128,7 @@ def test_other_backends_need_their_extra(kind, monkeypatch):
         kind("some/model")
 
 
-def test_the_factory_knows_its_backends(tmp_path):
+def test_the_factory_refuses_unknown_backends_and_missing_folders(tmp_path):
     with pytest.raises(ConfigError, match="backend"):
         create_inference_engine("some/model", backend="tgi")
     with pytest.raises(ConfigError, match="no model folder"):
@@ -148,9 +148,7 @@ def test_batches_give_the_replies_of_one_call(engine, capsys):
     assert "Generating" in capsys.readouterr().out
 
 
-def test_no_more_than_a_batch_is_in_work_and_an_interrupt_leaves_an_engine_that_works(
-    engine, monkeypatch
-):
+def test_a_manager_runs_one_batch_at_a_time_and_survives_an_error(engine, monkeypatch):
     manager, most = BatchInferenceManager(engine, batch_size=6, progress=False), []
     poll = TransformersEngine.poll
     with monkeypatch.context() as patch:

@@ -44,7 +44,7 @@ def test_a_conversation_goes_turn_by_turn(engine):
     assert again.step(max_tokens=16) == first
 
 
-def test_a_conversation_that_is_out_of_order_says_what_to_do(engine):
+def test_calls_out_of_order_are_refused_with_a_hint(engine):
     talk = MultiTurnInferenceEngine(engine, max_turns=1)
     with pytest.raises(ConfigError, match="start_conversation"):
         talk.step()
@@ -78,8 +78,8 @@ def test_an_episode_is_played_and_recorded(engine, model):
     talk = MultiTurnInferenceEngine(engine, system_prompt="Be brief.", seed=3)
     env = Diary(length=3)
     episode = talk.run_episode(environment=env, initial_prompt="Play.", max_turns=5, seed=11)
-    assert episode.actions == env.told
-    assert episode.states == ["I am 11.", *(f"11 was told {turn}." for turn in (1, 2, 3))]
+    assert episode.actions == env.actions
+    assert episode.states == ["I am 11.", *(f"11 received {turn}." for turn in (1, 2, 3))]
     assert episode.rewards == [1, 2, 3]
     assert episode.terminated == [False, False, True]
     assert episode.stop_reason is StopReason.FINISHED
@@ -119,7 +119,7 @@ def test_an_episode_that_outgrows_the_context_is_truncated(model):
 
 @pytest.fixture
 def script(monkeypatch):
-    """Put words into the model's mouth: its replies are these, one after the other."""
+    """Return a function that scripts the replies of the model, one after the other."""
 
     def begin(*replies):
         words = iter(replies)
@@ -136,7 +136,7 @@ def talking(engine, *tools, env=None, **settings):
 CALL = call("double", number=4)
 
 
-def heard(talk):
+def user_messages(talk):
     return [one["content"] for one in talk.messages if one["role"] == "user"]
 
 
@@ -145,12 +145,12 @@ def test_a_conversation_goes_on_from_the_result(engine, script):
     talk = talking(engine)
     talk.start_conversation("Twice 4?")
     assert talk.step(max_tokens=2) == CALL
-    assert heard(talk) == ["Twice 4?", "8"]
+    assert user_messages(talk) == ["Twice 4?", "8"]
     assert talk.step(max_tokens=2) == "It is 8."
     assert talk.tool_manager.done
     talk.observe("Sure?")
     talk.step(max_tokens=2)
-    assert heard(talk) == ["Twice 4?", "8", "Sure?", "8"]
+    assert user_messages(talk) == ["Twice 4?", "8", "Sure?", "8"]
     assert talk.tool_manager.history[0].observation == "Sure?"
 
 
@@ -168,7 +168,7 @@ def test_an_episode_has_tool_turns_and_moves(engine, script):
     episode.to_json()
 
 
-def test_finish_plays_its_answer(engine, script):
+def test_the_finish_tool_plays_its_answer(engine, script):
     env = gym.make(GAME)
     env.reset(seed=0)
     script(CALL, call("finish", answer=env.unwrapped.oracle_action()))

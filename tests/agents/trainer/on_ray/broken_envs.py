@@ -1,4 +1,4 @@
-"""``Echo`` that dies or hangs in whoever plays it: once for each of some seeds, or always.
+"""``Echo`` that kills or blocks the process that plays it: once for each of some seeds, or always.
 
 An episode that is to break leaves a file, and breaks only if there is none yet.
 """

@@ -1,4 +1,4 @@
-"""The door to Ray: what is asked of a cluster, and what is said when it cannot be had."""
+"""``RayCluster``: it starts actors, calls them and reports those that are lost."""
 
 import os
 import subprocess
@@ -21,12 +21,12 @@ made.close()
 """
 
 
-def test_what_the_cluster_could_never_give_is_refused(cluster):
-    for settings, says in (
+def test_more_actors_or_gpus_than_the_cluster_has_are_refused(cluster):
+    for settings, expected in (
         ({"num_actors": 80}, "80, "),
         ({"num_actors": 2, "num_gpus_per_actor": 0.5}, "1, .* 0"),
     ):
-        with pytest.raises(ConfigError, match=says):
+        with pytest.raises(ConfigError, match=expected):
             RayCluster(RayConfig(**settings))
 
 
@@ -35,19 +35,19 @@ import os
 from llm_gym_agents.config.schema import RayConfig
 from llm_gym_agents.trainer.ray.cluster import RayCluster
 
-class Told:
+class Actor:
     def __init__(self, argument): pass
     def play(self): return [os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "RANK")]
 
 made = RayCluster(RayConfig(num_actors=2, num_gpus_per_actor=1.0), ["2", "3"])
-actors = [made.start(Told, None) for _ in range(2)]
+actors = [made.start(Actor, None) for _ in range(2)]
 print(sorted(made.result(made.call(actor, "play")) for actor in actors))
 print(os.environ["RANK"], os.environ.get("CUDA_VISIBLE_DEVICES"))
 made.close()
 """
 
 
-def test_actors_have_the_cards_that_are_left_and_do_not_take_themselves_for_learners():
+def test_actors_get_the_remaining_gpus_and_no_rank_of_a_learner():
     hidden = {name: each for name, each in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", OWN],
@@ -57,7 +57,7 @@ def test_actors_have_the_cards_that_are_left_and_do_not_take_themselves_for_lear
     assert done.stdout.splitlines() == ["[['2', None], ['3', None]]", "1 None"]
 
 
-def test_an_address_leads_to_the_cluster_that_is_there(cluster):
+def test_an_address_connects_to_the_running_cluster(cluster):
     import ray
 
     address = ray.get_runtime_context().gcs_address

@@ -8,6 +8,7 @@ import pytest
 
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.rollouts.tasks import training_tasks
+from tests.agents.checks import record_calls
 from tests.agents.trainer.on_ray.broken_envs import Broken
 from tests.agents.trainer.processes.echo_run import comparable, echo_rows, echo_trainer
 
@@ -25,21 +26,14 @@ def test_three_kills_change_no_number_and_lose_no_episode(cluster, tmp_path):
     alone = echo_rows(tmp_path / "alone", NOT_EVALUATED, env=never)
     env = broken(tmp_path, groups=(1, 14, 30), how="dies")  # one of each iteration
     trainer = echo_trainer(tmp_path / "run", NOT_EVALUATED, env=env, num_actors=2)
-    seen = []
-    play = trainer.sampler.play
-
-    def counted(tasks, *args, **how):
-        rollout = play(tasks, *args, **how)
-        seen.extend(episode.episode_id for episode in rollout.episodes)
-        return rollout
-
-    trainer.sampler.play = counted
+    calls = record_calls(trainer.sampler, "play")
     rows = trainer.fit()
+    seen = [episode.episode_id for call in calls for episode in call.result.episodes]
     # A fourth, while it waits: it is noticed when weights come, and its place has them too.
     os.kill(trainer.sampler.pool.actors[0].info.pid, signal.SIGKILL)
     trainer.publisher.publish(9)
     tasks = training_tasks(0, 3, batch_size=8, group_size=1, options=None)
-    turns = play(tasks, 9).turns
+    turns = trainer.sampler.play(tasks, 9).turns
     trainer.cleanup()
     assert {turn.version for own in turns for turn in own} == {9}
     assert trainer.sampler.pool.restarts == 4

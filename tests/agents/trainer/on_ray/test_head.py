@@ -32,7 +32,7 @@ trainer.fit()
 """
 
 
-def test_a_run_that_lost_its_cluster_says_so_and_resumes(tmp_path):
+def test_a_run_that_lost_its_cluster_names_the_resume_command_and_resumes(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", LOSES_ITS_CLUSTER, str(tmp_path / "run")],
         capture_output=True, text=True,

@@ -33,10 +33,12 @@ def test_players_on_a_cluster_for_a_learner_over_processes(cluster, group, tmp_p
     import ray
 
     address = ray.get_runtime_context().gcs_address
-    (first, restarts), (second, told) = group(2).run(rows_of, tmp_path / "led", mode, address)
+    (first, restarts), (second, restarts_there) = group(2).run(
+        rows_of, tmp_path / "led", mode, address
+    )
     check_rows(first, alone(tmp_path / "alone"))
     assert first == second
-    assert restarts == told == 1
+    assert restarts == restarts_there == 1
 
 
 PLAYERS = ("--ray.use-ray", "--ray.num-actors", "2")

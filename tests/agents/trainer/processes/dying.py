@@ -1,4 +1,4 @@
-"""A run for ``torchrun``, one of whose processes is killed once, in the middle of an update.
+"""A run for ``torchrun`` in which one process is killed once, in the middle of an update.
 
 ``python dying.py FOLDER MODE RANK ITERATION [FLAGS]``. The kill is a real SIGKILL, sent when that
 rank is about to take the optimizer step of that iteration; the file ``killed`` in FOLDER keeps it

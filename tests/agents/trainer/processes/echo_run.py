@@ -1,4 +1,4 @@
-"""A small run on ``Echo`` that learns, played by whom the ``ray`` settings say, or in process."""
+"""A small run on ``Echo`` that learns, played by actors if ``ray`` is set, or in process."""
 
 import contextlib
 from unittest import mock
@@ -60,7 +60,7 @@ class Done:
         self.value = self.error = None
         try:
             self.value = call(*args)
-        except Exception as error:  # noqa: BLE001 - raised again where the result is asked for
+        except Exception as error:  # noqa: BLE001 - raised again in ``result``
             self.error = error
 
 

@@ -34,7 +34,7 @@ def _serve(rank, world, place, inbox, outbox):
         function, arguments = job
         try:
             outbox.put((rank, True, function(rank, *arguments)))
-        except BaseException:  # noqa: BLE001 - of whatever kind, the test is told
+        except BaseException:  # noqa: BLE001 - the test gets it, of whatever kind
             outbox.put((rank, False, traceback.format_exc()))
     dist.destroy_process_group()
 
@@ -76,7 +76,7 @@ class Group:
         return [found[rank] for rank in range(self.world)]
 
     def _answer(self):
-        """Return what comes next; a busy machine may take its time, the dead say nothing."""
+        """Return the next answer, and wait as long as all processes live."""
         for _ in range(200):
             with contextlib.suppress(queue.Empty):
                 return self._outbox.get(timeout=3)

@@ -13,6 +13,7 @@ from llm_gym_agents.model.shared_prefix import share_prefixes
 from llm_gym_agents.model.weights import full_tensor, served_weights
 from llm_gym_agents.trainer.build import prepare_lm
 from llm_gym_agents.trainer.process_group import ProcessGroup
+from tests.agents.checks import first_gradients
 from tests.agents.learn.test_ppo import data
 from tests.agents.tiny import tiny_model
 
@@ -83,22 +84,13 @@ def learner(case, ranks=SINGLE_PROCESS):
     config, family = settings(case), CASES[case].get("lm", {})
     torch.manual_seed(1)
     lm = prepare_lm(config.model, tiny_model(**family))
-    made = Learner(lm, config.training, config.model, ranks=ranks)
-    return made
+    return Learner(lm, config.training, config.model, ranks=ranks)
 
 
 def update(case, ranks=SINGLE_PROCESS, updates=2, seed=0):
     """Return gradients of the first step, weights, served weights and metrics after updates."""
     made = learner(case, ranks)
-    gradients = {}
-
-    def keep(optimizer, args, kwargs):
-        if not gradients:
-            for name, parameter in made.model.named_parameters():
-                if parameter.grad is not None:
-                    gradients[name] = full_tensor(parameter.grad).clone()
-
-    made.ppo.optimizer.register_step_pre_hook(keep)
+    gradients = first_gradients(made.model, made.ppo.optimizer)
     torch.manual_seed(seed)
     frozen = CASES[case].get("critic_only", False)
     for at in range(updates):
@@ -146,7 +138,7 @@ def differences(ours, theirs):
 
 
 def stop_where_one_breaks(rank, mode):
-    """An update whose loss is NaN in process 1 alone; what each process says, and what moved."""
+    """An update whose loss is NaN in process 1 alone; the error of each process, and what moved."""
     made = learner("shared critic", ProcessGroup(mode, torch.device("cpu")))
     whole_loss = made.ppo.objective.forward
 
@@ -156,14 +148,14 @@ def stop_where_one_breaks(rank, mode):
 
     made.ppo.objective.forward = broken
     before = {name: full_tensor(each).clone() for name, each in made.model.named_parameters()}
-    said = None
+    error_text = None
     try:
         made.ppo.update(batch())
     except NonFiniteError as error:
-        said = str(error)
+        error_text = str(error)
     moved = [
         n for n, each in made.model.named_parameters() if not full_tensor(each).equal(before[n])
     ]
     made.ppo.objective.forward = whole_loss
     after = made.ppo.update(batch(), critic_only=False)["train/steps"]
-    return said, moved, after
+    return error_text, moved, after

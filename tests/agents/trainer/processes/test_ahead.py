@@ -1,4 +1,4 @@
-"""Playing ahead of learning: how far, with which weights, and what the learner is told."""
+"""Playing ahead of learning: how far, with which weights, and the metrics of it."""
 
 import threading
 
@@ -9,6 +9,7 @@ from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, Turn
 from llm_gym_agents.trainer.ray.sampler import staleness_metrics
+from tests.agents.checks import copied, record_calls
 from tests.agents.trainer.processes.echo_run import echo_trainer
 
 LONGER = {"training.num_iters_per_epoch": 4, "environment.eval_interval": 0}
@@ -21,22 +22,16 @@ def played(tmp_path_factory):
     def train(staleness):
         folder = tmp_path_factory.mktemp("run")
         trainer = echo_trainer(folder, LONGER, in_process=True, num_actors=2, staleness=staleness)
-        versions, play = [], trainer.sampler.play
-
-        def watched(*args, **how):
-            rollout = play(*args, **how)
-            versions.append({turn.version for own in rollout.turns for turn in own})
-            return rollout
-
-        trainer.sampler.play = watched
+        calls = record_calls(trainer.sampler, "play")
         rows = trainer.fit()
         trainer.cleanup()
+        versions = [{turn.version for own in call.result.turns for turn in own} for call in calls]
         return rows, versions
 
     return [train(staleness) for staleness in range(3)]
 
 
-def test_playing_runs_ahead_by_as_much_as_it_may(played):
+def test_playing_runs_ahead_by_the_staleness_setting(played):
     # In one process what is dealt is played at once, so a batch is as old as it may be.
     ages = [[row["ray/staleness_max"] for row in rows] for rows, _ in played]
     assert ages == [[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2]]
@@ -76,9 +71,9 @@ def test_going_back_to_a_checkpoint_drops_what_was_played_ahead(cleaned, tmp_pat
 
 def test_a_fall_drops_what_the_fallen_weights_played_ahead(cleaned, tmp_path):
     trainer = cleaned(echo_trainer(tmp_path / "run", LONGER, in_process=True, staleness=1))
-    best, told = tmp_path / "run" / "best", []
+    best, notices = tmp_path / "run" / "best", []
     trainer.files.best = lambda start: best
-    trainer.on_notice = lambda sentence: told.append((sentence, dict(trainer.sampler._ahead)))
+    trainer.on_notice = lambda sentence: notices.append((sentence, dict(trainer.sampler._ahead)))
 
     def fall(_, row):
         if trainer.iteration == 1:
@@ -95,11 +90,11 @@ def test_a_fall_drops_what_the_fallen_weights_played_ahead(cleaned, tmp_path):
 
     trainer.callbacks.append(fall)
     rows = trainer.fit()
-    assert [ahead for _, ahead in told] == [{}]
+    assert [ahead for _, ahead in notices] == [{}]
     assert [row["ray/staleness_max"] for row in rows] == [0, 1, 0, 1]
 
 
-def test_other_episodes_than_were_dealt_ahead_are_played_for_themselves(cleaned, tmp_path):
+def test_episodes_that_were_not_played_ahead_are_played_on_request(cleaned, tmp_path):
     trainer = cleaned(echo_trainer(tmp_path, in_process=True, staleness=1))
     sampler = trainer.sampler
     sampler.upcoming = lambda iteration: [EpisodeTask(100 * iteration + at, at) for at in range(3)]
@@ -124,11 +119,11 @@ def test_weights_are_pushed_again_only_if_an_update_came_between(cleaned, tmp_pa
     assert pushes == [1, 1]
 
 
-def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(cleaned, tmp_path):
+def test_weights_change_between_replies_and_each_turn_records_its_version(cleaned, tmp_path):
     trainer = cleaned(echo_trainer(tmp_path, in_process=True, staleness=1))
     actor, lm = trainer.sampler.pool.actors[0].actor, trainer.learner.lm
     engine = actor.sampler.engine
-    before = {name: weight.clone() for name, weight in lm.named_parameters()}
+    before = copied(lm)
     with torch.no_grad():
         for weight in lm.parameters():
             weight += 0.05 * torch.sin(torch.arange(weight.numel()).float()).view(weight.shape)
@@ -160,9 +155,7 @@ def test_weights_change_between_two_replies_and_each_turn_says_whose_it_is(clean
     longer = [own for own in played.turns if len(own) > 1]
     for own in longer:
         assert own[1].log_probs == pytest.approx(score(own[:2]), abs=1e-4)
-    with torch.no_grad():
-        for name, weight in lm.named_parameters():
-            weight.copy_(before[name])
+    lm.load_state_dict(before)
     for own in played.turns:
         assert own[0].log_probs == pytest.approx(score(own[:1]), abs=1e-4)
     assert any(own[1].log_probs != pytest.approx(score(own[:2]), abs=1e-3) for own in longer)

@@ -87,9 +87,9 @@ def test_an_actor_lost_amid_a_batch_gets_weights_that_all_processes_hold(group, 
 
 
 def fail_in(rank, folder, how):
-    """Break something in the process that drives; return what each says, then plays."""
+    """Break something in the main process; return the error of each, and how many episodes play."""
     trainer = led(folder, "fsdp" if how == "weights" else "ddp")
-    said = []
+    found = []
 
     def gone(value):
         raise ClusterLostError("the cluster is gone")
@@ -101,19 +101,19 @@ def fail_in(rank, folder, how):
     publish, play = trainer.publisher.publish, trainer.sampler.play
     with pytest.raises(EngineError) as caught:
         publish(1) if how == "weights" else play([EpisodeTask(0, 0)], 7)
-    said.append(str(caught.value))
+    found.append(str(caught.value))
     if rank == 0 and how == "weights":
         del cluster.put
     publish(1)
-    said.append(len(play([EpisodeTask(0, 0)], 1).episodes))
+    found.append(len(play([EpisodeTask(0, 0)], 1).episodes))
     trainer.cleanup()
-    return said
+    return found
 
 
 @pytest.mark.parametrize(
     ("how", "sentence"), [("weights", "the cluster is gone"), ("play", "version 7")]
 )
-def test_what_fails_where_players_are_driven_fails_everywhere(group, tmp_path, how, sentence):
+def test_an_error_on_the_main_rank_is_raised_on_every_rank(group, tmp_path, how, sentence):
     first, second = group(2).run(fail_in, tmp_path, how)
     assert first == second
     assert sentence in first[0]
@@ -121,7 +121,7 @@ def test_what_fails_where_players_are_driven_fails_everywhere(group, tmp_path, h
 
 
 def break_work(rank):
-    """Have the main process meet with a bug of somebody's; return what this one says."""
+    """Let the work of the main process raise; return the result of its next work."""
     main = MainRank(ProcessGroup("ddp", torch.device("cpu")), tiny_model())
     with pytest.raises(KeyError if rank == 0 else EngineError, match="no such key"):
         main.run_on_main(lambda: {}["no such key"])
@@ -129,21 +129,21 @@ def break_work(rank):
 
 
 def wait_for_work(rank, beats):
-    """Have the main process work for so many beats; return how often this one was told."""
+    """Let the main process work for so many beats; return how many messages this one got."""
     ranks = ProcessGroup("ddp", torch.device("cpu"))
-    main, told, tell = MainRank(ranks, tiny_model()), [], ranks.broadcast
-    ranks.broadcast = lambda value: told.append(tell(value)) or told[-1]
+    main, messages, broadcast = MainRank(ranks, tiny_model()), [], ranks.broadcast
+    ranks.broadcast = lambda value: messages.append(broadcast(value)) or messages[-1]
 
     def work():
         for _ in range(beats):
             main._last_beat -= 2 * HEARTBEAT_S  # as if it had taken that long
             main.heartbeat()
-            main.heartbeat()  # said just now
+            main.heartbeat()  # too soon for another
         return "done"
 
-    return main.run_on_main(work), len(told)
+    return main.run_on_main(work), len(messages)
 
 
-def test_those_who_wait_are_told_of_work_and_of_a_bug(group):
+def test_waiting_processes_get_heartbeats_and_errors(group):
     assert group(2).run(wait_for_work, 3) == [("done", 4), ("done", 4)]
     assert group(2).run(break_work) == ["well", "well"]

@@ -34,7 +34,7 @@ def test_two_processes_learn_what_one_learns(group, mode, case):
 @pytest.mark.parametrize("world", [1, 3])
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
 @pytest.mark.parametrize("case", CASES)
-def test_any_deal_over_one_or_three_processes_learns_the_same(group, mode, case, world):
+def test_any_split_of_episodes_over_processes_learns_the_same(group, mode, case, world):
     for split in range(3):
         check_equal(group(world).run(update_in_group, mode, case, split), case)
 
@@ -53,16 +53,16 @@ def test_processes_that_trained_apart_go_on_with_the_same_weights(group):
 
 
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])
-def test_what_breaks_in_one_process_stops_all_before_anything_moves(group, mode):
-    (said, moved, after), (told, _, _) = group(2).run(stop_where_one_breaks, mode)
-    assert said == told
-    assert "loss" in told
+def test_an_error_in_one_process_stops_all_before_any_weight_moves(group, mode):
+    (first, moved, after), (second, _, _) = group(2).run(stop_where_one_breaks, mode)
+    assert first == second
+    assert "loss" in second
     assert moved == []
     assert after > 0
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 9))
-def test_every_episode_is_dealt_to_one_hand_and_no_hand_is_far_above_the_others(costs, hands):
+def test_episodes_are_balanced_over_processes(costs, hands):
     found = balance(costs, hands)
     assert sorted(at for hand in found for at in hand) == list(range(len(costs)))
     loads = [sum(costs[at] for at in hand) for hand in found]

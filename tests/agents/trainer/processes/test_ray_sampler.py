@@ -1,4 +1,4 @@
-"""A group of players is one player: same batch, same numbers, whoever played."""
+"""A group of actors plays like one process: same batch, same numbers."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def test_any_number_of_players_gives_the_numbers_of_one_process(actors, alone, t
     assert alone[-1]["policy/kl"] != 0.0  # it learned something, so there was something to differ
 
 
-def test_without_lots_one_actor_is_the_process_and_more_differ_in_last_bits_only(tmp_path):
+def test_without_isolated_batches_one_actor_is_exact_and_three_nearly(tmp_path):
     whole = TWICE | {"inference.isolated_batch_size": None}
     alone = echo_rows(tmp_path / "alone", whole)
     assert echo_rows(tmp_path / "one", whole, in_process=True) == alone
@@ -88,7 +88,7 @@ def test_an_actor_that_missed_a_weight_is_named_and_nothing_is_played(trainer):
         trainer.publisher.publish(1)
 
 
-def test_episodes_of_other_weights_are_refused_and_those_that_do_not_come_back_missed(trainer):
+def test_other_weight_versions_and_missing_episodes_are_errors(trainer):
     assert len(trainer.sampler.play([EpisodeTask(5, 1)]).episodes) == 1
     assert trainer.sampler.play([]).episodes == []
     with pytest.raises(EngineError, match="version 3"):

@@ -47,7 +47,7 @@ def check_weights(trainer, version):
         assert all(weight.equal(own[name]) for name, weight in engine.model.named_parameters())
 
 
-def test_actors_on_the_learners_gpu_read_it_there_and_others_through_the_store(trainer):
+def test_actors_on_the_learners_gpu_get_handles_and_others_use_the_store(trainer):
     stored, handles = count_calls(trainer)
     assert trainer.publisher.publish(1)["engine/weights_checked"] > 0
     check_weights(trainer, 1)
@@ -57,7 +57,7 @@ def test_actors_on_the_learners_gpu_read_it_there_and_others_through_the_store(t
     assert len(stored) == buckets > 2
 
 
-def test_where_a_handle_cannot_be_opened_the_store_takes_its_place(trainer):
+def test_a_handle_that_cannot_be_opened_is_replaced_by_the_store(trainer):
     first = trainer.sampler.pool.actors[0].actor
     take = first.take_weights
 
