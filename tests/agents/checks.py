@@ -10,7 +10,7 @@ from llm_gym_agents.model.weights import full_tensor
 
 
 @contextlib.contextmanager
-def one_line_error(kind, match=""):
+def one_line_error(kind, match=None):
     """Expect an error of this kind whose message is a single line."""
     with pytest.raises(kind, match=match) as caught:
         yield caught
