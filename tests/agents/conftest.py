@@ -1,8 +1,11 @@
 """Tests with the mark ``gpu`` are skipped where there is none; bounded work needs no fork."""
 
+import contextlib
+
 import pytest
 import torch
 
+from llm_gym_agents import PPOTrainer
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn import learner
 from llm_gym_agents.model.self_check import check_packed_reading
@@ -72,6 +75,19 @@ def check_models_once(request, monkeypatch):
 
 
 CHECKED = set()
+
+
+@pytest.fixture
+def cleaned():
+    """Return a function that hands a trainer back, and cleans it up in the end."""
+    with contextlib.ExitStack() as stack:
+        yield lambda trainer: stack.callback(trainer.cleanup) and trainer
+
+
+@pytest.fixture
+def train(cleaned):
+    """Return a function that makes a trainer; it is cleaned up in the end."""
+    return lambda *args, **kwargs: cleaned(PPOTrainer(*args, **kwargs))
 
 
 def leave_unpainted(monkeypatch):

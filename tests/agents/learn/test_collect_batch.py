@@ -9,7 +9,6 @@ from llm_gym_agents.learn.single_process import SigtermListener
 from llm_gym_agents.rollouts.rollout_data import assemble
 from llm_gym_agents.rollouts.tasks import RESAMPLE_IDS, Rollout, Turn, training_tasks
 from llm_gym_agents.run.metrics import SAMPLED_TOKENS
-from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
 from tests.agents.small_run import small
 
 
@@ -83,7 +82,7 @@ def test_resampled_groups_are_scored_by_the_reward_function():
     [("vine", {"branches": 2}, 2), ("state_td", {"branches": 1}, 1), ("gigpo", {}, 0)],
 )
 def test_an_estimator_gets_the_states_and_branches_that_it_needs(
-    estimator, settings, branches, tmp_path
+    train, estimator, settings, branches, tmp_path
 ):
     config = small(
         tmp_path,
@@ -91,12 +90,9 @@ def test_an_estimator_gets_the_states_and_branches_that_it_needs(
         environment={"env_id": "llm_gym/CountdownEasy-v0"},
     )
     config.inference.max_tokens = 1
-    trainer = PPOTrainer(config)
-    try:
-        (row,) = trainer.fit()
-        episode = trainer.sampler.play(trainer.schedule.tasks(0)).episodes[0]
-    finally:
-        trainer.cleanup()
+    trainer = train(config)
+    (row,) = trainer.fit()
+    episode = trainer.sampler.play(trainer.schedule.tasks(0)).episodes[0]
     assert episode.num_turns == 2
     assert "state_key" in episode.reset_info
     # Four episodes of two tokens; a branch from their first state has two, from the second one.

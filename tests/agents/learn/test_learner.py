@@ -18,7 +18,7 @@ from tests.agents.checks import copied, same
 from tests.agents.learn.test_ppo import data, training
 from tests.agents.model.test_policy_value import batch, one_by_one
 from tests.agents.scripted import ScriptedEngine
-from tests.agents.small_run import Odd, config_with, small
+from tests.agents.small_run import Odd, config_with, small, untimed
 from tests.agents.tiny import tiny_model
 
 GUARDS = {"max_kl": 1e-3, "normalise_values": True, "mask_truncated_replies": True}
@@ -36,10 +36,7 @@ def test_a_learner_resumes_from_its_state_to_the_same_bits(settings):
     for learner in (one, other):
         torch.manual_seed(7)  # generators are the run's, and deal the mini-batches
         found[learner] = learner.ppo.update(data(1))
-    ours, theirs = (
-        {name: value for name, value in found[each].items() if not name.startswith("time/")}
-        for each in (one, other)
-    )
+    ours, theirs = untimed([found[one], found[other]])
     assert ours == theirs
     assert same(one.model.state_dict(), other.model.state_dict())
     kept = [each.state().get("stabilizers") for each in (one, other)]
@@ -131,10 +128,8 @@ def test_merged_weights_are_published_one_at_a_time():
 
 
 @pytest.fixture
-def run(tmp_path):
-    made = PPOTrainer(small(tmp_path), Odd)
-    yield made
-    made.cleanup()
+def run(train, tmp_path):
+    return train(small(tmp_path), Odd)
 
 
 def count_calls(engine, monkeypatch):

@@ -90,15 +90,13 @@ def test_the_tokens_of_a_cut_episode_end_with_the_bootstrap_prompt():
     assert str(tokens.log_probs) == "[nan, nan, -0.5, nan, -1, -2, nan, nan]"
 
 
-def test_a_record_that_cannot_be_written_ends_the_run(tmp_path, monkeypatch):
+def test_a_record_that_cannot_be_written_ends_the_run(train, tmp_path, monkeypatch):
     def full(path, episodes):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(recorder, "write_episodes", full)
-    trainer = PPOTrainer(small(tmp_path, environment={"env_id": GUESS}))
     with pytest.raises(OSError, match="no space left"):
-        trainer.fit()
-    trainer.cleanup()
+        train(small(tmp_path, environment={"env_id": GUESS})).fit()
 
 
 def test_a_record_has_the_text_of_its_tokens(run):

@@ -1,24 +1,8 @@
-"""Trainers and groups of processes that are cleaned up in the end."""
-
-import contextlib
+"""Groups of processes that are closed in the end."""
 
 import pytest
 
-from llm_gym_agents import PPOTrainer
 from tests.agents.trainer.processes.group import Group
-
-
-@pytest.fixture
-def cleaned():
-    """Return a function that hands a trainer back, and cleans it up in the end."""
-    with contextlib.ExitStack() as stack:
-        yield lambda trainer: stack.callback(trainer.cleanup) and trainer
-
-
-@pytest.fixture
-def train(cleaned):
-    """Return a function that makes a trainer; it is cleaned up in the end."""
-    return lambda *args, **kwargs: cleaned(PPOTrainer(*args, **kwargs))
 
 
 @pytest.fixture(scope="session")

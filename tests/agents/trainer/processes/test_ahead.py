@@ -9,7 +9,7 @@ from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.learn.schedule import HeldOutSuccess
 from llm_gym_agents.rollouts.tasks import EpisodeTask, Rollout, Turn
 from llm_gym_agents.trainer.ray.sampler import staleness_metrics
-from tests.agents.checks import copied, record_calls
+from tests.agents.checks import copied, record_calls, same
 from tests.agents.trainer.processes.echo_run import echo_trainer
 
 LONGER = {"training.num_iters_per_epoch": 4, "environment.eval_interval": 0}
@@ -84,9 +84,7 @@ def test_a_fall_drops_what_the_fallen_weights_played_ahead(cleaned, tmp_path):
             assert trainer.sampler._ahead
             trainer._return_to_best()
             engine = trainer.sampler.pool.actors[0].actor.sampler.engine
-            best_weights = dict(trainer.learner.lm.named_parameters())
-            for name, weight in engine.model.named_parameters():
-                assert weight.equal(best_weights[name]), name
+            assert same(engine.model.state_dict(), trainer.learner.lm.state_dict())
 
     trainer.callbacks.append(fall)
     rows = trainer.fit()

@@ -5,6 +5,7 @@ import torch
 
 from llm_gym_agents.trainer.ray import actor_pool
 from llm_gym_agents.trainer.ray.cluster import ActorLostError, ClusterLostError
+from tests.agents.checks import same
 from tests.agents.trainer.processes.echo_run import echo_trainer
 
 HERE = ("here", "GPU-A")
@@ -40,11 +41,10 @@ def count_calls(trainer):
 
 
 def check_weights(trainer, version):
-    own = dict(trainer.learner.lm.named_parameters())
     for handle in trainer.sampler.pool.actors:
         engine = handle.actor.sampler.engine
         assert engine.version == version
-        assert all(weight.equal(own[name]) for name, weight in engine.model.named_parameters())
+        assert same(engine.model.state_dict(), trainer.learner.lm.state_dict())
 
 
 def test_actors_on_the_learners_gpu_get_handles_and_others_use_the_store(trainer):
