@@ -332,30 +332,36 @@ class WarmStart:
         found = self.probe()
         if not found.replies:
             return Decision("none", "the environment does not say which replies it can use")
+        cut = 2 * found.cut > found.replies - found.usable and not found.is_enough
+        roomy = self._probe_with_room(found) if cut else found
+        if not roomy.is_enough:
+            return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
+        few = f"only {roomy.won} of {roomy.episodes} probed episodes are won"
         # A solver's bare moves would undo the reasoning of a model that thinks.
-        thinks = self.sampler.policy.chat.thinks
-        if found.is_enough and found.won < SELDOM * found.episodes and not thinks:
-            few = f"{found.won} of {found.episodes} probed episodes are won, fewer than"
-            return Decision("solver", f"only {few} {SELDOM:.0%}")
-        if found.is_enough:
+        if not self.sampler.policy.chat.thinks and roomy.won < SELDOM * roomy.episodes:
+            taught = Decision("solver", f"{few}, fewer than {SELDOM:.0%}")
+            if not cut or self._prefer_solvers(taught).player == "solver":
+                return taught
+        if not cut:
             return Decision("none", f"{found}, at least {ENOUGH_USABLE:.0%}")
-        if 2 * found.cut > found.replies - found.usable and self._cut_by_us():
-            most = self.sampler.policy.sampling.max_tokens
-            return Decision(
-                "none",
-                f"only {found}, and {found.cut} were cut at inference.max_tokens={most}: it can "
-                "reply, and has no room; raise that, or turn its thinking off with "
-                "inference.template_options",
-            )
-        return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
+        most = self.sampler.policy.sampling.max_tokens
+        return Decision(
+            "none",
+            f"only {found}, and {found.cut} were cut at inference.max_tokens={most}: it can "
+            "reply, and has no room; raise that, or turn its thinking off with "
+            "inference.template_options",
+        )
 
-    def _cut_by_us(self) -> bool:
-        """Whether truncated replies would be usable: the model thinks, or a larger limit helps."""
+    def _probe_with_room(self, found: ProbedReplies) -> ProbedReplies:
+        """Probe a model whose replies were truncated again, with a larger token limit.
+
+        A model that thinks, or samples in other processes, counts as one that can reply.
+        """
         policy = self.sampler.policy
         if policy.chat.thinks or not isinstance(self.sampler, Sampler):
-            return True
+            return found._replace(usable=found.replies)
         with policy.sampling_with(max_tokens=max(ROOMY, 4 * policy.sampling.max_tokens)):
-            return self.probe(FEW).is_enough
+            return self.probe(FEW)
 
     def probe(self, episodes: int = PROBED) -> ProbedReplies:
         """Play a few episodes; return counts of their first replies."""

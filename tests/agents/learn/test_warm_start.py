@@ -110,6 +110,7 @@ class Cut(ScriptedEngine):
         (True, "No idea at all of it.", 4, 32, "solver", False),
         # more room helps
         (False, "I look around, and " * 8 + "so I say:\nred", 1, 32, "none", True),
+        (False, "I look around, and " * 8 + "so I say:\nred", 4, 32, "solver", False),  # too little
         (False, "and so on " * 400, 4, 32, "solver", False),  # it never ends: it cannot
         (False, "red", 4, 32, "solver", False),  # it can, and wins one game in 16
         (False, "red", 1, 32, "none", False),  # and here half of them
