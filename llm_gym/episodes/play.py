@@ -21,6 +21,7 @@ from llm_gym.core.legacy import BaseEnvironment, LegacyEnv, as_gym
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes.encoding import decode, encode
 from llm_gym.episodes.record import Trajectory
+from llm_gym.registry.user_code import own_place
 
 
 class Beginning(NamedTuple):
@@ -38,7 +39,7 @@ def begin(
     env: gym.Env[Any, Any], seed: int | None = None, options: dict[str, Any] | None = None
 ) -> Beginning:
     """Reset ``env`` and return how the episode begins."""
-    observation, info = env.reset(seed=seed, options=options)
+    observation, info = play_reset(env, seed=seed, options=options)
     played = find_attribute(env, "episode_env")
     return Beginning(
         observation,
@@ -77,8 +78,55 @@ def _instance(env: gym.Env[Any, Any]) -> str | None:
         return None
 
 
-Step = tuple[Any, SupportsFloat, bool, bool, Mapping[str, Any]]
+Step = tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]
 """What ``env.step`` returns."""
+
+
+def play_reset(env: gym.Env[Any, Any], **arguments: Any) -> tuple[Any, dict[str, Any]]:
+    """Return what ``env.reset`` returns if it has the right form; otherwise raise."""
+    try:
+        observation, info = env.reset(**arguments)
+    except (TypeError, ValueError) as error:
+        _refuse_form("reset must return 2 values", error)
+        raise
+    _check_form((observation, 0.0, False, False, info))
+    return observation, info
+
+
+def play_step(env: gym.Env[Any, Any], action: Any) -> Step:
+    """Return what ``env.step`` returns if it has the right form; otherwise raise."""
+    try:
+        answer = env.step(action)
+    except (TypeError, ValueError) as error:
+        _refuse_form("step must return 5 values", error)
+        raise
+    return _check_form(answer)
+
+
+def _refuse_form(rule: str, error: Exception) -> None:
+    """Raise ``TypeError`` if a wrapper could not unpack what an environment returned."""
+    if "unpack" in str(error) and own_place(error) is None:
+        raise TypeError(f"{rule}: {error}") from error
+
+
+def _check_form(answer: Any) -> Step:
+    if not isinstance(answer, tuple) or len(answer) != 5:
+        raise TypeError(f"step must return 5 values, got {answer!r:.100}")
+    _, reward, terminated, truncated, info = answer
+    if type(reward) is not float and not _is_number(reward):
+        raise TypeError(f"the reward must be a number, got {reward!r:.100}")
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        if flag is not False and flag is not True and not _is_number(flag):
+            raise TypeError(f"{name} must be True or False, got {flag!r:.100}")
+    if not isinstance(info, dict):
+        raise TypeError(f"info must be a dictionary, got {info!r:.100}")
+    return answer
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether ``value`` is a single number: not text, not an array of several."""
+    is_text = isinstance(value, str | bytes)
+    return not is_text and hasattr(value, "__float__") and not getattr(value, "ndim", 0)
 
 
 def open_record(
@@ -89,7 +137,7 @@ def open_record(
 ) -> Trajectory:
     """Return the record of an episode that has just begun."""
     env = beginning.env or env
-    observation = _text(beginning.observation, env.get("env_id"))
+    observation = text_of(beginning.observation, env.get("env_id"))
     messages = [{"role": "user", "content": observation}]
     if beginning.system_prompt:
         messages.insert(0, {"role": "system", "content": beginning.system_prompt})
@@ -138,7 +186,7 @@ def add_turn(episode: Trajectory, action: str, step: Step) -> None:
     reward, info = float(reward), dict(info)  # before anything is added: these may raise
     terminated = bool(terminated)
     truncated = bool(truncated) and not terminated
-    text = _text(observation, episode.env_id)
+    text = text_of(observation, episode.env_id)
     move = info.get("move")
     episode.states.append(text)
     episode.actions.append(action)
@@ -187,7 +235,8 @@ def system_prompt_of(episode: Trajectory) -> str:
     return str(first["content"]) if first.get("role") == "system" else ""
 
 
-def _text(observation: object, env_id: str | None) -> str:
+def text_of(observation: object, env_id: str | None) -> str:
+    """Return the observation, which must be text."""
     if not isinstance(observation, str):
         raise ContractError(
             f"episodes need text observations, {env_id} gave {type(observation).__name__}; "
@@ -225,5 +274,5 @@ def play_episode(
         action = policy(episode.states[-1])
         if not isinstance(action, str):
             raise ActionTypeError(f"a policy returns a str, got {type(action).__name__}")
-        add_turn(episode, action, env.step(action))
+        add_turn(episode, action, play_step(env, action))
     return close_record(episode)

@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from llm_gym.core.errors import RecordError, error_words
 from llm_gym.core.outcome import TERMINAL, StopReason
 from llm_gym.datasets.files import SUFFIXES
-from llm_gym.episodes.play import add_turn, begin, describe_env, open_record
+from llm_gym.episodes.play import add_turn, begin, describe_env, open_record, play_step
 from llm_gym.episodes.record import ENV_REWARDS, Trajectory
 
 _OWN = "llm_gym.envs."
@@ -208,7 +208,7 @@ def _play(env: gym.Env[str, str], episode: Trajectory) -> str:
     for turn, action in enumerate(_answered_actions(episode)):
         if again.dones and again.dones[-1]:
             return f"turn {turn}: the episode is over, and was not"
-        add_turn(again, action, env.step(action))
+        add_turn(again, action, play_step(env, action))
         if difference := _turn_differs(again, episode, turn):
             return f"turn {turn}: {difference}"
     if again.dones and again.dones[-1] and not (episode.dones and episode.dones[-1]):

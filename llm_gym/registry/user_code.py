@@ -81,7 +81,9 @@ def explain_failures(name: str) -> Iterator[None]:
     except (LLMGymError, BrokenPipeError):  # the reader of our output may close the pipe
         raise
     except (Exception, SystemExit) as error:  # other people's code
-        hint = "" if _place(error) else f"; llm-gym check {name} says what an environment must do"
+        hint = (
+            "" if own_place(error) else f"; llm-gym check {name} says what an environment must do"
+        )
         raise LLMGymError(f"{name} failed: {describe_error(error)}{hint}") from error
 
 
@@ -105,13 +107,13 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"SyntaxError: {error.msg} ({_short(error.filename)}, line {error.lineno})"
     what = error_words(error).partition(CREATOR)[0]
-    if (at := _place(error)) is None:
+    if (at := own_place(error)) is None:
         return what
     code, line = at
     return f"{what} ({_short(code.co_filename)}, line {line}, in {code.co_name})"
 
 
-def _place(error: BaseException) -> tuple[CodeType, int] | None:
+def own_place(error: BaseException) -> tuple[CodeType, int] | None:
     """Return the last line in the author's own code, not in a library that it called."""
     others = [
         (frame.f_code, line)

@@ -25,7 +25,7 @@ from llm_gym.core.errors import ConfigError, LLMGymError, error_words
 from llm_gym.core.infos import check_options
 from llm_gym.core.outcome import StopReason
 from llm_gym.episodes.encoding import encode
-from llm_gym.episodes.play import begin
+from llm_gym.episodes.play import begin, play_step
 from llm_gym.server import protocol
 
 
@@ -217,7 +217,7 @@ class Sessions:
         return [observation, encode(start.info), start.instance_id, start.system_prompt]
 
     def _step(self, session: EnvSession, action: str) -> Answer:
-        observation, reward, terminated, truncated, info = _running_env(session).step(action)
+        observation, reward, terminated, truncated, info = play_step(_running_env(session), action)
         session.turns += 1
         if session.turns >= self.limits.episode_turns and not (terminated or truncated):
             truncated, info = True, {**info, "stop_reason": StopReason.MAX_STEPS}

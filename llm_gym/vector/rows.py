@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from llm_gym.core.errors import ConfigError, WorkerError, error_words
 from llm_gym.core.infos import Info
-from llm_gym.episodes.play import begin
+from llm_gym.episodes.play import begin, play_reset, play_step
 
 TextualEnv = gym.Env[str, str]
 Factory = Callable[[], TextualEnv]
@@ -100,29 +100,8 @@ def run_jobs(
 # --- the operations: all that begins or continues an episode answers with a 5-tuple ------
 
 
-def _checked(answer: Any) -> Any:
-    """Return an answer if it has the form of ``step``'s; otherwise the row fails."""
-    if not isinstance(answer, tuple) or len(answer) != 5:
-        raise TypeError(f"step must return 5 values, got {answer!r:.100}")
-    _, reward, terminated, truncated, info = answer
-    if type(reward) is not float and not _is_number(reward):
-        raise TypeError(f"the reward must be a number, got {reward!r:.100}")
-    for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        if flag is not False and flag is not True and not _is_number(flag):
-            raise TypeError(f"{name} must be True or False, got {flag!r:.100}")
-    if not isinstance(info, dict):
-        raise TypeError(f"info must be a dictionary, got {info!r:.100}")
-    return answer
-
-
-def _is_number(value: Any) -> bool:
-    """Return whether ``value`` is a single number: not text, not an array of several."""
-    is_text = isinstance(value, str | bytes)
-    return not is_text and hasattr(value, "__float__") and not getattr(value, "ndim", 0)
-
-
 def _step_and_reset(env: TextualEnv, action: str) -> Any:
-    answer = _checked(env.step(action))
+    answer = play_step(env, action)
     final_obs, reward, terminated, truncated, final_info = answer
     if not (terminated or truncated):
         return answer
@@ -132,18 +111,17 @@ def _step_and_reset(env: TextualEnv, action: str) -> Any:
 
 
 def _reset(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
-    observation, info = env.reset(**arguments)
-    return _checked((observation, 0.0, False, False, info))
+    observation, info = play_reset(env, **arguments)
+    return observation, 0.0, False, False, info
 
 
 def _begin(env: TextualEnv, arguments: Mapping[str, Any]) -> Any:
     beginning = begin(env, **arguments)
-    _checked((beginning.observation, 0.0, False, False, beginning.info))
     return beginning.observation, 0.0, False, False, beginning
 
 
 _OPERATIONS: Mapping[str, Callable[[TextualEnv, Any], Any]] = {
-    "step": lambda env, action: _checked(env.step(action)),
+    "step": play_step,
     "step, reset when over": _step_and_reset,
     "reset": _reset,
     "begin": _begin,

@@ -8,7 +8,14 @@ import gymnasium as gym
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import Info, Options
 from llm_gym.episodes import EpisodeWriter, Trajectory
-from llm_gym.episodes.play import add_turn, begin, close_record, describe_env, open_record
+from llm_gym.episodes.play import (
+    add_turn,
+    begin,
+    close_record,
+    describe_env,
+    open_record,
+    play_step,
+)
 from llm_gym.wrappers.base import TextWrapper
 
 
@@ -58,7 +65,7 @@ class RecordEpisodes(TextWrapper):
 
     def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
         """Play ``action``, add it to the record, and write the record if it is complete."""
-        step = self.env.step(action)
+        step = play_step(self.env, action)
         if self._episode is not None:
             add_turn(self._episode, action, step)
             if self._episode.dones[-1]:

@@ -24,9 +24,10 @@ from torch import nn
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_attribute
 from llm_gym.episodes import Trajectory, play_episode
-from llm_gym.episodes.play import system_prompt_of
+from llm_gym.episodes.play import describe_env, play_reset, play_step, system_prompt_of
 from llm_gym.reading.calls import ToolCall
 from llm_gym.reading.parsers import ActionParser
+from llm_gym.registry.user_code import explain_failures
 from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.learn.optimizer import trained
@@ -207,7 +208,8 @@ def play_demonstrations(
     count = 0
     while count < turns:
         act = find_player(env, player, seed)
-        episode = play_episode(env, act, seed, options)
+        with explain_failures(describe_env(env)["env_id"]):
+            episode = play_episode(env, act, seed, options)
         seed += 1
         pairs = list(zip(episode.states, episode.actions, strict=False))[: turns - count]
         count += len(pairs)
@@ -234,18 +236,19 @@ def label_episode(
     The episode is replayed in ``env`` until an observation differs.
     """
     act = find_player(env, player, seed)
-    observation, _ = env.reset(seed=seed, options=options)
     talk: list[Example] = []
-    for state, action, turn in zip(episode.states, episode.actions, turns, strict=False):
-        if observation != state:
-            break
-        if turn.new_sequence and talk:
-            yield _labelled(talk)
-            talk = []
-        talk.append(Example(turn.prompt_ids, turn.reply_ids, chat.reply(act(observation))))
-        observation, _, terminated, truncated, _ = env.step(action)
-        if terminated or truncated:
-            break
+    with explain_failures(describe_env(env)["env_id"]):
+        observation, _ = play_reset(env, seed=seed, options=options)
+        for state, action, turn in zip(episode.states, episode.actions, turns, strict=False):
+            if observation != state:
+                break
+            if turn.new_sequence and talk:
+                yield _labelled(talk)
+                talk = []
+            talk.append(Example(turn.prompt_ids, turn.reply_ids, chat.reply(act(observation))))
+            observation, _, terminated, truncated, _ = play_step(env, action)
+            if terminated or truncated:
+                break
     if talk:
         yield _labelled(talk)
 

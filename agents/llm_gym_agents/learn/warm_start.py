@@ -21,8 +21,9 @@ import gymnasium as gym
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_attribute, flag
 from llm_gym.episodes import play_episode
+from llm_gym.episodes.play import describe_env
 from llm_gym.evaluate.result import Evaluation
-from llm_gym.registry.user_code import close_user_env
+from llm_gym.registry.user_code import close_user_env, explain_failures
 from llm_gym.wrappers import EpisodeLimits
 from llm_gym_agents.config import TrainingConfig, WarmStartConfig
 from llm_gym_agents.config.profile import WARM_START_BATCH, WARM_START_TOKENS
@@ -463,7 +464,8 @@ class WarmStart:
 def has_solver(env: gym.Env[str, str]) -> bool:
     """Whether ``env`` has a solver that plays."""
     try:
-        play_episode(EpisodeLimits(env, max_turns=1), find_player(env, "solver"), 0)
+        with explain_failures(describe_env(env)["env_id"]):
+            play_episode(EpisodeLimits(env, max_turns=1), find_player(env, "solver"), 0)
     except ConfigError:
         return False
     return True

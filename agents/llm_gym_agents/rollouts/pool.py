@@ -33,7 +33,7 @@ from llm_gym.registry.sources import EnvSource, env_source
 from llm_gym.vector import RowsError, make_vec
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.rollouts.mix import ENV, without_env
-from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, Prefix, ReplyStatus
+from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, Prefix, ReplyStatus, episode_name
 
 T = TypeVar("T")
 
@@ -317,7 +317,7 @@ class TextEnvPool(EnvBase):
         self._end(row, StopReason.ERROR)
 
     def _report(self, episode: int, what: str) -> None:
-        sentence = f"episode {episode}: its environment {what}"
+        sentence = f"{episode_name(episode)}: its environment {what}"
         self.failures.append(sentence)
         _log.warning("%s", sentence)
 

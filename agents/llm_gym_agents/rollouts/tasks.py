@@ -171,6 +171,17 @@ RESAMPLE_IDS, TRY_IDS = 2**42, 2**36
 """First id and group of resampled episodes, and the distance from one attempt to the next."""
 
 
+def episode_name(id: int) -> str:
+    """Return an episode's name for people.
+
+    >>> episode_name(7), episode_name(EVAL_IDS + 1), episode_name(RESAMPLE_IDS + 1)
+    ('episode 7', 'held-out episode 1', 'a further episode')
+    """
+    if id >= RESAMPLE_IDS:
+        return "a further episode"
+    return f"episode {id}" if id < EVAL_IDS else f"held-out episode {id - EVAL_IDS}"
+
+
 def training_tasks(
     run: int,
     iteration: int,

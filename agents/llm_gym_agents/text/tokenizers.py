@@ -20,6 +20,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from llm_gym.core.env import TextEnv
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.settings import check_range
+from llm_gym.episodes.play import play_reset, play_step
 from llm_gym.registry.user_code import close_user_env
 from llm_gym_agents.text import codec
 
@@ -110,12 +111,12 @@ def texts_of(env: gym.Env[str, str]) -> list[str]:
     legal = env.get_wrapper_attr("legal_actions")
     texts: dict[str, None] = {}
     for episode in range(50):
-        observation, info = env.reset(seed=episode)
+        observation, info = play_reset(env, seed=episode)
         texts |= {find_system_prompt(env, info): None, observation: None}
         for _ in range(_FEW_TURNS):
             move = act()
             texts |= dict.fromkeys([*(legal() or ()), move])
-            observation, _, terminated, truncated, _ = env.step(move)
+            observation, _, terminated, truncated, _ = play_step(env, move)
             texts[observation] = None
             if terminated or truncated:
                 break

@@ -21,7 +21,7 @@ from llm_gym.core.errors import ConfigError, require_package
 from llm_gym.core.legacy import BaseEnvironment, as_gym
 from llm_gym.registry.lookup import find_spec
 from llm_gym.registry.sources import EnvSource
-from llm_gym.registry.user_code import close_user_env
+from llm_gym.registry.user_code import close_user_env, explain_failures
 from llm_gym.wrappers import EpisodeLimits, StateInfo
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.algo import get_advantage
@@ -351,7 +351,8 @@ def tiny_tokenizer(envs: Mapping[str, dict[str, Any]]) -> PreTrainedTokenizerBas
                 )
                 whole |= tokenizers.common_words(own)
             elif not isinstance(made.unwrapped, TextEnv) and made.has_wrapper_attr("random_action"):
-                own, spells = tokenizers.texts_of(made), True  # its numbers may never end
+                with explain_failures(env_id):
+                    own, spells = tokenizers.texts_of(made), True  # its numbers may never end
                 whole |= tokenizers.common_words(own, least=0.0)
             else:
                 return tokenizers.byte_tokenizer()

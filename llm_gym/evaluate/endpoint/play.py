@@ -106,7 +106,7 @@ class ChatPlayer:
                 break
             replies.append(reply)
             try:
-                step = env.step(reply.text)
+                step = recording.play_step(env, reply.text)
                 if what := recording.invalid_env_output(*step[:2]):
                     raise ContractError(f"it {what}")
                 recording.add_turn(episode, reply.text, step)

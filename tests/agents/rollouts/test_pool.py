@@ -14,7 +14,7 @@ from llm_gym.envs.deduction.guess_the_number import GuessTheNumberEnv
 from llm_gym_agents.rollouts.policy import LLMPolicy
 from llm_gym_agents.rollouts.pool import ObjectTable, TextEnvPool
 from llm_gym_agents.rollouts.sampler import EpisodeCollector
-from llm_gym_agents.rollouts.tasks import IDLE, EpisodeTask, ReplyStatus
+from llm_gym_agents.rollouts.tasks import EVAL_IDS, IDLE, EpisodeTask, ReplyStatus
 from tests.agents.odd import Crashing, CrashingAtReset, Dying, DyingAtReset, Hanging, Tagged
 
 GUESS = "llm_gym/GuessTheNumber-v0"
@@ -226,3 +226,9 @@ def test_a_handle_gives_back_its_entry_and_is_never_misread():
     for unknown in (handles[0], 77):
         with pytest.raises(KeyError, match=str(unknown)):
             table[unknown]
+
+
+def test_a_held_out_episode_is_named_as_one():
+    pool = TextEnvPool(CrashingAtReset, 1)
+    play(pool, [EpisodeTask(EVAL_IDS + 1, 2)])
+    assert "held-out episode 1: its environment raised" in pool.failures[0]
