@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 
 import gymnasium as gym
+import numpy as np
 
 from llm_gym.cli.common import add_settings, make
 from llm_gym.cli.parser import number, whole
@@ -13,6 +14,7 @@ from llm_gym.cli.terminal_text import say
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.outcome import stop_reason
+from llm_gym.episodes.play import play_reset, play_step, text_of
 from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.registry.user_code import explain_failures
 
@@ -45,19 +47,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _play(env: gym.Env[str, str], options: argparse.Namespace) -> int:
-    obs, _ = env.reset(seed=options.seed)
+    obs, _ = play_reset(env, seed=options.seed)
+    text_of(obs, options.env)
     prompt = find_system_prompt(env)
     say(f"{prompt}\n\n{obs}" if prompt else obs)
     if options.player is None:
         say("\n(? lists the moves, quit ends the game; neither costs a turn)")
-    choose = _watch(options.player, options.env) if options.player else _ask
+    choose = _watch(options) if options.player else _ask
     total, turns, done = 0.0, 0, False
     while not done:
         action = choose(env)
         if action is None:
             say("Goodbye.")
             return 0
-        obs, reward, terminated, truncated, info = env.step(action)
+        obs, reward, terminated, truncated, info = play_step(env, action)
+        text_of(obs, options.env)
         total, turns = total + float(reward), turns + 1
         done = terminated or truncated
         say(f"\n{obs}")
@@ -67,12 +71,22 @@ def _play(env: gym.Env[str, str], options: argparse.Namespace) -> int:
     return 0
 
 
-def _watch(player: str, name: str) -> Callable[[gym.Env[str, str]], str | None]:
+def _watch(options: argparse.Namespace) -> Callable[[gym.Env[str, str]], str | None]:
+    player = options.player
+    # With the game's own seed it would draw what the game drew.
+    rng = np.random.default_rng(None if options.seed is None else (options.seed, 1))
+
     def choose(env: gym.Env[str, str]) -> str | None:
         try:
+            if not env.has_wrapper_attr(f"{player}_action"):
+                raise NotImplementedError
             action: str = env.get_wrapper_attr(f"{player}_action")()
-        except (AttributeError, NotImplementedError) as error:
-            raise ConfigError(f"{name} has no {player} player: {error}") from error
+        except NotImplementedError as error:
+            examples = player == "random" and getattr(env.action_space, "examples", ())
+            if not examples:
+                why = f": {error}" * bool(str(error))
+                raise ConfigError(f"{options.env} has no {player} player{why}") from error
+            action = examples[int(rng.integers(len(examples)))]
         say(f"\n> {action}")
         return action
 

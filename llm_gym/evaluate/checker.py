@@ -19,10 +19,11 @@ from gymnasium.utils.env_checker import check_env
 from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ContractError
 from llm_gym.core.outcome import TERMINAL, StopReason
+from llm_gym.episodes.play import play_reset, play_step
 from llm_gym.evaluate import fairness
 from llm_gym.evaluate.fairness import DoesNotApply, game_of, need, play_turns, player_of
 from llm_gym.evaluate.scores import measure
-from llm_gym.registry.user_code import describe_error
+from llm_gym.registry.user_code import describe_error, own_place
 
 EPISODES = 40
 _ENDLESS = 10**6
@@ -97,10 +98,33 @@ def _gymnasium(env: gym.Env[str, str]) -> None:
         warnings.simplefilter("error")
         if env.spec is None:  # nothing to rebuild it from in other render modes
             warnings.filterwarnings("ignore", message=".*not having a spec.*")
-        check_env(env, skip_close_check=True)
+        try:
+            check_env(env, skip_close_check=True)
+        except AssertionError as error:
+            hint = _hint(env.observation_space) * ("observation space" in str(error))
+            if not hint:
+                raise
+            raise ContractError(f"{str(error).rstrip('.')}{hint}") from error
+
+
+def _hint(space: gym.Space[Any]) -> str:
+    if type(space) is not gym.spaces.Text:
+        return ""
+    return "; gymnasium.spaces.Text takes only letters and digits by default; use llm_gym.AnyText"
+
+
+def _answers(env: gym.Env[str, str]) -> None:
+    """Raise ``DoesNotApply`` if what ``reset`` or ``step`` returns has the wrong form."""
+    try:
+        play_reset(env, seed=0)
+        play_step(env, env.action_space.sample())
+    except TypeError as error:
+        if own_place(error) is None:
+            raise DoesNotApply(f"{error}") from error
 
 
 def _deterministic(env: gym.Env[str, str]) -> None:
+    _answers(env)
     env.action_space.seed(0)
     actions = [env.action_space.sample() for _ in range(12)]
     for seed in range(3):
@@ -110,13 +134,16 @@ def _deterministic(env: gym.Env[str, str]) -> None:
 
 
 def _hostile(env: gym.Env[str, str]) -> None:
+    _answers(env)
+    space = env.observation_space
     for name, text in HOSTILE.items():
         env.reset(seed=0)
+        reply = f"the reply {text[:20]!r} ({name})"
         try:
             obs, *_ = env.step(text)
         except Exception as error:
-            raise ContractError(f"the text {name!r} raised {error!r}") from error
-        need(env.observation_space.contains(obs), f"{name!r} led outside the observation space")
+            raise ContractError(f"{reply} raised {error!r}") from error
+        need(space.contains(obs), f"{reply} led outside the observation space{_hint(space)}")
 
 
 def _honest_steps(env: gym.Env[str, str]) -> None:

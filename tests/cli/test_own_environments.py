@@ -220,3 +220,110 @@ def test_the_traceback_is_shown_on_request(mine, monkeypatch, capsys):
 def test_check_lists_once_the_checks_that_do_not_apply(mine, capsys):
     assert main(["check", f"{mine}:Corridor"]) == 0
     assert capsys.readouterr().out.count("needs a TextEnv") == 1
+
+
+BROKEN = """
+import gymnasium as gym
+from llm_gym import AnyText
+
+
+class Riddle(gym.Env):
+    action_space, observation_space = AnyText(9, examples=["a", "b"]), AnyText(99)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return "Say a.", {}
+
+    def step(self, action):
+        return "Right.", float(action == "a"), action == "a", False, {}
+
+
+class Four(Riddle):
+    def step(self, action):
+        return "Right.", 1.0, True, {}
+
+
+class Word(Riddle):
+    def step(self, action):
+        return "Right.", "one", True, False, {}
+
+
+class Five(Riddle):
+    def step(self, action):
+        return 5, 1.0, True, False, {}
+
+
+class Alone(Riddle):
+    def reset(self, *, seed=None, options=None):
+        return "Say a."
+
+
+class Fails(Riddle):
+    def step(self, action):
+        one, two = [action]
+
+
+class Mute(Riddle):
+    action_space = AnyText(9)
+
+
+class Digits(Riddle):
+    observation_space = gym.spaces.Text(99)
+"""
+SAID = {
+    "Four": "step must return 5 values: not enough values to unpack (expected 5, got 4)",
+    "Word": "the reward must be a number, got 'one'",
+    "Five": "episodes need text observations, broken:Five gave int; put AsText around it",
+    "Alone": "reset must return 2 values",
+    "Fails": "not enough values to unpack (expected 2, got 1) (broken.py, line",
+}
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield "broken"
+    sys.modules.pop("broken", None)
+
+
+@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("command", ["play", "train"])
+@pytest.mark.filterwarnings("ignore")  # Gymnasium's own, about the same mistakes
+def test_an_answer_of_the_wrong_form_is_one_sentence(command, name, broken, capsys):
+    how = ["--player", "random"]
+    if command == "train":
+        pytest.importorskip("torchrl")
+        how = ["--smoke", "--out", "run"]
+    assert main([command, f"{broken}:{name}", *how]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("llm-gym: ")
+    assert SAID[name] in error
+
+
+@pytest.mark.parametrize("name", ["Four", "Word", "Alone"])
+@pytest.mark.filterwarnings("ignore")
+def test_check_promises_nothing_of_an_environment_that_cannot_be_played(name, broken, capsys):
+    assert main(["check", f"{broken}:{name}"]) == 1
+    said = capsys.readouterr().out
+    assert "\nok " not in said
+    assert "1 rule broken, 15 not checked" in said
+
+
+def test_check_names_the_space_that_takes_any_text(broken, capsys):
+    assert main(["check", f"{broken}:Digits"]) == 1
+    said = capsys.readouterr().out
+    assert said.count("takes only letters and digits by default; use llm_gym.AnyText") == 2
+    assert "the reply '' (empty) led outside the observation space" in said
+
+
+def test_the_random_player_says_examples(broken, capsys):
+    assert main(["play", f"{broken}:Riddle", "--player", "random", "--seed", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "> a" in said
+    assert main(["play", f"{broken}:Riddle", "--player", "random", "--seed", "1"]) == 0
+    assert capsys.readouterr().out == said
+    for name, player in (("Mute", "random"), ("Riddle", "oracle")):
+        assert main(["play", f"{broken}:{name}", "--player", player]) == 2
+        assert f"{name} has no {player} player\n" in capsys.readouterr().err
