@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 
 from llm_gym.cli.parser import add_repeated
-from llm_gym.core.errors import ConfigError, LLMGymError
+from llm_gym.core.errors import ConfigError, LLMGymError, SettingError
 from llm_gym.registry.lookup import cannot_build, find_spec
 from llm_gym.registry.user_code import close_user_env, import_user_module
 
@@ -156,7 +156,7 @@ def build(env_id: str, kwargs: Mapping[str, Any]) -> gym.Env[str, str]:
         close_user_env(env)
         # By id, so that ``unwrapped`` is a text environment as well.
         return gym.make("llm_gym/AsText-v0", env_id=env_id, env_kwargs=own, **words)
-    except LLMGymError:
-        raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, LLMGymError) and not isinstance(error, SettingError):
+            raise
         raise cannot_build(env_id, error) from error

@@ -32,6 +32,10 @@ class ConfigError(LLMGymError, ValueError):
     """A constructor, ``reset`` or a function was given a value that it does not support."""
 
 
+class SettingError(ConfigError, TypeError):
+    """A constructor was given a setting that it does not have."""
+
+
 class ActionTypeError(LLMGymError, TypeError):
     """``step`` was given something that is not a ``str``."""
 

@@ -70,7 +70,7 @@ def refuse_step(name: str, action: object, stop: object) -> Exception:
             "calling step"
         )
     why = "has not begun" if stop is None else f"is over ({stop})"
-    return ResetNeeded(f"the episode {why}; call reset() before step()")
+    return ResetNeeded(f"the episode {why}; call reset() first")
 
 
 _PLAYING, _WON, _LOST = StopReason.PLAYING, StopReason.WON, StopReason.LOST  # faster to reach

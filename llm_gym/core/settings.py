@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, Self, Union, get_args, get_origin, 
 
 import numpy as np
 
-from llm_gym.core.errors import ConfigError
+from llm_gym.core.errors import ConfigError, SettingError
+from llm_gym.core.text import no_setting, wrong_setting
 from llm_gym.reading.formats import FORMATS, ActionFormat
 
 _TYPES: dict[Any, tuple[str, Any]] = {
@@ -125,7 +126,13 @@ def _constructor(cls: Any, written: Callable[..., None] | None) -> Callable[...,
         for name in self._declared_settings.keys() & given.keys():
             setattr(self, name, given.pop(name))
         make = super(cls, self).__init__ if written is None else partial(written, self)
-        make(*map(plain, args), **given)
+        try:
+            make(*map(plain, args), **given)
+        except TypeError as error:
+            wrong, known = wrong_setting(error), setting_names(type(self))
+            if wrong not in common.keys() - known or isinstance(error, SettingError):
+                raise
+            raise SettingError(f"{type(self).__name__} {no_setting(wrong, known)}") from error
 
     if written is not None:
         return wraps(written)(__init__)
@@ -136,6 +143,19 @@ def _constructor(cls: Any, written: Callable[..., None] | None) -> Callable[...,
     ]
     __init__.__signature__ = inspect.Signature([me, *own, common])  # type: ignore[attr-defined]
     return __init__
+
+
+def setting_names(made: Any) -> set[str]:
+    """Return the arguments that a class and its bases name in their constructors."""
+    names: set[str] = set()
+    for each in made.__mro__ if isinstance(made, type) else ():
+        if "__init__" in vars(each):
+            taken = inspect.signature(vars(each)["__init__"]).parameters.values()
+            names |= {one.name for one in taken if one.kind not in _ANY}
+    return names - {"self"}
+
+
+_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def named_settings(cls: type, args: tuple[Any, ...]) -> dict[str, Any]:

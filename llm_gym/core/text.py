@@ -1,5 +1,6 @@
 """Text for people: shorten it, make it safe for a terminal, suggest the name that was meant."""
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -24,6 +25,23 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
     """
     meant = closest(given, known)
     return f" (did you mean {meant!r}?)" if meant else ""
+
+
+def wrong_setting(error: BaseException) -> str:
+    """Return the name of an unexpected argument from the message of Python or ours, or "".
+
+    >>> wrong_setting(TypeError("Maze.__init__() got an unexpected keyword argument 'size'"))
+    'size'
+    """
+    found = re.search(r"(?:unexpected keyword argument|has no setting) '(\w+)'", str(error))
+    return found[1] if found else ""
+
+
+def no_setting(wrong: str, known: Iterable[str]) -> str:
+    """Return that there is no setting ``wrong``, and which ones are known."""
+    if meant := closest(wrong, known):
+        return f"has no setting {wrong!r}; did you mean {meant!r}?"
+    return f"has no setting {wrong!r}" + (f"; it has {', '.join(sorted(known))}" if known else "")
 
 
 def clip(text: str, longest: int) -> str:

@@ -5,7 +5,6 @@ be written as JSON and sent to other processes.
 """
 
 import importlib.util
-import inspect
 import re
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from llm_gym.core.errors import ConfigError
-from llm_gym.core.text import closest
+from llm_gym.core.text import closest, no_setting, wrong_setting
 from llm_gym.registry.user_code import CREATOR, describe_error, import_user_module
 
 _ADAPTED = f"{__name__}:adapted"
@@ -78,25 +77,10 @@ def cannot_build(name: str, error: BaseException) -> ConfigError:
     if "must inherit from the gymnasium.Env" in why:
         why = "it is no gymnasium.Env; named by its class, as module:Class, it would be adapted"
     elif wrong := wrong_setting(error):
-        known = sorted(settings_of(name))
-        why, meant = f"it has no setting {wrong!r}", closest(wrong, known)
-        if meant:
-            why += f"; did you mean {meant!r}?"
-        elif known:
-            why += f"; it has {', '.join(known)}"
+        why = f"it {no_setting(wrong, settings_of(name))}"
     elif not isinstance(error, gym.error.Error | ImportError):
         why = describe_error(error)
     return ConfigError(f"cannot build {name}: {why}")
-
-
-def wrong_setting(error: BaseException) -> str:
-    """Return the name of an unexpected argument from Python's message, or "".
-
-    >>> wrong_setting(TypeError("Maze.__init__() got an unexpected keyword argument 'size'"))
-    'size'
-    """
-    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-    return found[1] if found else ""
 
 
 def owner(spec: EnvSpec) -> str:
@@ -108,9 +92,6 @@ def owner(spec: EnvSpec) -> str:
     entry = spec.entry_point
     module = entry if isinstance(entry, str) else getattr(entry, "__module__", None) or "?"
     return module.partition(":")[0].partition(".")[0]
-
-
-_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def meant_id(name: str) -> str:
@@ -167,13 +148,9 @@ def settings_of(env_id: str) -> set[str]:
     spec = gym.registry.get(name)
     if spec is None and module in sys.modules:
         spec = class_spec(sys.modules[module], name)
-    made = None if spec is None else creator(spec)
-    names: set[str] = set()
-    for each in made.__mro__ if isinstance(made, type) else ():
-        if "__init__" in vars(each):
-            taken = inspect.signature(vars(each)["__init__"]).parameters.values()
-            names |= {one.name for one in taken if one.kind not in _ANY}
-    return names - {"self"}
+    from llm_gym.core.settings import setting_names  # it imports the reader
+
+    return set() if spec is None else setting_names(creator(spec))
 
 
 # --- classes and functions as ``module:Name`` ----------------------------------------

@@ -9,7 +9,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.legacy import BaseEnvironment, as_gym
-from llm_gym.registry.lookup import cannot_build, find_spec, wrong_setting
+from llm_gym.core.text import wrong_setting
+from llm_gym.registry.lookup import cannot_build, find_spec
 
 EnvSource = str | EnvSpec | Callable[..., Any] | gym.Env[Any, Any] | BaseEnvironment
 """A registered id, a spec, a class or another factory, or an environment itself."""

@@ -9,6 +9,7 @@ from llm_gym.core.errors import ActionTypeError, ConfigError, ContractError
 from llm_gym.core.game import Game
 from llm_gym.core.infos import reward_terms
 from llm_gym.core.outcome import StopReason, end, go_on, lose, reject, stop_reason, win
+from llm_gym.envs.deduction.minesweeper import MinesweeperEnv
 from llm_gym.episodes import Trajectory
 from llm_gym.evaluate.result import Evaluation
 
@@ -285,3 +286,18 @@ def test_numbers_and_numpy_booleans_mean_success(yes):
 def test_reward_terms_keep_only_numbers():
     terms = {"goal": np.float32(0.5), ("a", 1): 2, "why": "near", "each": np.ones(2), "none": None}
     assert reward_terms({"reward_terms": terms}) == {"goal": 0.5, "('a', 1)": 2.0}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("oracle_action", "solver_action", "random_action", "reflex_action", "legal_actions"),
+        *("action_pattern", "state_key", "instance_id"),
+    ],
+)
+def test_players_and_keys_need_an_episode(name):
+    game = MinesweeperEnv()
+    with pytest.raises(ResetNeeded, match="the episode has not begun"):
+        getattr(game, name)()
+    game.reset(seed=0, options={"split": "test"})
+    getattr(game, name)()

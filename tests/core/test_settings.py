@@ -13,6 +13,7 @@ from llm_gym.core.env import TextEnv
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.settings import _kinds, check_types, plain
 from llm_gym.registry.suite import ENVS
+from llm_gym.vector import make_vec
 from tests.matrix import FIRST_OF_CLASS
 
 WRONG = {
@@ -142,3 +143,13 @@ def test_plain_keeps_integers_of_any_type():
     assert isinstance(plain(Whole()), int)
     assert isinstance(plain(Fraction(1, 2)), float)
     assert plain(True) is True
+
+
+@pytest.mark.parametrize("kind", [ConfigError, TypeError])
+def test_a_setting_that_is_not_there_is_named_with_the_one_that_was_meant(kind):
+    with pytest.raises(kind, match=r"^TextGameEnv has no setting 'room'; did you mean 'rooms'"):
+        gym.make("llm_gym/TextGame-v0", room=3)
+    with pytest.raises(kind, match="EchoEnv has no setting 'xyzzy'; it has action_format, "):
+        gym.make("llm_gym/Echo-v0", xyzzy=3)
+    with pytest.raises(ConfigError, match="cannot build llm_gym/TextGame-v0: it has no setting 'r"):
+        make_vec("llm_gym/TextGame-v0", 2, room=3)
