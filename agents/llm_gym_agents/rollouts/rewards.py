@@ -99,6 +99,15 @@ def reward_metrics(episodes: Sequence[Trajectory]) -> dict[str, float]:
     return {metrics.ENV_RETURN: env} | means
 
 
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Return whether ``function`` takes ``count`` arguments by place, as far as can be known."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except (TypeError, ValueError) as error:  # ValueError: a builtin without a signature
+        return isinstance(error, ValueError)
+    return True
+
+
 def takes_environment(reward_fn: RewardFn) -> bool:
     """Return whether a reward function takes the environment as its second argument.
 
@@ -117,8 +126,7 @@ def takes_environment(reward_fn: RewardFn) -> bool:
     wanted = not second or second[0].default is inspect.Parameter.empty
     wanted = wanted or second[0].name in ("environment", "env")
     for count in (2, 1) if wanted else (1,):
-        with suppress(TypeError):
-            signature.bind(*[None] * count)
+        if takes(reward_fn, count):
             return count == 2
     raise ConfigError(
         f"reward_fn must take (trajectory) or (trajectory, environment), got {signature}"

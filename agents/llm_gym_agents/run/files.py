@@ -105,7 +105,7 @@ class RunLock:
         self.folder = folder
         self._let_go: weakref.finalize[..., RunLock] | None = None
 
-    def acquire(self) -> None:
+    def acquire(self, instead: str = f", or choose another folder {_HOW}") -> None:
         """Take the lock; raise ``ConfigError`` if it is taken or the folder is read-only."""
         if self._let_go is not None:
             return
@@ -130,8 +130,7 @@ class RunLock:
             who = os.pread(handle, 20, 0).decode("ascii", "replace").strip() or "another process"
             os.close(handle)
             raise ConfigError(
-                f"{self.folder} is being trained in by process {who}; wait for it, or choose "
-                f"another folder {_HOW}"
+                f"{self.folder} is being trained in by process {who}; wait for it{instead}"
             ) from error
         except OSError:  # a file system without locks: train without one
             os.close(handle)

@@ -28,6 +28,7 @@ from llm_gym_agents.learn.warm_start import MEASURED, WarmStart, warm_start_succ
 from llm_gym_agents.model.weights import is_sharded
 from llm_gym_agents.rollouts.evaluation import Evaluation, evaluate, evaluation_metrics
 from llm_gym_agents.rollouts.mix import follow_success
+from llm_gym_agents.rollouts.rewards import takes
 from llm_gym_agents.rollouts.sampler import Player
 from llm_gym_agents.rollouts.tasks import EpisodeSelection
 from llm_gym_agents.run import metrics
@@ -472,6 +473,9 @@ def build_players(
 def _checked_callbacks(callbacks: Iterable[Callback]) -> list[Callback]:
     if not isinstance(callbacks, Iterable) or not all(map(callable, found := list(callbacks))):
         raise ConfigError(f"callbacks must be a list of functions, got {callbacks!r:.100}")
+    for each in found:
+        if not takes(each, 2):
+            raise ConfigError(f"a callback must take (trainer, metrics), got {each!r:.100}")
     return found
 
 

@@ -168,6 +168,7 @@ def larger():
         ({"config": {"training": {}}}, "ConfigStore"),
         ({"callbacks": print}, "callbacks"),
         ({"callbacks": [3]}, "callbacks"),
+        ({"callbacks": [lambda row: None]}, "a callback must take"),
         ({"environment": gym.make_vec("CartPole-v1", num_envs=2)}, "single"),
         ({"tokenizer": "gpt2"}, "tokenizer"),
         ({"model": "gpt2"}, "model"),
