@@ -27,6 +27,7 @@ from llm_gym_agents.config.profile import (
     TaskProfile,
     iteration_seconds,
 )
+from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.config.store import named, read_config
 from llm_gym_agents.config.trust import untrusted
 from llm_gym_agents.recipes import NAMES, Recipe, find_recipe
@@ -124,6 +125,13 @@ def choice_lines(choices: Sequence[Choice]) -> list[str]:
     return [head, *lines] if lines else []
 
 
+def notes(config: ConfigStore, choices: Sequence[Choice]) -> list[str]:
+    """Return a note on each setting of the user that has no effect."""
+    by_default = tuple(choice.setting for choice in choices if choice.reason != CHOSEN)
+    unused = unused_settings(config, config.diff())
+    return [f"note: {each}" for each in unused if not each.startswith(by_default)]
+
+
 def few_choices(choices: Sequence[Choice]) -> list[str]:
     """Return what a run prints first: the user's settings, and the other choices in one line."""
     own = [each for each in choices if each.reason == CHOSEN]
@@ -167,6 +175,10 @@ def list_recipes() -> None:
 
 def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
     """Print what a run would do, without starting it."""
+    if config.model.device not in ("auto", "cpu"):
+        from llm_gym_agents.trainer.build import device_of  # takes seconds
+
+        device_of(config.model.device)
     training, inference = config.training, config.inference
     iterations = training.iterations
     seen = profile_task(config)
@@ -187,6 +199,7 @@ def show_plan(config: ConfigStore, choices: Sequence[Choice]) -> None:
         model = f"the embedded model ({model})"
     lines = [
         *choice_lines(choices),
+        *notes(config, choices),
         f"model        {model}{weights}",
         f"environment  {env}, at most {turns} turns",
         f"batch        {training.batch_size} episodes, {steps} optimizer steps from each",

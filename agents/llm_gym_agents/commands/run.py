@@ -20,11 +20,10 @@ from rich.progress import (
 
 from llm_gym.cli.terminal_text import say as write
 from llm_gym.core.errors import ConfigError, LLMGymError
-from llm_gym_agents.commands.plan import check_folder, few_choices, finished
+from llm_gym_agents.commands.plan import check_folder, few_choices, finished, notes
 from llm_gym_agents.commands.report import RunReport, say
 from llm_gym_agents.config import ConfigStore
-from llm_gym_agents.config.defaults import CHOSEN, Choice
-from llm_gym_agents.config.rules import unused_settings
+from llm_gym_agents.config.defaults import Choice
 from llm_gym_agents.config.trust import names_code
 from llm_gym_agents.learn.schedule import EarlyStop
 from llm_gym_agents.learn.single_process import SigtermListener, StopRequested
@@ -33,6 +32,7 @@ from llm_gym_agents.recipes import Recipe
 from llm_gym_agents.run import metrics
 from llm_gym_agents.run.checkpoint_weights import save_lm
 from llm_gym_agents.run.checkpoints import Checkpoints, load_checkpoint, model_folder, number
+from llm_gym_agents.run.files import RunLock
 from llm_gym_agents.text.tokenizers import collect_vocabulary, word_tokenizer
 from llm_gym_agents.trainer.build import check_memory, is_main, load_lm
 from llm_gym_agents.trainer.ppo_trainer import PPOTrainer
@@ -86,6 +86,10 @@ def resume_run(folder: Path, config: ConfigStore) -> int:
     if (folder / FINAL).is_dir() and early.why:
         say(console, f"{early.why}\n{finished(config, folder, state.iteration)}")
         return 0
+    if is_main(config.parallel):
+        lock = RunLock(folder)
+        lock.acquire(instead="")
+        lock.release()
     where = f"iteration {state.iteration}" if state.iteration else "the warm start"
     done = f"{state.iteration} of {config.training.iterations} iterations done"
     say(console, f"continuing after {where}: {done}")
@@ -173,10 +177,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _introduce(
     recipe: Recipe, config: ConfigStore, choices: Sequence[Choice], console: Console
 ) -> None:
-    by_default = tuple(choice.setting for choice in choices if choice.reason != CHOSEN)
-    for sentence in unused_settings(config, config.diff()):
-        if not sentence.startswith(by_default):
-            console.print(f"note: {sentence}", style="yellow", markup=False)
+    for note in notes(config, choices):
+        console.print(note, style="yellow", markup=False)
     for line in few_choices(choices):
         say(console, line)
     if recipe.expected:

@@ -6,6 +6,7 @@ Help texts and errors about flags, ids and folders come before torch is imported
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -41,14 +42,12 @@ _EPILOG = (
 
 def main(argv: list[str]) -> int:
     """Train with a recipe, an environment or a config file."""
-    # With --suite there is no target, and the value of a setting must not be read as one.
-    options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
     if not argv:
         from llm_gym_agents.commands.plan import list_recipes
 
         list_recipes()
         return 0
-    import_modules(options)
+    options, rest = _parse(argv)
     recipe, config, chosen = _read_settings(options, rest)
 
     from llm_gym_agents.commands.plan import check_folder, choose, show_plan, shrink
@@ -197,6 +196,31 @@ def _check_needs(config: ConfigStore) -> None:
         check_model_path(name)
         if (Path(name) / "final").is_dir() and checkpoints(Path(name)):
             raise ConfigError(f"{name} is a run; pass the model in it: --model {name}/final")
+
+
+def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options, and the arguments that are settings."""
+    # With --suite there is no target, and the value of a setting must not be read as one.
+    options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
+    import_modules(options)
+    if options.config and options.suite is None:
+        if options.target and _is_value(options.target, argv):
+            options, rest = _parser(has_target=False).parse_known_args(argv)
+        if options.target is None:
+            options.target, options.config = options.config, None
+    return options, rest
+
+
+def _is_value(target: str, argv: list[str]) -> bool:
+    """Return whether what was read as the target is rather the value of a setting before it."""
+    at = argv.index(target)
+    if at == 0 or not re.match(r"--\w+\.", argv[at - 1]):
+        return False
+    try:
+        _check_target(target)
+    except ConfigError:
+        return True
+    return False
 
 
 def _check_target(target: str) -> None:

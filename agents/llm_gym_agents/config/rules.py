@@ -191,6 +191,11 @@ def unused_settings(config: Settings, differ: Mapping[str, Mapping[str, Any]]) -
         for name in names
         if name in changed
     ]
+    if config.model.lora_rank and config.model.is_embedded:
+        idle.append(
+            f"model.lora_rank={config.model.lora_rank} keeps the weights of the embedded model "
+            "frozen, which are random: leave it out, or name a model with --model"
+        )
     train, held_out = config.environment.train_split, config.environment.eval_split
     if config.environment.eval_interval and held_out is not None and train in (None, held_out):
         idle.append(

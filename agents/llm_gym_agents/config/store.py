@@ -137,6 +137,8 @@ def read_config(path: Path) -> Any:
         return json.loads(text, object_pairs_hook=_no_twins)
     except RecursionError:
         raise ConfigError(f"cannot read {path}: it is nested too deeply") from None
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         why = " ".join(str(error)[:_SHOWN].split())
         raise ConfigError(f"cannot read {path}: {why}") from error

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from rich.console import Console
 
@@ -178,3 +179,29 @@ def test_the_users_settings_are_listed_and_defaults_are_counted():
     first, second = few_choices([own, other])
     assert "training.seed" in first
     assert second.startswith("1 setting ")
+
+
+@pytest.mark.parametrize("seeds", [(), ("--training.seed", "3")])
+def test_a_config_file_alone_names_what_to_train(seeds, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mix = {"llm_gym/Echo-v0": 1.0, "llm_gym/Count-v0": 1.0}
+    Path("mix.yaml").write_text(yaml.safe_dump({"environment": {"mix": mix}}))
+    assert cli.main(["train", "mix.yaml", "--dry-run", *seeds]) == 0
+    expected = capsys.readouterr().out
+    assert cli.main(["train", "--config", "mix.yaml", *seeds, "--dry-run"]) == 0
+    assert capsys.readouterr().out == expected
+    assert "2 games in equal shares" in expected
+    assert cli.main(["train", "--config", "mix.yaml", *seeds, "llm_gym/Ech-v0", "--dry-run"]) == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
+def test_a_dry_run_refuses_a_device_that_is_not_there(capsys):
+    how = ["--dry-run", "--model.device", "cuda"]
+    assert cli.main(["train", "llm_gym/Echo-v0", *how]) == 2
+    assert "model.device must be a device of this machine, got 'cuda'" in capsys.readouterr().err
+
+
+def test_a_dry_run_notes_adapters_on_random_weights(capsys):
+    pytest.importorskip("peft")
+    assert cli.main(["train", "llm_gym/Echo-v0", "--dry-run", "--model.lora-rank", "4"]) == 0
+    assert "\nnote: model.lora_rank=4 keeps the weights" in capsys.readouterr().out

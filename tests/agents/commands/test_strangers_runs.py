@@ -1,6 +1,7 @@
 """Folders of runs that came from somewhere: nothing in them runs, and nothing of them is lost."""
 
 import os
+import re
 import shutil
 
 import pytest
@@ -199,3 +200,14 @@ def test_a_run_killed_before_its_first_checkpoint_starts_over(run, capsys):
     assert "before its first checkpoint" in " ".join(capsys.readouterr().out.split())
     assert [row["iteration"] for row in read_metrics(run)] == [1]
     assert (run / "checkpoints/iteration-000001").is_dir()
+
+
+def test_a_run_in_progress_is_refused_before_anything_is_told(run, capsys):
+    changed(run, training={"num_epochs": 2})
+    lock = RunLock(run)
+    lock.acquire()
+    assert cli.main(["resume", str(run)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert re.fullmatch(r"llm-gym: .* is being trained in by process \d+; wait for it\n", told.err)
+    lock.release()

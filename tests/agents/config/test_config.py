@@ -281,3 +281,8 @@ def test_a_missing_file_or_an_unknown_extension_is_named(tmp_path):
     for act in (ConfigStore.load, ConfigStore().save):
         with pytest.raises(ConfigError, match=r"run\.toml"):
             act(tmp_path / "run.toml")
+
+
+def test_a_file_that_is_not_there_is_told_without_a_number(tmp_path):
+    with pytest.raises(ConfigError, match=r"^there is no file .*nofile\.yaml$"):
+        ConfigStore.load(tmp_path / "nofile.yaml")

@@ -158,3 +158,11 @@ def test_a_gpu_index_beyond_the_last_is_refused(monkeypatch):
     assert [device_of(name) for name in ("cuda", "cuda:1")] == ["cuda", "cuda:1"]
     with pytest.raises(ConfigError, match="cuda:2"):
         device_of("cuda:2")
+
+
+def test_adapters_on_random_weights_are_noted():
+    config = given("model.lora_rank=4")
+    (note,) = unused_settings(config, config.diff())
+    assert note.startswith("model.lora_rank=4 keeps the weights of the embedded model frozen")
+    config.model.model_name = "somebody/model"
+    assert unused_settings(config, config.diff()) == []
