@@ -224,12 +224,12 @@ class TextEnv(Game, gym.Env[str, str]):
 
     def oracle_action(self) -> str:
         """Return the best action, computed from the full state, including hidden parts."""
-        self._base_check_begun()
+        self._base_need_episode()
         return self._base_format.render(self.oracle_move())
 
     def solver_action(self) -> str:
         """Return a good action, computed only from the observations of this episode."""
-        self._base_check_begun()
+        self._base_need_episode()
         return self._base_format.render(self.solve(self._base_observations, self._base_moves))
 
     def random_action(self) -> str:
@@ -237,15 +237,15 @@ class TextEnv(Game, gym.Env[str, str]):
 
         It uses its own generator, seeded by ``reset``, so it never changes what happens next.
         """
-        self._base_check_begun()
+        self._base_need_episode()
         return self._base_format.render(self.random_move(self._base_dice()))
 
     def reflex_action(self) -> str:
         """Return the action of a simple rule-based player."""
-        self._base_check_begun()
+        self._base_need_episode()
         return self._base_format.render(self.reflex_move(self._base_dice()))
 
-    def _base_check_begun(self) -> None:
+    def _base_need_episode(self) -> None:
         if self._base_stop is None:
             raise refuse_step(type(self).__name__, "", None)
 
@@ -257,13 +257,13 @@ class TextEnv(Game, gym.Env[str, str]):
 
     def legal_actions(self) -> list[str] | None:
         """Return every usable action in this state, or None if there are too many."""
-        self._base_check_begun()
+        self._base_need_episode()
         moves = self.legal_moves()
         return None if moves is None else [self._base_format.render(move) for move in moves]
 
     def action_pattern(self) -> str:
         """Return a regex that usable actions match in full, for constrained decoding."""
-        self._base_check_begun()
+        self._base_need_episode()
         moves = self.legal_moves()
         if moves is not None:
             return self._base_format.pattern(moves)
@@ -278,7 +278,7 @@ class TextEnv(Game, gym.Env[str, str]):
 
     def instance_id(self) -> str:
         """Return 16 hex digits that identify this instance; they are the same in every process."""
-        self._base_check_begun()
+        self._base_need_episode()
         return splits.digest(f"{type(self).__name__} {self.instance()!r}")
 
     def state_key(self) -> str:
@@ -287,7 +287,7 @@ class TextEnv(Game, gym.Env[str, str]):
         By default it consists of the observation and the turns that are left. Override it if an
         observation shows more than the state (such as the last move) or less.
         """
-        self._base_check_begun()
+        self._base_need_episode()
         left = f"{self.turns_left} left\n" if self.max_turns else ""
         return f"{left}{self._base_observations[-1]}"
 
