@@ -17,7 +17,7 @@ collect_ignore_glob = ["openenv_game.py"]
 
 @pytest.fixture
 def chat_server():
-    with FakeServer(lambda messages: messages[-1]["content"]) as server:
+    with FakeServer(lambda messages: messages[-1]["content"], keeps_alive=False) as server:
         yield server
 
 

@@ -24,8 +24,8 @@ EVAL = [sys.executable, "-m", "tests.evaluate.endpoint.run_cli", "eval"]
 
 
 class FakeServer(LocalServer):
-    def __init__(self, model, usage=True):
-        super().__init__(_Handler)
+    def __init__(self, model, usage=True, keeps_alive=True):
+        super().__init__(_Handler if keeps_alive else _OneRequest)
         self.url += "/v1"
         self.model, self.usage = model, usage
         self.faults = deque()
@@ -70,6 +70,10 @@ class _Handler(LocalHandler):
             self.say(200, events, {"Content-Type": "text/event-stream"})
             return
         self.say(200, answer)
+
+
+class _OneRequest(_Handler):
+    protocol_version = "HTTP/1.0"
 
 
 def status(code, body=None, headers=None):
