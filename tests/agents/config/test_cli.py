@@ -6,7 +6,7 @@ import pytest
 
 from llm_gym.core.errors import ConfigError
 from llm_gym_agents.config import ConfigStore, parse_args
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 from tests.agents.config.config_values import SETTINGS, everything_changed
 
 
@@ -71,7 +71,7 @@ def test_none_can_be_typed_and_other_settings_come_from_the_base():
     ],
 )
 def test_a_wrong_argument_gives_a_one_line_error_with_a_reason(capsys, typed, sentence):
-    with one_line_error(ConfigError) as caught:
+    with pytest.raises(ConfigError, check=is_one_line) as caught:
         parse_args(typed)
     assert sentence in str(caught.value)
     assert str(caught.value).endswith("--help-settings lists every setting")

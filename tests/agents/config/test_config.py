@@ -25,7 +25,7 @@ from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.config.schema import SECTIONS
 from llm_gym_agents.config.value_types import ESTIMATORS, LOSSES, Aggregation, Split
 from llm_gym_agents.text.chat import Context
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 from tests.agents.config.config_values import SETTINGS, everything_changed
 
 
@@ -70,7 +70,7 @@ def test_the_defaults_can_be_trained_with_and_all_have_an_effect():
 def test_a_value_that_cannot_be_used_is_refused_in_one_sentence(name, value):
     config = ConfigStore()
     section, setting = name.split(".")
-    with one_line_error(ConfigError) as caught:
+    with pytest.raises(ConfigError, check=is_one_line) as caught:
         setattr(getattr(config, section), setting, value)
     assert str(caught.value).startswith(f"{name} must be ")
     assert len(str(caught.value)) < 400
@@ -268,7 +268,7 @@ def test_yaml_numbers_with_exponents_are_numbers(tmp_path, number):
 )
 def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path, name, text, named):
     (tmp_path / name).write_text(text)
-    with one_line_error(ConfigError) as caught:
+    with pytest.raises(ConfigError, check=is_one_line) as caught:
         ConfigStore.load(tmp_path / name)
     assert named in str(caught.value)
     assert name in str(caught.value)

@@ -11,7 +11,7 @@ from llm_gym_agents.algo import ADVANTAGES, Advantages, register_advantage
 from llm_gym_agents.config import ConfigStore
 from llm_gym_agents.config.rules import unused_settings
 from llm_gym_agents.trainer.build import device_of
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 
 
 def given(words):
@@ -55,7 +55,7 @@ RATES = ("training.learning_rate", "training.value_learning_rate", "warm_start.r
     ],
 )  # fmt: skip
 def test_settings_that_contradict_each_other_are_refused(words, named):
-    with one_line_error(ConfigError) as caught:
+    with pytest.raises(ConfigError, check=is_one_line) as caught:
         given(words).check()
     assert str(caught.value).startswith(named)
 

@@ -17,7 +17,7 @@ from llm_gym_agents.engines.replies import portable_pattern
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.engines.vllm.engine import VLLMEngine
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 from tests.agents.tiny import save_tiny
 
 
@@ -74,14 +74,14 @@ def test_every_setting_has_an_effect(path):
     ],
 )
 def test_wrong_engine_settings_are_a_one_line_error(path, backend, name, value, what):
-    with one_line_error(ConfigError, what):
+    with pytest.raises(ConfigError, match=what, check=is_one_line):
         load_engine(path, backend, {name: value})
 
 
 @pytest.mark.parametrize("where", ["", "/no/such/model", "./no_such", "~/no_such", "a/b/c"])
 def test_a_missing_or_empty_folder_is_a_one_line_error(where, tmp_path):
     what = f"no model folder '{where}'" if where else "config.json"
-    with one_line_error(ConfigError, what):
+    with pytest.raises(ConfigError, match=what, check=is_one_line):
         load_engine(where or str(tmp_path))
 
 

@@ -18,7 +18,7 @@ from llm_gym_agents.model.load import ModelShape, load_config
 from llm_gym_agents.trainer import build
 from llm_gym_agents.trainer.build import check_memory, language_model, plan_run
 from llm_gym_agents.trainer.memory_plan import ENGINE_OVERHEAD, GIB, OVERHEAD, plan_memory
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 from tests.agents.small_run import config_with
 from tests.agents.tiny import save_tiny, tiny_model
 
@@ -117,7 +117,7 @@ def test_a_missing_or_unknown_model_is_a_one_line_error(on_a_card, tmp_path, own
     if own is not None:
         (tmp_path / "there").mkdir()
         (tmp_path / "there/config.json").write_text(json.dumps(own))
-    with one_line_error(ConfigError, what):
+    with pytest.raises(ConfigError, match=what, check=is_one_line):
         check_memory(on_a_card, str(tmp_path / "there"))
 
 

@@ -20,7 +20,7 @@ from llm_gym_agents import ConfigStore
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
 from llm_gym_agents.learn.learner import Learner
 from llm_gym_agents.model.self_check import check_packed_reading
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 from tests.agents.tiny import FAMILIES, VOCABULARY, tiny_model
 
 SHAPE = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
@@ -58,7 +58,7 @@ def t5():
 @pytest.mark.parametrize("make", [gpt_oss, gptj, falcon, t5])
 def test_a_model_that_is_not_scored_as_it_reads_is_refused(make):
     torch.manual_seed(0)
-    with one_line_error(ConfigError, "Llama"):
+    with pytest.raises(ConfigError, match="Llama", check=is_one_line):
         Learner(make().eval(), ConfigStore().training)
 
 

@@ -18,7 +18,7 @@ from llm_gym_agents.run.checkpoints import (
     save_checkpoint,
 )
 from llm_gym_agents.run.state import CheckpointError, Part
-from tests.agents.checks import copied, one_line_error, same
+from tests.agents.checks import copied, is_one_line, same
 from tests.agents.run.checkpoint_run import tiny_lm
 
 IDS = torch.tensor([[1, 5, 9, 2]])
@@ -209,7 +209,7 @@ def test_the_error_suggests_another_checkpoint_only_if_there_is_one(place):
 )
 def test_a_manifest_of_another_kind_is_refused(place, manifest, what):
     (place / "manifest.json").write_text(manifest)
-    with one_line_error(CheckpointError, what):
+    with pytest.raises(CheckpointError, match=what, check=is_one_line):
         load_checkpoint(place)
 
 

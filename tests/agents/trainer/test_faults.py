@@ -11,7 +11,7 @@ from llm_gym_agents import PPOTrainer
 from llm_gym_agents.learn.ppo import NonFiniteError
 from llm_gym_agents.rollouts.rewards import RewardError
 from llm_gym_agents.run.metrics import read_metrics
-from tests.agents.checks import copied, one_line_error, same
+from tests.agents.checks import copied, is_one_line, same
 from tests.agents.small_run import NeverBegins, Odd, small
 from tests.agents.tiny import tiny_model, tiny_tokenizer
 
@@ -34,7 +34,7 @@ from tests.agents.tiny import tiny_model, tiny_tokenizer
     ],
 )
 def test_a_wrong_setting_is_a_one_line_error(tmp_path, make, expected):
-    with one_line_error(LLMGymError) as caught:
+    with pytest.raises(LLMGymError, check=is_one_line) as caught:
         make(tmp_path)
     assert expected in str(caught.value)
     assert not list(tmp_path.iterdir())
@@ -44,7 +44,7 @@ def test_a_wrong_setting_is_a_one_line_error(tmp_path, make, expected):
 def test_a_reward_that_is_no_number_stops_the_run(train, tmp_path, reward):
     trainer = train(small(tmp_path), type("Bad", (Odd,), {"reward": reward}))
     before = copied(trainer.learner.lm)
-    with one_line_error((LLMGymError, ValueError)):
+    with pytest.raises((LLMGymError, ValueError), check=is_one_line):
         trainer.fit()
     assert same(trainer.learner.lm.state_dict(), before)
 
@@ -58,7 +58,7 @@ def test_a_loss_that_is_no_number_stops_the_run(train, tmp_path):
             trainer.learner.model.value_head.bias.fill_(1e30)
 
     trainer.callbacks.append(spoil)
-    with one_line_error(NonFiniteError, "loss"):
+    with pytest.raises(NonFiniteError, match="loss", check=is_one_line):
         trainer.fit()
     assert len(read_metrics(tmp_path)) == 1
 
@@ -68,7 +68,7 @@ def test_weights_that_are_not_finite_stop_the_run(train, tmp_path):
     trainer = train(config, Odd, reward_fn=lambda t: len(t.actions[0]))
     for group in trainer.learner.ppo.optimizer.param_groups:
         group["base_lr"] = 1e30  # as a setting it is refused
-    with one_line_error(LLMGymError, "not finite"):
+    with pytest.raises(LLMGymError, match="not finite", check=is_one_line):
         trainer.fit()
 
 
@@ -82,7 +82,9 @@ def test_the_folder_of_another_run_is_left_alone(tmp_path):
         other = PPOTrainer(small(tmp_path / "theirs", training={"seed": 5}), Odd)
         if load:
             other.load_checkpoint(kept)
-        with one_line_error(LLMGymError, re.escape(str(tmp_path / "theirs"))):
+        with pytest.raises(
+            LLMGymError, match=re.escape(str(tmp_path / "theirs")), check=is_one_line
+        ):
             other.fit(num_epochs=3)
         other.cleanup()
     assert theirs == {p: p.read_bytes() for p in (tmp_path / "theirs").rglob("*") if p.is_file()}
@@ -144,7 +146,7 @@ def odd(**changed):
 def test_a_broken_environment_stops_the_run(train, tmp_path, environment, expected):
     environment.steps = 0
     trainer = train(small(tmp_path, training={"num_iters_per_epoch": 50}), environment)
-    with one_line_error(LLMGymError, expected):
+    with pytest.raises(LLMGymError, match=expected, check=is_one_line):
         trainer.fit()
     assert trainer.iteration < 10
 
@@ -183,7 +185,7 @@ def larger():
 )
 def test_an_argument_of_the_wrong_kind_is_refused(tmp_path, given, what):
     usual = {"config": small(tmp_path), "environment": Odd, "tokenizer": tiny_tokenizer()}
-    with one_line_error(ConfigError, what):
+    with pytest.raises(ConfigError, match=what, check=is_one_line):
         PPOTrainer(**usual | given)
     assert not list(tmp_path.iterdir())
 

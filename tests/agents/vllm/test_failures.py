@@ -13,7 +13,7 @@ from llm_gym_agents.engines.vllm.engine import VLLMEngine
 from llm_gym_agents.model.load import tiny_llama
 from llm_gym_agents.model.weights import served_weights
 from llm_gym_agents.text.tokenizers import byte_tokenizer
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 from tests.agents.engines.truth import drain, worst_error
 from tests.agents.vllm.test_sampling import make_requests
 from tests.agents.vllm.test_weights import learned
@@ -66,7 +66,7 @@ def test_a_separate_process_samples_takes_weights_and_survives_an_interrupt(sepa
     separate.submit(make_requests(max_tokens=400))
     separate.poll(0.0)
     send(separate, signal.SIGKILL)
-    with one_line_error(EngineError, "lost its process"):
+    with pytest.raises(EngineError, match="lost its process", check=is_one_line):
         drain(separate)
     assert separate.running == 0
     with pytest.raises(EngineError, match="closed"):
@@ -96,7 +96,9 @@ def test_a_cache_that_holds_no_reply_is_a_one_line_error_at_the_start(tmp_path):
     tokenizer = byte_tokenizer()
     shape = {"hidden_size": 64, "heads": 2, "layers": 16, "context_length": 200_000}
     tiny_llama(tokenizer, **shape).save_pretrained(tmp_path)
-    with one_line_error(EngineError, r"could not start with .* (KV|GiB|memory)"):
+    with pytest.raises(
+        EngineError, match=r"could not start with .* (KV|GiB|memory)", check=is_one_line
+    ):
         VLLMEngine(str(tmp_path), dtype="float32", eager=True)
 
 
@@ -109,7 +111,7 @@ def test_a_cache_that_holds_no_reply_is_a_one_line_error_at_the_start(tmp_path):
     ],
 )  # fmt: skip
 def test_a_wrong_setting_of_vllm_is_a_one_line_error(folder, name, value):
-    with one_line_error(LLMGymError, name):
+    with pytest.raises(LLMGymError, match=name, check=is_one_line):
         VLLMEngine(folder, eager=True, **{name: value})
 
 

@@ -12,7 +12,7 @@ from llm_gym_agents.engines.base import FinishReason, Request, Sampling
 from llm_gym_agents.engines.vllm import runtime as vllm_runtime
 from llm_gym_agents.model.load import load_model
 from llm_gym_agents.model.weights import served_weights
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 from tests.agents.engines.truth import drain, worst_error
 from tests.agents.vllm.conftest import prompts
 from tests.agents.vllm.test_sampling import make_requests
@@ -78,7 +78,7 @@ def test_a_bad_pattern_costs_no_other_reply(engine, pattern):
     engine.submit(make_requests(2, max_tokens=30))
     good, bad = make_requests(2)
     bad = Request(bad.prompt, Sampling(max_tokens=8, pattern=pattern), key="bad")
-    with one_line_error(ConfigError, "refuses a request"):
+    with pytest.raises(ConfigError, match="refuses a request", check=is_one_line):
         engine.submit([good, bad])
     assert engine.running == 2
     done = drain(engine)

@@ -15,7 +15,7 @@ from llm_gym_agents.engines.publish import Publisher
 from llm_gym_agents.engines.sglang import engine as sglang_engine
 from llm_gym_agents.engines.sglang import server as sglang_server
 from llm_gym_agents.engines.sglang.engine import SGLangEngine
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 from tests.agents.engines.scripts import run_python
 from tests.agents.engines.truth import request
 from tests.agents.tiny import save_tiny, tiny_model
@@ -213,7 +213,7 @@ def test_a_malformed_answer_is_a_one_line_error(fixed, connect, body):
     [done] = engine.generate([request(9, max_tokens=4)])
     assert (done.ids, done.log_probs) == ([1, 2], [-0.5, -0.25])
     fixed.answers["/generate"] = body
-    with one_line_error(EngineError) as found:
+    with pytest.raises(EngineError, check=is_one_line) as found:
         engine.generate([request(9, max_tokens=4)])
     assert len(str(found.value)) < 1000
 
@@ -240,7 +240,7 @@ def test_an_answer_that_trickles_in_has_a_deadline(fixed, connect, monkeypatch):
 def test_a_malformed_answer_to_a_push_is_an_error(server, connect, path, body):
     server.deaf = True
     server.answers[path] = body
-    with one_line_error(EngineError):
+    with pytest.raises(EngineError, check=is_one_line):
         Publisher(connect(server), tiny_model(seed=3)).publish(1)
 
 
@@ -263,5 +263,5 @@ def test_the_config_of_a_vision_model_is_read(tmp_path, fixed):
 
 def test_a_damaged_config_is_a_one_line_error(tmp_path, fixed):
     (tmp_path / "config.json").write_text('{"a":')
-    with one_line_error(ConfigError, "no model"):
+    with pytest.raises(ConfigError, match="no model", check=is_one_line):
         SGLangEngine(str(tmp_path), url=fixed.url)

@@ -9,7 +9,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError
 from llm_gym_agents.engines.vllm import process, runtime
 from llm_gym_agents.engines.vllm.process import VLLMProcess
-from tests.agents.checks import one_line_error
+from tests.agents.checks import is_one_line
 
 
 class Refused(ValueError):
@@ -65,7 +65,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_an_error_inside_vllm_closes_it_with_a_one_line_error(vllm, played, running, way):
     played.raises = RuntimeError("out of luck\nand a page of C++")
-    with one_line_error(EngineError, r"out of luck.* 2 "):
+    with pytest.raises(EngineError, match=r"out of luck.* 2 ", check=is_one_line):
         WAYS[way](vllm)
     assert (vllm.is_open, played.stops, running) == (False, 1, {})
     vllm.close()
