@@ -79,7 +79,7 @@ def compared(result: Any) -> str:
     for names, runs in sorted(groups.items(), key=lambda group: (group[0][2][0] == "`", group[0])):
         start = fmean(run["curve_start"] for run in runs)
         lowest = min(min(run["curve"]) for run in runs)
-        if lowest >= PERFECT and names[1] != "embedded":
+        if lowest >= PERFECT and names[1] != "embedded" and names[2] == "defaults":
             perfect.append(names[0])
             continue
         kept = sum(min(run["curve"]) >= run["curve_start_low"] for run in runs)

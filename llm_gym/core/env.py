@@ -278,7 +278,6 @@ class TextEnv(Game, gym.Env[str, str]):
 
     def instance_id(self) -> str:
         """Return 16 hex digits that identify this instance; they are the same in every process."""
-        self._base_need_episode()
         return splits.digest(f"{type(self).__name__} {self.instance()!r}")
 
     def state_key(self) -> str:
@@ -444,10 +443,8 @@ class TextEnv(Game, gym.Env[str, str]):
             raise ConfigError(f"{type(self).__name__} {why}; reset without a split")
         for _ in range(splits.DRAWS):
             self.new_game(self.np_random)
-            self._base_stop = _PLAYING  # this instance has an id
             if splits.split_of(self.instance_id()) == wanted:
                 return
-        self._base_stop = None
         raise ConfigError(
             f"no {wanted} instance among {splits.DRAWS} draws; choose harder settings"
         )

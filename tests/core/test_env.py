@@ -292,7 +292,7 @@ def test_reward_terms_keep_only_numbers():
     "name",
     [
         *("oracle_action", "solver_action", "random_action", "reflex_action", "legal_actions"),
-        *("action_pattern", "state_key", "instance_id"),
+        *("action_pattern", "state_key"),
     ],
 )
 def test_players_and_keys_need_an_episode(name):

@@ -6,7 +6,6 @@ Help texts and errors about flags, ids and folders come before torch is imported
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -42,12 +41,14 @@ _EPILOG = (
 
 def main(argv: list[str]) -> int:
     """Train with a recipe, an environment or a config file."""
+    # With --suite there is no target, and the value of a setting must not be read as one.
+    options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
     if not argv:
         from llm_gym_agents.commands.plan import list_recipes
 
         list_recipes()
         return 0
-    options, rest = _parse(argv)
+    import_modules(options)
     recipe, config, chosen = _read_settings(options, rest)
 
     from llm_gym_agents.commands.plan import check_folder, choose, show_plan, shrink
@@ -91,7 +92,8 @@ def _read_settings(
     if options.target is not None:
         _check_target(options.target)
     elif options.suite is None and not options.help_settings:
-        raise ConfigError("name what to train; llm-gym train alone shows what can be named")
+        file = f": llm-gym train {options.config}" if options.config else ""
+        raise ConfigError(f"name what to train{file}; llm-gym train alone shows what can be named")
 
     from llm_gym_agents.commands.plan import find_suite, find_target, unused_folder
     from llm_gym_agents.config import ConfigStore, parse_args
@@ -196,31 +198,6 @@ def _check_needs(config: ConfigStore) -> None:
         check_model_path(name)
         if (Path(name) / "final").is_dir() and checkpoints(Path(name)):
             raise ConfigError(f"{name} is a run; pass the model in it: --model {name}/final")
-
-
-def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options, and the arguments that are settings."""
-    # With --suite there is no target, and the value of a setting must not be read as one.
-    options, rest = _parser(has_target="--suite" not in argv).parse_known_args(argv)
-    import_modules(options)
-    if options.config and options.suite is None:
-        if options.target and _is_value(options.target, argv):
-            options, rest = _parser(has_target=False).parse_known_args(argv)
-        if options.target is None:
-            options.target, options.config = options.config, None
-    return options, rest
-
-
-def _is_value(target: str, argv: list[str]) -> bool:
-    """Return whether what was read as the target is rather the value of a setting before it."""
-    at = argv.index(target)
-    if at == 0 or not re.match(r"--\w+\.", argv[at - 1]):
-        return False
-    try:
-        _check_target(target)
-    except ConfigError:
-        return True
-    return False
 
 
 def _check_target(target: str) -> None:

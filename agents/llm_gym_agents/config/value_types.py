@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -20,9 +19,12 @@ def _need(accepted: bool, what: str) -> None:
         raise PydanticCustomError("value", f"Input should be {what}")
 
 
-def _match(value: str, *, pattern: str, what: str) -> str:
-    _need(re.fullmatch(pattern, value) is not None, what)
-    return value
+def _matching(pattern: str, what: str) -> AfterValidator:
+    def check(value: str) -> str:
+        _need(re.fullmatch(pattern, value) is not None, what)
+        return value
+
+    return AfterValidator(check)
 
 
 def _json(value: Any) -> Any:
@@ -57,40 +59,35 @@ PLAYERS = ("auto", "random", "reflex", "solver", "none")
 
 
 def _named(
-    value: str,
-    *,
-    built_in: Sequence[str],
-    own: str = "module:function",
-    pattern: str = _CODE,
-    registry: str = "",
-) -> str:
-    """Check that a value is one of some names, or matches ``pattern``, shown as ``own``.
+    built_in: Sequence[str], own: str = "module:function", pattern: str = _CODE, registry: str = ""
+) -> AfterValidator:
+    """Return a check that a value is one of some names, or matches ``pattern``, shown as ``own``.
 
     A registry of ``llm_gym_agents.algo`` may have more names. Code that adds a name imports
     ``algo``; before that import, only the built-in names exist.
     """
-    found = getattr(sys.modules.get("llm_gym_agents.algo"), registry, None)
-    names = built_in if found is None else found.names()
-    known = value in names or re.fullmatch(pattern, value) is not None
-    _need(known, f"one of {', '.join(names)}, or {own}{did_you_mean(value, names)}")
-    return value
+
+    def check(value: str) -> str:
+        found = getattr(sys.modules.get("llm_gym_agents.algo"), registry, None)
+        names = built_in if found is None else found.names()
+        known = value in names or re.fullmatch(pattern, value) is not None
+        _need(known, f"one of {', '.join(names)}, or {own}{did_you_mean(value, names)}")
+        return value
+
+    return AfterValidator(check)
 
 
-_ESTIMATOR = partial(_named, built_in=ESTIMATORS, registry="ADVANTAGES")
-_LOSS = partial(_named, built_in=LOSSES, registry="POLICY_LOSSES")
-_PLAYER = partial(_named, built_in=PLAYERS, own="FILE.jsonl", pattern=r"(?s).*\.jsonl")
-Backend = Annotated[str, AfterValidator(partial(_named, built_in=BACKENDS, own="module:Class"))]
-Estimator = Annotated[str, AfterValidator(_ESTIMATOR)]
-Loss = Annotated[str, AfterValidator(_LOSS)]
-WarmStartPlayer = Annotated[str, AfterValidator(_PLAYER)]
+Backend = Annotated[str, _named(BACKENDS, "module:Class")]
+Estimator = Annotated[str, _named(ESTIMATORS, registry="ADVANTAGES")]
+Loss = Annotated[str, _named(LOSSES, registry="POLICY_LOSSES")]
+WarmStartPlayer = Annotated[str, _named(PLAYERS, "FILE.jsonl", r"(?s).*\.jsonl")]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-_NOT_BLANK = partial(_match, pattern=r"(?s).*\S.*", what="text that is not blank")
-_TRACKER = partial(_match, pattern=r"(wandb|trackio)/.+", what="wandb/PROJECT or trackio/PROJECT")
-_DEVICES = "auto, cpu, mps, cuda or cuda with a number (cuda:1)"
-_DEVICE = partial(_match, pattern=r"auto|cpu|mps|cuda(:\d+)?", what=_DEVICES)
-Text = Annotated[str, AfterValidator(_NOT_BLANK)]
-Tracker = Annotated[str, AfterValidator(_TRACKER)]
-Device = Annotated[str, AfterValidator(_DEVICE)]
+Text = Annotated[str, _matching(r"(?s).*\S.*", "text that is not blank")]
+Tracker = Annotated[str, _matching(r"(wandb|trackio)/.+", "wandb/PROJECT or trackio/PROJECT")]
+Device = Annotated[
+    str,
+    _matching(r"auto|cpu|mps|cuda(:\d+)?", "auto, cpu, mps, cuda or cuda with a number (cuda:1)"),
+]
 JSONDict = Annotated[dict[str, Any], BeforeValidator(_json)]
 Mix = Annotated[dict[str, Any], BeforeValidator(_json), AfterValidator(_mix)]
 Split = Literal["train", "dev", "test"]

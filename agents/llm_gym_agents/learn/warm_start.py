@@ -337,9 +337,9 @@ class WarmStart:
         roomy = self._probe_with_room(found) if cut else found
         if not roomy.is_enough:
             return Decision("random", f"only {found}, fewer than {ENOUGH_USABLE:.0%}")
-        few = f"only {roomy.won} of {roomy.episodes} probed episodes are won"
         # A solver's bare moves would undo the reasoning of a model that thinks.
         if not self.sampler.policy.chat.thinks and roomy.won < SELDOM * roomy.episodes:
+            few = f"only {roomy.won} of {roomy.episodes} probed episodes are won"
             taught = Decision("solver", f"{few}, fewer than {SELDOM:.0%}")
             if not cut or self._prefer_solvers(taught).player == "solver":
                 return taught
