@@ -206,9 +206,9 @@ def test_importing_llm_gym_loads_no_environment_and_no_heavy_package():
     )
     loaded = run_python(code).stdout.split()
     assert "llm_gym" in loaded
-    assert not [name for name in loaded if name.startswith("llm_gym.envs")]
+    later = ("llm_gym.envs", "llm_gym.vector", "llm_gym.wrappers")  # imported at first use
+    assert not [name for name in loaded if name.startswith(later)]
     assert not set(HEAVY) & {name.split(".")[0] for name in loaded}
-    assert "multiprocessing" not in loaded
 
 
 def test_the_agents_folder_never_shadows_the_openai_sdk():

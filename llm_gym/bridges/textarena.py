@@ -6,7 +6,7 @@ agent is such a function.
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from llm_gym.bridges import base
 from llm_gym.core.errors import ConfigError, LLMGymError, WorkerError, error_words
 from llm_gym.core.outcome import StopReason
 from llm_gym.registry.user_code import import_object
+
+if TYPE_CHECKING:
+    from llm_gym.evaluate.endpoint.client import ChatClient
 
 Opponent = Callable[[str], str]
 OpponentSetting = str | Mapping[str, Any] | Opponent
@@ -79,6 +82,40 @@ class RandomOpponent:
         )
 
 
+class _ServedOpponent:
+    """Plays as a served model does, over connections of its own.
+
+    Args:
+        settings: Arguments of ``ChatClient``.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = dict(settings)
+        self._client: ChatClient | None = self._connect()  # refuses a wrong setting now
+
+    def __call__(self, text: str) -> str:
+        self._client = client = self._client or self._connect()
+        return client.reply([{"role": "user", "content": text}]).text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy without the connections: they are those of one environment."""
+        return type(self), (self._settings,)
+
+    def close(self) -> None:
+        """Close the connections; the next call opens another one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.stop()
+
+    def _connect(self) -> "ChatClient":
+        from llm_gym.evaluate.endpoint.client import ChatClient
+
+        try:
+            return ChatClient(**self._settings)
+        except TypeError as error:
+            raise ConfigError(f"opponent must have url and model: {error}") from error
+
+
 def ask(opponent: Opponent, text: str) -> str:
     """Return an opponent's reply; raise ``WorkerError`` if it fails."""
     try:
@@ -101,13 +138,7 @@ def make_opponent(given: OpponentSetting) -> Opponent:
     if given == "random":
         return RandomOpponent()
     if isinstance(given, Mapping):
-        from llm_gym.evaluate.endpoint.client import ChatClient
-
-        try:
-            client = ChatClient(**given)
-        except TypeError as error:
-            raise ConfigError(f"opponent must have url and model: {error}") from error
-        return lambda text: client.reply([{"role": "user", "content": text}]).text
+        return _ServedOpponent(given)
     if callable(given):
         return given
     found = import_object(given) if ":" in given else None
@@ -258,6 +289,11 @@ class TextArenaEnv(base.BridgeEnv):
     def quitting_cost(self) -> float:
         """A game that is given up is a lost one."""
         return -1.0 if (self.players or 1) > 1 else 0.0
+
+    def close(self) -> None:
+        super().close()
+        if isinstance(self.opponent, _ServedOpponent):  # any other one is its caller's
+            self.opponent.close()
 
     # --- the game ------------------------------------------------------------------------
 

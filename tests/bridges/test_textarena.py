@@ -1,5 +1,9 @@
 """TextArena through the bridge, with the real package: ``make test-bridges``."""
 
+import copy
+import threading
+from unittest import mock
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,8 +11,9 @@ import pytest
 from llm_gym.bridges.textarena import random_reply
 from llm_gym.core.errors import ConfigError, WorkerError
 from llm_gym.core.outcome import StopReason
+from llm_gym.evaluate.endpoint import http
 from llm_gym.evaluate.endpoint.client import EndpointError
-from tests.evaluate.endpoint.fake_server import status
+from tests.evaluate.endpoint.fake_server import FakeServer, status
 from tests.processes import run_python
 
 pytest.importorskip("textarena")
@@ -154,6 +159,57 @@ def test_a_served_model_plays_the_other_seat(chat_server):
     chat_server.always = status(404)
     with pytest.raises(EndpointError):
         env.step("[7]")
+
+
+class WatchedServer(FakeServer):
+    """Keeps connections alive; ``ended`` counts those that clients have closed."""
+
+    def __init__(self):
+        super().__init__(lambda messages: first_free(messages[-1]["content"]))
+        self.ended = threading.Semaphore(0)
+
+    def shutdown_request(self, request):
+        super().shutdown_request(request)
+        self.ended.release()
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    monkeypatch.setattr(http, "_IDLE_S", 3600.0)  # no connection ends by itself
+    with WatchedServer() as server:
+        yield server
+
+
+def test_closing_ends_the_connection_to_a_served_opponent_and_a_reset_opens_another(watched):
+    env = make("TicTacToe-v0", opponent={"url": watched.url, "model": "small"})
+    for played in (1, 2):
+        env.reset(seed=0)
+        env.step("[8]")
+        assert "[Player 1] [1]" in env.step("[7]")[0]
+        assert watched.connections == played
+        env.close()
+        env.close()
+        assert watched.ended.acquire(timeout=60)
+
+
+def test_a_copy_has_a_connection_of_its_own(watched):
+    env = make("TicTacToe-v0", opponent={"url": watched.url, "model": "small"})
+    twin = copy.deepcopy(env)
+    for game in (env, twin):
+        game.reset(seed=0)
+        game.step("[8]")
+    env.close()
+    twin.step("[7]")
+    assert watched.connections == 2
+    twin.close()
+
+
+def test_closing_leaves_the_callers_opponent_open():
+    opponent = mock.Mock(return_value="[0]")
+    env = make("TicTacToe-v0", opponent=opponent)
+    env.reset(seed=0)
+    env.close()
+    opponent.close.assert_not_called()
 
 
 def test_a_seat_that_the_game_lacks_is_refused():

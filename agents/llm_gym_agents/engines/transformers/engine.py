@@ -163,41 +163,43 @@ class TransformersEngine(Engine):
     # --- weights -------------------------------------------------------------------------
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Copy weights in place, or only take the version where they are the model's own."""
-        self._take(dict(named_tensors))
+        """Copy weights in place, or only take the version where they are the model's own.
+
+        Nothing is written before all were checked, so weights that an iterator makes one by one are
+        in memory together.
+        """
+        self._take(dict(named_tensors), whole=True)
         self.finish_loading(version)
 
     def load_bucket(self, bucket: Bucket | bytes) -> None:
-        self._take(dict(weights_in(bucket)))
+        self._take(dict(weights_in(bucket)), whole=False)
 
     @torch.no_grad()
-    def _take(self, given: dict[str, Tensor]) -> None:
-        """Copy weights in place, all of them, or nothing if one does not fit."""
+    def _take(self, given: dict[str, Tensor], *, whole: bool) -> None:
+        """Copy weights in place, or none if one does not fit or is missing in a ``whole`` model."""
         self.need_open()
         self.need_idle()
         own: dict[str, Tensor] = self.model.state_dict(keep_vars=True)
-        if unknown := sorted(given.keys() - own.keys()):
-            raise ConfigError(
-                f"the model has no weights called {_few(unknown)}; nothing was changed"
-            )
-        for name, tensor in given.items():
-            if tensor.shape != own[name].shape:
-                raise ConfigError(
-                    f"{name} must have shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}; "
-                    "nothing was changed"
-                )
+        reached = {id(own[name]) for name in given if name in own}
+        if problem := _misfit(own, given) or (whole and self._missing(reached)):
+            raise ConfigError(f"{problem}; nothing was changed")
         for name, tensor in given.items():
             if own[name].data_ptr() != tensor.data_ptr():  # else they are the model's own
                 own[name].copy_(tensor)
-        self._reached |= {id(own[name]) for name in given}
+        self._reached |= reached
 
     def finish_loading(self, version: int) -> None:
         reached, self._reached = self._reached, set()
-        parameters = self.model.named_parameters()
-        if missing := [name for name, one in parameters if id(one) not in reached]:
-            raise ConfigError(f"weights are missing: {_few(missing)}")
+        if problem := self._missing(reached):
+            raise ConfigError(problem)
         self.version = version
         self.forget()
+
+    def _missing(self, reached: set[int]) -> str:
+        """Return which parameters were not ``reached``, by id, as a sentence; "" if all were."""
+        parameters = self.model.named_parameters()
+        missing = [name for name, one in parameters if id(one) not in reached]
+        return f"weights are missing: {_few(missing)}" if missing else ""
 
     def weight_dtype(self, name: str) -> torch.dtype | None:
         found = dict(self.model.named_parameters()).get(name)
@@ -232,6 +234,16 @@ def fingerprint(model: nn.Module) -> tuple[int, int]:
         writes += 0 if parameter.is_inference() else parameter._version
         places = hash((places, parameter.data_ptr()))
     return writes, places
+
+
+def _misfit(own: dict[str, Tensor], given: dict[str, Tensor]) -> str:
+    """Return which given weights are not a model's ``own``, as a sentence; "" if all fit."""
+    if unknown := sorted(given.keys() - own.keys()):
+        return f"the model has no weights called {_few(unknown)}"
+    for name, tensor in given.items():
+        if tensor.shape != own[name].shape:
+            return f"{name} must have shape {tuple(own[name].shape)}, got {tuple(tensor.shape)}"
+    return ""
 
 
 def _few(names: list[str]) -> str:

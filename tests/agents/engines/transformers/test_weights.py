@@ -9,6 +9,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym_agents.engines.base import EngineError, Request, Sampling
 from llm_gym_agents.engines.transformers import causal as scoring
 from llm_gym_agents.engines.transformers.engine import TransformersEngine
+from llm_gym_agents.engines.weight_push import buckets
 from llm_gym_agents.model import head
 from tests.agents.engines.truth import log_probs, worst_error
 from tests.agents.tiny import FAMILIES, VOCABULARY, tiny_model
@@ -49,24 +50,25 @@ def test_other_tensors_are_copied_in_place(model, engine):
     [
         (lambda named: named.update(oops=torch.zeros(1)), "oops"),
         (lambda named: named.update({"model.norm.weight": torch.zeros(3)}), "norm.*shape"),
+        (lambda named: named.pop("model.norm.weight"), "missing.*norm"),
         (lambda named: named.clear(), "18 more"),
     ],
 )
 def test_weights_that_do_not_fit_change_nothing(model, engine, change, what):
     named = dict(tiny_model(seed=5).state_dict())
     change(named)
-    before = writes(model)
+    writes_before, replies = writes(model), engine.generate(REQUESTS)
     with pytest.raises(ConfigError, match=what):
-        engine.update_weights(named.items(), version=2)
-    assert writes(model) == before
+        engine.update_weights(iter(named.items()), version=2)
+    assert writes(model) == writes_before
     assert engine.version == 0
+    assert engine.generate(REQUESTS) == replies
 
 
-def test_an_incomplete_push_keeps_the_version(engine):
-    named = dict(tiny_model(seed=5).state_dict())
-    del named["model.norm.weight"]
-    with pytest.raises(ConfigError, match="norm"):
-        engine.update_weights(named.items(), version=2)
+def test_a_transfer_that_broke_off_completes_no_other_push(model, engine):
+    engine.load_bucket(next(buckets(model.named_parameters())))
+    with pytest.raises(ConfigError, match="missing"):
+        engine.update_weights([], version=2)
     assert engine.version == 0
 
 
