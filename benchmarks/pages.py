@@ -148,7 +148,13 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 PLATFORMS = "platforms"
 """A table of ``docs/faq.md`` that ``.ci/platforms.py`` writes."""
-PAGES = [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+UNCHECKED = ("CHANGELOG.md", "SECURITY.md")
+"""What was measured at the time, and limits."""
+PAGES = [
+    *(page for page in sorted(ROOT.glob("*.md")) if page.name not in UNCHECKED),
+    *(ROOT / room / "README.md" for room in ("agents", "benchmarks", "tests")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def filled(text: str) -> str:

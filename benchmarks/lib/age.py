@@ -20,12 +20,17 @@ from benchmarks.lib.machine import RESULTS, ROOT, git
 from benchmarks.lib.tables import TEXT, table
 
 ONE_OFF = "one_off"
-ASKED = ("command", "commit", "machine")
-FIELDS = (*ASKED, "uncommitted_changes", "date", "seeds", "depends_on")
-MACHINE = ("system", "cpu", "cpus", "gpu", "python", "packages")
+ASKED: dict[str, Any] = {"command": str, "commit": str, "machine": dict | str}
+FIELDS = {**ASKED, "machine": dict, "uncommitted_changes": bool, "date": str}
+FIELDS |= {"seeds": list, "depends_on": list}
+MACHINE: dict[str, Any] = {"system": str, "cpu": str, "cpus": int, "gpu": str | None}
+MACHINE |= {"python": str, "packages": dict}
+"""Field → its type; only ``packages`` may be empty."""
 SHOWN = 3
 """Changed files that are named."""
-_RESULT = re.compile(r"<!-- results: ([\w/]+\.json)")
+_RESULT = re.compile(r"<!-- results:\s+(\S+)")
+_ON_GPU = re.compile(r"_(gpu|h200|model)\.json|vllm_start")
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
 
 class Age(NamedTuple):
@@ -52,46 +57,62 @@ def result_files(folder: Path = RESULTS) -> Iterator[tuple[str, Any]]:
 
 
 def sources(found: Any) -> Iterator[dict[str, Any]]:
-    """Yield every part of a result that names a commit; rows may have their own."""
-    if isinstance(found, dict) and isinstance(found.get("commit"), str):
+    """Yield every part of a result that has or needs a commit; rows may have their own."""
+    if isinstance(found, dict) and ("commit" in found or _is_whole(found)):
         yield found
     for each in found.values() if isinstance(found, dict) else found:
         if isinstance(each, dict | list):
             yield from sources(each)
 
 
+def _is_whole(part: dict[str, Any]) -> bool:
+    """Whether a part says more of its origin than a commit, so that it must say everything."""
+    return len(part.keys() & FIELDS.keys()) > 1
+
+
 def problems(name: str, result: Any) -> list[str]:
-    """Return a sentence for each field that is missing and each commit that git does not know."""
+    """Return a sentence for each field without a value, and each commit and path unknown to git."""
     found = list(sources(result))
-    whole = [each for each in found if "machine" in each]
+    whole = [each for each in found if _is_whole(each)]
     if not whole:
         return [f"{name} has no commit and machine; write it with provenance()"]
     one_off = name.startswith(f"{ONE_OFF}/")
     wrong = []
     for each in whole:
-        missing = [field for field in (ASKED if one_off else FIELDS) if field not in each]
-        missing += [
-            f"machine.{key}" for key in MACHINE if not one_off and key not in each["machine"]
-        ]
+        missing = _missing(each, ASKED if one_off else FIELDS)
+        if not one_off and isinstance(each.get("machine"), dict):
+            kinds = MACHINE | ({"gpu": str} if _ON_GPU.search(name) else {})
+            missing += [f"machine.{key}" for key in _missing(each["machine"], kinds)]
         wrong += [f"{name} lacks {field}" for field in missing]
     if history() == "whole":
-        unknown = dict.fromkeys(each["commit"] for each in found if not is_ancestor(each["commit"]))
-        wrong += [f"{name}: commit {commit} is not in this repository" for commit in unknown]
+        commits = dict.fromkeys(str(each["commit"]) for each in found if "commit" in each)
+        unknown = [f"commit {commit}" for commit in commits if not is_ancestor(commit)]
+        paths = dict.fromkeys(path for each in whole for path in each.get("depends_on") or ())
+        unknown += [path for path in paths if not one_off and not is_tracked(path)]
+        wrong += [f"{name}: {each} is not in this repository" for each in unknown]
     return wrong
+
+
+def _missing(part: dict[str, Any], kinds: dict[str, Any]) -> list[str]:
+    return [
+        field
+        for field, kind in kinds.items()
+        if not isinstance(part.get(field, ...), kind) or part[field] in ("", [])
+    ]
 
 
 def ages(result: Any) -> list[Age]:
     """Return the age of each commit of a result that names what it depends on."""
-    paths = next((each["depends_on"] for each in sources(result) if "depends_on" in each), None)
-    if paths is None or history() != "whole":
+    first = next((each["depends_on"] for each in sources(result) if "depends_on" in each), None)
+    if first is None or history() != "whole":
         return []
-    found: dict[str, Age] = {}
+    found = []
     for each in sources(result):
-        commit = each["commit"][:7]
-        dirty = bool(each.get("uncommitted_changes"))
-        changed = changed_code(commit, tuple(paths))
-        found.setdefault(commit, Age(commit, commits_since(commit), changed, dirty))
-    return list(found.values())
+        if is_ancestor(str(each.get("commit"))):
+            commit, paths = each["commit"][:7], tuple(each.get("depends_on") or first)
+            dirty = bool(each.get("uncommitted_changes"))
+            found.append(Age(commit, commits_since(commit), changed_code(commit, paths), dirty))
+    return list(dict.fromkeys(found))
 
 
 def headlines(readme: str) -> set[str]:
@@ -101,9 +122,11 @@ def headlines(readme: str) -> set[str]:
 
 def stale_headlines(readme: str) -> list[str]:
     """Return a sentence for each headline of README that is not of today's code."""
-    wrong = []
-    for name, result in result_files():
-        for age in ages(result) if name in headlines(readme) else ():
+    wrong, results = [], dict(result_files())
+    for name in sorted(headlines(readme)) if history() == "whole" else ():
+        if not (known := ages(results.get(name, {}))):
+            wrong.append(f"README shows {name}, which does not say what it depends on")
+        for age in known:
             if age.dirty:
                 wrong.append(f"README shows {name}, which was measured with uncommitted changes")
             if age.changed:
@@ -146,7 +169,14 @@ def history() -> str:
 
 @functools.cache
 def is_ancestor(commit: str) -> bool:
-    return git("merge-base", "--is-ancestor", commit, "HEAD") is not None
+    """Whether this is a hash of a commit before today's; a name such as HEAD moves."""
+    known = _COMMIT.fullmatch(commit)
+    return known is not None and git("merge-base", "--is-ancestor", commit, "HEAD") is not None
+
+
+@functools.cache
+def is_tracked(path: str) -> bool:
+    return bool(git("--literal-pathspecs", "ls-files", "--", path))
 
 
 @functools.cache

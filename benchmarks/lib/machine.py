@@ -67,7 +67,7 @@ def provenance(
             "python": platform.python_version(),
             # Above the number of CPUs, seconds are too long; ratios still hold.
             "load_average": round(os.getloadavg()[0], 2),
-            "packages": {name: _version(name) for name in packages},
+            "packages": {name: _version(name) for name in ("gymnasium", "numpy", *packages)},
         },
     }
 
@@ -75,25 +75,27 @@ def provenance(
 def source() -> dict[str, Any]:
     """Return the commit, and whether files differ from it.
 
-    A copied tree without its history has a stamp with the commit, which is used if the files are
-    those of that commit.
+    A copied tree without its history has a stamp with the commit. Its files count as changed if
+    they are not those of the stamp.
     """
     commit, changes = git("rev-parse", "HEAD"), git("status", "--porcelain", "--", *CODE)
     found = {"commit": commit, "uncommitted_changes": commit is None or bool(changes)}
     if found["uncommitted_changes"] and STAMP.exists():
         stamp: dict[str, Any] = json.loads(STAMP.read_text("utf-8"))
         tree = stamp.pop("tree", None)
-        if commit is None or tree == tree_hash():
+        if tree is not None and tree == tree_hash():
             return stamp
+        return found if commit else stamp | {"uncommitted_changes": True}
     return found
 
 
 def tree_hash() -> str | None:
-    """Return git's hash of the files as they are; None without git."""
+    """Return git's hash of the code as it is, also where there is no history; None without git."""
     with tempfile.TemporaryDirectory() as place:
-        index = {"GIT_INDEX_FILE": f"{place}/index"}
-        git("add", "--all", env=os.environ | index)
-        return git("write-tree", env=os.environ | index)
+        own = {"GIT_DIR": place, "GIT_WORK_TREE": str(ROOT), "GIT_INDEX_FILE": f"{place}/index"}
+        git("init", "--quiet", env=os.environ | own)
+        git("add", "--all", "--", *CODE, ":!.*", env=os.environ | own)
+        return git("write-tree", env=os.environ | own)
 
 
 def cpu_model() -> str:

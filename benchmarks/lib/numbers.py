@@ -1,7 +1,8 @@
 """Find measured numbers in README and docs that no committed result file has.
 
-A number with a unit of measurement (%, s, ms, x, tokens/s, GiB, ...), a decimal number, and a cell
-of a table with a whole number of two digits or more count as measured. Versions of packages do not.
+A number with a unit of measurement (%, s, ms, x, tokens/s, GiB, ...), spelled out too ("twice as"),
+a decimal number, "27 of 30", and a cell of a table with a whole number of two digits or more count
+as measured; on the pages of ``STRICT`` every such whole number does. Versions of packages do not.
 Each must stand in one of these places, code apart:
 
 - a block that ``benchmarks/pages.py`` writes from result files, ``<!-- NAME -->`` to
@@ -27,6 +28,9 @@ from benchmarks.lib.machine import RESULTS
 WHOLE = {"docs/settings.md": "settings: written whole from the schema"}
 """Pages that a script writes whole → what they would have to say of themselves."""
 
+STRICT = ("README.md", "docs/reports/credit.md", "docs/reports/results.md")
+"""Pages whose whole numbers are results."""
+
 # ruff: noqa: RUF001 - pages are written with proper signs
 _NUMBER = r"[-+−]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
 _UNITS = {
@@ -38,7 +42,7 @@ _UNITS = {
     r"hours?\b": (1, 1 / 60, 1 / 3600),
     r"ms\b|milliseconds?\b": (1, 1e3),
     r"[µu]s\b|microseconds?\b": (1, 1e3, 1e6),
-    r"x(?!\w)|×(?!\s?\d)|times (?:faster|slower|as|the|less|more|cheaper|shorter)\b": (1,),
+    r"x(?!\w)|×(?!\s?\d)|fold\b|times (?:as|the|less|more|[a-z]+er)\b": (1,),
     r"(?:[a-z]+|k|M)?/s\b|(?:tokens|steps|calls|episodes) (?:per|a) second\b": (1, 1e-3, 1e-6),
     r"[KMG]i?B\b": (1, 2**-10, 2**-20, 2**-30, 1e-3, 1e-6, 1e-9),
     r"bytes\b": (1,),
@@ -51,6 +55,15 @@ _MEASURED = re.compile(
 )
 _BARE = re.compile(
     r"(?<![\w.,/#-])[-+−]?(?:\d[\d,]*)?\.\d+(?![\w/-]|[.,]\d)|(?<=\|)\s*[-+−]?\d[\d,]*\d\s*(?=\|)"
+    r"|(?<![\w.,/#-])\d[\d,]*(?= (?:out )?of (?:all |the )?\d)"
+)
+_INTEGER = re.compile(r"(?<![\w.,/#-])[1-9][\d,]*\d(?![\w/-]|[.,]\d| lines|\s?%)")
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_DIGITS = {word: str(digit) for digit, word in enumerate(_WORDS, 1)} | {"twice": "2 times"}
+_SPELLED = re.compile(
+    rf"(?<!at most )\b(?:{'|'.join(_WORDS)})(?=(?:\s|-)(?:{'|'.join(_UNITS)}))"
+    r"|\btwice(?= as (?!many)| the )",
+    re.IGNORECASE,
 )
 _PACKAGES = "Python|Linux|[Vv]erl|vLLM|TRL|AgileRL|[Oo]pen[Ee]nv|[Vv]erifiers|SkyRL-Gym"
 _VERSION = re.compile(rf"\b(?:{_PACKAGES}) \d+\.[\d.]+\b")
@@ -113,7 +126,7 @@ def blocks(page: str, text: str, generated: Sequence[str] = ()) -> Iterator[Bloc
     waiting: tuple[tuple[str, str], ...] = ()
     for found in re.finditer(r"(?:^.*\S.*\n?)+", text, re.MULTILINE):
         notes = tuple(_COMMENT.findall(found[0]))
-        own = _COMMENT.sub("", found[0])
+        own = _COMMENT.sub("", found[0]).replace("**", "")
         if not own.strip():
             waiting += notes
             continue
@@ -126,23 +139,25 @@ def _blank(found: re.Match[str]) -> str:
     return "\n" * found[0].count("\n")
 
 
-def printed(text: str) -> list[Printed]:
-    """Return the measured numbers of a block.
+def printed(text: str, strict: bool = False) -> list[Printed]:
+    """Return the measured numbers of a block; ``strict`` adds whole numbers of two digits or more.
 
     >>> printed("It took 2-4 minutes on a 4x4 board of 16, from .77 to 1.")
     [Printed(text='2', unit='minutes'), Printed(text='4', unit='minutes'), \
 Printed(text='.77', unit='')]
     """
     found = []
+    text = _SPELLED.sub(lambda word: _DIGITS[word[0].lower()], text)
     for match in _MEASURED.finditer(text):
         numbers = re.split(rf"(?<=[\d%]){_JOINT}", match[1])
         found += [Printed(number.rstrip(" %"), match["unit"]) for number in numbers]
     rest = _VERSION.sub(" ", _MEASURED.sub(" ", text))
-    return found + [Printed(number.strip()) for number in _BARE.findall(rest)]
+    found += [Printed(number.strip()) for number in _BARE.findall(rest)]
+    return found + [Printed(n) for n in _INTEGER.findall(_BARE.sub(" ", rest)) if strict]
 
 
 def _wrong(block: Block) -> Iterator[str]:
-    numbers = printed(block.text)
+    numbers = printed(block.text, block.page in STRICT)
     if any(kind == "settings" for kind, _ in block.notes):
         return
     known: list[float] = []
@@ -167,7 +182,9 @@ def _wrong(block: Block) -> Iterator[str]:
 def _values(what: str) -> tuple[list[float], dict[str, float]]:
     """Return the values that a reference names, and those of its paths by name."""
     name, _, rest = " ".join(what.split()).partition(" ")
-    result = json.loads((RESULTS / name).read_text())
+    path = (RESULTS / name).resolve()
+    path.relative_to(RESULTS.resolve())
+    result = json.loads(path.read_text())
     paths = [path.strip() for path in rest.split(",") if path.strip()]
     if not paths:
         return list(_numbers(result)), {}

@@ -1,6 +1,7 @@
 """Results name their command, commit and machine, and the code that has changed since."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -39,7 +40,7 @@ def result(repository, **changes):
         "date": "2026-11-18",
         "seeds": [0],
         "depends_on": ["game"],
-        "machine": dict.fromkeys(age.MACHINE, "known"),
+        "machine": dict.fromkeys(age.MACHINE, "known") | {"cpus": 2, "packages": {}},
     }
     return found | changes
 
@@ -55,19 +56,32 @@ def test_a_complete_result_of_this_commit_has_no_problem(repository):
 
 
 @pytest.mark.parametrize("field", [*age.FIELDS, *(f"machine.{key}" for key in age.MACHINE)])
-def test_a_missing_field_is_named(repository, field):
+def test_a_missing_or_empty_field_is_named(repository, field):
     made = result(repository)
     part, _, key = field.rpartition(".")
     del (made[part] if part else made)[key]
-    found = age.problems("a.json", made)[0]
-    assert field in found
-    assert "a.json" in found
+    assert f"a.json lacks {field}" in age.problems("a.json", [result(repository), made])
+    (made[part] if part else made)[key] = [] if field in ("seeds", "depends_on") else ""
+    assert f"a.json lacks {field}" in age.problems("a.json", made)
 
 
-def test_a_commit_that_git_does_not_know_is_named_in_rows_too(repository):
-    made = result(repository) | {"rows": [{"commit": "1234567"}]}
-    (found,) = age.problems("a.json", made)
-    assert "1234567" in found
+def test_a_result_of_a_gpu_names_the_card(repository):
+    made = result(repository)
+    made["machine"]["gpu"] = None
+    assert age.problems("train.json", made) == []
+    assert age.problems("train_gpu.json", made) == ["train_gpu.json lacks machine.gpu"]
+
+
+@pytest.mark.parametrize("commit", ["1234567", "HEAD", "", None])
+def test_a_commit_that_git_does_not_know_is_named_in_rows_too(repository, commit):
+    made = result(repository) | {"rows": [{"commit": commit}]}
+    assert age.problems("a.json", made) == [f"a.json: commit {commit} is not in this repository"]
+
+
+@pytest.mark.parametrize("path", ["gone.py", "/tmp", "game/*.txt"])
+def test_a_path_that_git_does_not_know_is_named(repository, path):
+    (found,) = age.problems("a.json", result(repository, depends_on=["game", path]))
+    assert path in found
 
 
 def test_a_one_off_study_names_command_commit_and_machine_only(repository):
@@ -103,14 +117,45 @@ def test_a_headline_with_changes_or_outdated_code_is_found(repository, monkeypat
     (results / "demo.json").write_text(json.dumps(made))
     monkeypatch.setattr(age.result_files, "__defaults__", (results,))
     write(repository, "game/move.py", f"PENALTY = {code}\n")
-    found = age.stale_headlines("<!-- results: speed.json -->")
+    found = age.stale_headlines("")
     assert len(found) == (dirty or code == 2)
     assert all("demo.json" in each for each in found)
+
+
+@pytest.mark.parametrize("note", ["one_off/a.json", "./one_off/a.json"])
+def test_a_headline_of_unknown_age_is_found(repository, monkeypatch, note):
+    made = result(repository)
+    content = {"demo.json": made, "one_off/a.json": {key: made[key] for key in age.ASKED}}
+    monkeypatch.setattr(age, "result_files", content.items)
+    (found,) = age.stale_headlines(f"<!-- results: {note} seconds -->")
+    assert note in found
+
+
+def test_each_part_of_a_result_has_its_own_age(repository):
+    clean, dirty = result(repository), result(repository, uncommitted_changes=True)
+    write(repository, "other.py", "X = 2\n")
+    other = result(repository, depends_on=["other.py"])
+    found = [(each.dirty, each.changed) for each in age.ages([clean, dirty, other])]
+    assert found == [(False, ()), (True, ()), (False, ("other.py",))]
+
+
+def test_a_copied_tree_has_the_stamps_commit_and_counts_as_changed_when_it_was(
+    repository, monkeypatch
+):
+    (repository / ".gitignore").write_text(".stamp.json\n")
+    stamp = {"commit": "1234567", "uncommitted_changes": False}
+    monkeypatch.setattr(machine, "STAMP", repository / ".stamp.json")
+    machine.STAMP.write_text(json.dumps(stamp | {"tree": machine.tree_hash()}))
+    shutil.rmtree(repository / ".git")
+    assert machine.source() == stamp
+    write(repository, "other.py", "X = 2\n")
+    assert machine.source() == stamp | {"uncommitted_changes": True}
 
 
 def test_provenance_has_every_required_field():
     made = provenance(__file__, ("numpy",), seeds=(2, 1, 2))
     assert set(age.FIELDS) <= made.keys()
     assert set(age.MACHINE) <= made["machine"].keys()
+    assert made["machine"]["packages"].keys() == {"gymnasium", "numpy"}
     assert made["seeds"] == [1, 2]
     assert made["depends_on"][-1] == "tests/benchmarks/test_age.py"

@@ -42,11 +42,26 @@ def test_every_marker_of_a_page_belongs_to_a_table():
         "| size | peak |\n| --- | ---: |\n| 7B | 129.6 |",
         "| size | steps |\n| --- | ---: |\n| 7B | 129 |",
         "The score rises from .88 to 1.",
+        "It wins 27 of 30 games, and **97** % of the others.",
+        "It is Three times as fast, and ten times quicker; an update takes two seconds.",
+        "It is twice as fast.",
     ],
 )
 def test_a_number_without_a_result_file_is_found(checker, claim):
     (sentence,) = checker.check("docs/page.md", f"# Title\n\n{claim}\n")
     assert sentence.startswith("docs/page.md:3: ")
+
+
+def test_a_whole_number_on_a_page_of_results_is_found(checker):
+    text = "Model 2 beats 512 others in 200 lines, with its 95 % interval."
+    (sentence,) = checker.check("README.md", text)
+    assert "has 512;" in sentence
+    assert checker.check("docs/page.md", text) == []
+
+
+def test_tables_of_readme_come_from_the_file_whose_age_is_checked():
+    text = (ROOT / "README.md").read_text()
+    assert re.findall(r"<!-- /([\w-]+) -->", text) == ["summary"]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +95,11 @@ def test_a_reference_to_a_whole_file_allows_any_of_its_numbers(checker):
     assert "has 81.0;" in wrong
 
 
-@pytest.mark.parametrize("note", ["no.json gib", "speed.json rows.7.seconds", "speed.json rows"])
+@pytest.mark.parametrize(
+    "note", ["no.json gib", "../speed.json gib", "speed.json rows.7.seconds", "speed.json rows"]
+)
 def test_a_reference_to_a_missing_file_or_row_is_found(checker, note):
+    (checker.RESULTS.parent / "speed.json").write_text('{"gib": 80.0}')
     wrong = checker.check("p", f"<!-- results: {note} -->\nIt takes 80 s.")
     assert f"'{note}'" in wrong[0]
 
@@ -92,5 +110,5 @@ def test_the_guide_names_scripts_that_exist_and_every_result_file():
     named = {name for line in guide for name in re.findall(r"`([^`]+)`", line)}
     scripts = {name for line in guide for name in re.findall(r"`([\w/]+\.py)`", line)}
     assert [name for name in scripts if not (folder / name).exists()] == []
-    files = [path.name for path in (folder / "results").glob("*.json")]
+    files = [path.name for path in (folder / "results").rglob("*.json")]
     assert [name for name in files if not any(fnmatch(name, each) for each in named)] == []
