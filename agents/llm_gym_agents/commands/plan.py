@@ -296,7 +296,8 @@ def _of_task(config: ConfigStore) -> TaskProfile:
     if settings.mix:
         task = _of_mix(found, settings.mix)
     player, is_file = config.warm_start.player, config.warm_start.is_file
-    return replace(task, taught=task.solver_turns > 0 and player != "random" and not is_file)
+    solved = task.solver_turns > 0 and player != "random" and not is_file
+    return replace(task, taught=solved or player == "best_random")
 
 
 def _of_mix(found: Mapping[str, TaskProfile], mix: Mapping[str, float]) -> TaskProfile:

@@ -46,7 +46,7 @@ class TaskProfile:
     solver_turns: int = 0
     """Turns of the longest episode that the solver won; 0 without a solver."""
     taught: bool = False
-    """Whether there is a solver that a warm start may imitate."""
+    """Whether a warm start may imitate moves that win, such as a solver's."""
     groups: bool = False
     """Whether the estimator compares the returns of episodes with the same start."""
     by_turn: bool = False

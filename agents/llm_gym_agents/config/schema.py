@@ -177,9 +177,9 @@ class WarmStartConfig(Section):
     section = "warm_start"
 
     player: WarmStartPlayer = "none"
-    """Whose moves are imitated: none, random (a random legal player), reflex (a simple policy),
-    solver, or FILE.jsonl (conversations that llm-gym export episodes wrote). auto takes the solver
-    if there is one, else random."""
+    """Whose moves are imitated: none, random (a random legal player), best_random (its best
+    episodes of many), reflex (a simple policy), solver, or FILE.jsonl (conversations that llm-gym
+    export episodes wrote). auto takes the solver if there is one, else random."""
     turns: PositiveInt = 4000
     """Number of moves to imitate."""
     steps: PositiveInt = 200

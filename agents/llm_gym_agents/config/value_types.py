@@ -55,7 +55,7 @@ LOSSES = ("cispo", "gspo", "ppo")
 
 
 BACKENDS = ("transformers", "vllm", "sglang")
-PLAYERS = ("auto", "random", "reflex", "solver", "none")
+PLAYERS = ("auto", "random", "best_random", "reflex", "solver", "none")
 
 
 def _named(

@@ -1,7 +1,8 @@
 """Behaviour cloning: a model learns to write a player's replies.
 
 From *random legal* moves a model learns to write moves and plays at chance level, so RL has moves
-to choose from. From a solver's moves it learns to play.
+to choose from. From a solver's moves it learns to play, and to some extent from the best of many
+random episodes (filtered behaviour cloning).
 
 ``imitate`` trains. ``play_demonstrations`` and ``load_demonstrations`` make the data: turns of a
 random player, of a solver or of a file, tokenized with the model's own chat format and the run's
@@ -10,9 +11,10 @@ own context, so that the model reads in training what it will read in play.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,11 +157,19 @@ def _parts(batch: Sequence[Dialogue], most: int | None) -> Iterator[list[Dialogu
 
 _ACTIONS = {
     "random": ("random_action",),
+    "best_random": ("random_action",),
     "reflex": ("reflex_action",),
     "solver": ("solver_action", "oracle_action"),
 }
 TEACHERS = ("solver", "reflex")
 """Players that try to win."""
+RANDOM = ("random", "best_random")
+"""Players that need no knowledge of the game; the second one keeps its best episodes."""
+SEARCHED = 300_000
+"""Turns that ``best_random`` plays at most; an episode costs as much as ``PER_EPISODE`` turns."""
+PER_EPISODE = 10
+ENOUGH_WON = 0.1
+"""Share of the wanted turns from which only those of won episodes are imitated."""
 CALLS = 0.5
 """Share of a random player's replies that call a tool, if there are tools."""
 _MOST = 20
@@ -201,25 +211,57 @@ def play_demonstrations(
     seed: int = 0,
     split: str | None = None,
 ) -> list[Dialogue]:
-    """Return ``turns`` turns of ``player``, from episodes with seeds from ``seed`` on."""
+    """Return ``turns`` turns of ``player`` or fewer, from episodes with seeds from ``seed`` on."""
     options = split_options(split, find_attribute(env, "has_splits"))
     env = EpisodeLimits(env, max_turns=turns)  # not every environment ends
+    played: Iterable[Trajectory] = _play(env, player, seed, options)
+    if player == "best_random":
+        played = best_episodes(played, turns)
     found: list[Dialogue] = []
     count = 0
-    while count < turns:
-        act = find_player(env, player, seed)
-        with explain_failures(describe_env(env)["env_id"]):
-            episode = play_episode(env, act, seed, options)
-        seed += 1
+    for episode in played:
         pairs = list(zip(episode.states, episode.actions, strict=False))[: turns - count]
-        count += len(pairs)
         found += encoder.turns(system_prompt_of(episode), pairs)
+        count += len(pairs)
+        if count >= turns:
+            break
     if not found:
         raise ConfigError(
             f"no turn of the {player} player fits a context of {encoder.context_length} tokens; "
             "use a model with a longer context, or shorter prompts"
         )
     return found
+
+
+def _play(
+    env: gym.Env[str, str], player: str, seed: int, options: dict[str, Any] | None
+) -> Iterator[Trajectory]:
+    """Yield episodes of ``player`` with seeds from ``seed`` on, without end."""
+    for each in itertools.count(seed):
+        act = find_player(env, player, each)
+        with explain_failures(describe_env(env)["env_id"]):
+            yield play_episode(env, act, each, options)
+
+
+def best_episodes(played: Iterable[Trajectory], turns: int) -> list[Trajectory]:
+    """Return the won episodes of many, or those of the highest return if hardly one is won.
+
+    It plays until ``turns`` turns are won, or ``SEARCHED``; the episodes have ``turns`` or fewer.
+    """
+    best: list[tuple[bool, float, int, Trajectory]] = []
+    won = kept = searched = 0
+    for number, episode in enumerate(played):
+        length = len(episode.actions)
+        heapq.heappush(best, (episode.success, episode.total_reward, -number, episode))
+        kept += length
+        while kept - len(best[0][-1].actions) >= turns:
+            kept -= len(heapq.heappop(best)[-1].actions)
+        won += episode.success * length
+        searched += length + PER_EPISODE
+        if won >= turns or searched >= SEARCHED:
+            break
+    only_won = won >= ENOUGH_WON * turns
+    return [each for is_won, *_, each in sorted(best, reverse=True) if is_won or not only_won]
 
 
 def label_episode(
@@ -265,12 +307,12 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
     Without ``random_action`` the random player says example moves of the action space.
     """
     known = [name for name in _ACTIONS[player] if env.has_wrapper_attr(name)]
-    examples = player == "random" and bool(getattr(env.action_space, "examples", ()))
+    examples = player in RANDOM and bool(getattr(env.action_space, "examples", ()))
     if examples:  # a seed of its own: with the game's it would draw what the game drew
         env.action_space.seed(int(np.random.default_rng((seed, 1)).integers(2**32)))
     if not known and not examples:
         name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-        moves = ", an action space AnyText(n, examples=moves)" * (player == "random")
+        moves = ", an action space AnyText(n, examples=moves)" * (player in RANDOM)
         raise ConfigError(
             f"{name} has no {player} player to imitate; give it a "
             f"{_ACTIONS[player][0]}(){moves}, or imitate a file (warm_start.player FILE.jsonl)"
@@ -288,7 +330,7 @@ def find_player(env: gym.Env[str, str], player: str, seed: int = 0) -> Callable[
             return env.action_space.sample()
         raise ConfigError(f"{env} has no {player} player to imitate; try warm_start.player random")
 
-    share = CALLS if player == "random" else 0.0
+    share = CALLS if player in RANDOM else 0.0
     return _with_tools(env, act, share, np.random.default_rng((seed, 2)))
 
 

@@ -46,6 +46,8 @@ from llm_gym_agents.rollouts.tasks import EpisodeTask, episode_id, episode_seed,
 from llm_gym_agents.run.files import write_atomically
 from llm_gym_agents.run.metrics import FROM_SOLVER
 
+WINNING = (*TEACHERS, "best_random")
+"""Players whose moves win, and do not only show the format."""
 ENOUGH_USABLE = 0.5
 """Share of usable replies below which ``auto`` warm-starts a pretrained model."""
 SELDOM = 0.5
@@ -63,7 +65,8 @@ PROBED_TURNS = 4
 FEW, ROOMY = 4, 256
 """Episodes and minimum ``max_tokens`` of a second probe, if replies were truncated."""
 EMBEDDED_DECAY, MORE_DECAY = 0.3, 1.0
-"""Weight decay of the embedded model that imitates a solver, and after it has memorized a round.
+"""Weight decay of the embedded model that imitates moves that win, and after it has memorized a
+round.
 
 Random moves are not memorized, so weight decay would only slow learning there."""
 MEMORIZED = 0.03
@@ -99,10 +102,10 @@ def another_round(
 ) -> str | None:
     """Return the reason for another round of imitation, or None.
 
-    Random moves teach only the format, so rounds end when replies are usable. Imitating a solver
-    should win, because RL rarely finds moves that the model never makes.
+    Random moves teach only the format, so rounds end when replies are usable. Imitating moves that
+    win should win, because RL rarely finds moves that the model never makes.
     """
-    if player in TEACHERS:
+    if player in WINNING:
         if now.success < MASTERED:
             return f"{now.success:.0%} of the episodes are won, fewer than {MASTERED:.0%}"
         return (
@@ -149,6 +152,7 @@ class Decision(NamedTuple):
 
     def __str__(self) -> str:
         labels = {each: f"imitating the {each}'s moves" for each in TEACHERS} | {"none": "none"}
+        labels["best_random"] = "imitating random moves of the best episodes"
         what = labels.get(self.player, f"imitating {self.player} moves")
         many = Counter(self.players.values())
         counts = ", ".join(f"{who} in {count}" for who, count in sorted(many.items()))
@@ -182,8 +186,9 @@ class WarmStart:
     mix: Mapping[str, float] = field(default_factory=dict)
     """Weights of the environments; empty for a single one."""
     losses: list[float] = field(default_factory=list)
-    visited: list[Dialogue] = field(default_factory=list)
-    """States that the model reached in earlier rounds, with the solver's replies."""
+    kept: list[Dialogue] = field(default_factory=list)
+    """What later rounds imitate too: the solver's replies in states that the model reached, and the
+    best random episodes."""
 
     def __post_init__(self) -> None:
         # A file has no further moves.
@@ -240,7 +245,7 @@ class WarmStart:
     def _rounds(self, decision: Decision, before: Evaluation) -> tuple[int, Evaluation]:
         """Imitate round by round while it helps; return the number of moves and the result."""
         player = decision.player
-        may_memorize = self.embedded and player in TEACHERS
+        may_memorize = self.embedded and player in WINNING
         self.weight_decay = EMBEDDED_DECAY if may_memorize else 0.0
         turns, after = self._teach(decision, 0), self._measure()
         if may_memorize:
@@ -289,10 +294,10 @@ class WarmStart:
     def rate_decay(self, player: str, at: int) -> tuple[float, float]:
         """Return the factors on the learning rate at the start and end of a round.
 
-        When imitating a solver, the rate falls to 0 over the rounds, because one wrong move can
-        lose a long episode.
+        When imitating moves that win, the rate falls to 0 over the rounds, because one wrong move
+        can lose a long episode.
         """
-        if player not in TEACHERS or self.rounds == 1:
+        if player not in WINNING or self.rounds == 1:
             return 1.0, 1.0
         return 1.0 - at / self.rounds, 1.0 - (at + 1) / self.rounds
 
@@ -427,13 +432,14 @@ class WarmStart:
     def collect(self, decision: Decision, at: int, *, visit: bool = False) -> list[Dialogue]:
         """Return the moves of a round, different in each; of a mix, by share.
 
-        With ``visit``, half of them are in states that the model reached; later rounds keep these.
+        With ``visit``, half of them are in states that the model reached. Later rounds keep these,
+        and the best of random play.
         """
         turns = self.settings.turns
         if visit:
             taught = {id: decision.players.get(id, decision.player) for id in self.make_envs}
             taught = {id: player for id, player in taught.items() if player in TEACHERS}
-            self.visited += self.label_visited(taught, at, turns / 2)
+            self.kept += self.label_visited(taught, at, turns / 2)
             turns //= 2
         policy = self.sampler.policy
         encoder = DialogueEncoder(
@@ -458,7 +464,10 @@ class WarmStart:
                 )
             finally:
                 close_user_env(env)
-        return found + self.visited if visit else found
+        if decision.player == "best_random":
+            self.kept += found
+            return self.kept
+        return found + self.kept if visit else found
 
 
 def has_solver(env: gym.Env[str, str]) -> bool:

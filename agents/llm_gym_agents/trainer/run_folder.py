@@ -186,6 +186,8 @@ def imitated(config: ConfigStore, warm_start: Mapping[str, float] | None) -> str
         return "the episodes of a file"
     if config.warm_start.player == "reflex":
         return "the reflex player of the environment"
+    if config.warm_start.player == "best_random":
+        return "the best of many random episodes"
     others = "random legal moves"
     share = warm_start.get(metrics.FROM_SOLVER, 0.0)
     if 0.0 < share < 1.0:

@@ -202,6 +202,7 @@ def test_an_endless_gymnasium_environment_is_cut_and_bootstrapped():
     ("env_id", "player", "chosen"),
     [
         ("llm_gym/Echo-v0", "none", ("linear", 0.1)),
+        ("llm_gym/Echo-v0", "best_random", ("linear", 0.1)),
         ("llm_gym/Echo-v0", "random", ("constant", 0.4)),
         ("llm_gym/FrozenLake-v0", "random", ("constant", 0.1)),
         ("Pendulum-v1", "none", ("constant", 0.1)),

@@ -1,6 +1,7 @@
 """What is imitated is what the model will read; imitation teaches the language of a game."""
 
 import copy
+import itertools
 import json
 from functools import partial
 from types import SimpleNamespace
@@ -13,12 +14,14 @@ import torch
 from llm_gym.core.errors import ConfigError
 from llm_gym.core.spaces import AnyText
 from llm_gym.envs.micro.echo import EchoEnv
+from llm_gym.episodes import Trajectory
 from llm_gym.wrappers import ToolUse
 from llm_gym.wrappers.as_text import make_text
 from llm_gym_agents.learn import imitation
 from llm_gym_agents.learn.imitation import (
     DialogueEncoder,
     Example,
+    best_episodes,
     find_player,
     imitate,
     label_episode,
@@ -161,6 +164,45 @@ def test_imitating_a_solver_teaches_to_play():
     turns, model = turns_of(env, chat, 256, "solver"), pupil(steps=0)
     imitate(model, turns, steps=60, batch_size=64, learning_rate=5e-3)
     assert play(model.lm, tokenizer)[0] > 0.9
+
+
+def test_the_best_random_episodes_teach_to_play():
+    env, tokenizer, chat = make(words=4, max_turns=2)
+    turns, model = turns_of(env, chat, 256, "best_random"), pupil(steps=0)
+    imitate(model, turns, steps=60, batch_size=64, learning_rate=5e-3)
+    assert play(model.lm, tokenizer)[0] > 0.9
+
+
+def finished(number, *, won=False, reward=0.0, turns=2):
+    """Return an episode of ``turns`` turns whose id is ``number``."""
+    rewards = [0.0] * (turns - 1) + [reward]
+    record = Trajectory(states=["?"] * turns, actions=["!"] * turns, rewards=rewards)
+    record.episode_id, record.success = number, won
+    return record
+
+
+@pytest.mark.parametrize(
+    ("won", "rewards", "turns", "kept"),
+    [
+        ({1, 3}, [0, 0, 9, 0, 0], 4, {1, 3}),  # the won ones, until there are enough
+        ({3}, [0, 9, 0, 0, 5], 6, {3}),  # one in three wanted turns is won: no other
+        (set(), [0, 9, 0, 7, 5], 6, {1, 3, 4}),  # none is won: the highest returns
+        ({0}, [0, 9, 0, 7, 5], 21, {0, 1, 2, 3, 4}),  # hardly any: these as well
+        (set(), [1, 1, 1, 1, 1], 4, {0, 1}),  # equals: the first ones
+    ],
+)
+def test_of_many_random_episodes_the_best_are_kept(won, rewards, turns, kept):
+    episodes = [finished(at, won=at in won, reward=each) for at, each in enumerate(rewards)]
+    found = best_episodes(iter(episodes), turns)
+    assert {each.episode_id for each in found} == kept
+
+
+def test_a_search_for_won_episodes_ends(monkeypatch):
+    monkeypatch.setattr(imitation, "SEARCHED", 100)
+    played = []
+    endless = (played.append(at) or finished(at) for at in itertools.count())
+    assert len(best_episodes(endless, 8)) == 4
+    assert len(played) == 9  # an episode costs its two turns, and ten more
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Whom a warm start imitates, and when it goes on for another round."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -22,7 +23,7 @@ def seen(success, invalid=0.0):
 
 def teacher_of(config, **given):
     """Return a warm start that lacks everything but its settings and what is given."""
-    lacking = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"losses", "mix", "visited"})
+    lacking = dict.fromkeys(set(WarmStart.__dataclass_fields__) - {"losses", "mix", "kept"})
     own = {"settings": config.warm_start, "training": config.training, "make_envs": {}}
     return WarmStart(**lacking | own | given)
 
@@ -50,6 +51,7 @@ def test_a_solver_is_imitated_until_most_is_won_with_usable_replies(won, invalid
         ("solver", 4, [(1.0, 0.75), (0.75, 0.5), (0.5, 0.25), (0.25, 0.0)]),
         ("solver", 1, [(1.0, 1.0)]),
         ("reflex", 2, [(1.0, 0.5), (0.5, 0.0)]),
+        ("best_random", 2, [(1.0, 0.5), (0.5, 0.0)]),
         ("random", 2, [(1.0, 1.0), (1.0, 1.0)]),
     ],
 )
@@ -69,6 +71,7 @@ USUAL, SMALLER = (250, 96, 6144), (1000, 24, 1536)
         # By heart: twice the rounds, and more weight decay.
         ("solver", True, 0.02, 0.01, [USUAL] * 4, [0.3, 1.0, 1.0, 1.0]),
         ("solver", True, 0.0, 0.2, [USUAL] * 2, [0.3, 0.3]),  # nothing shows what wins
+        ("best_random", True, 0.02, 0.5, [USUAL, SMALLER], [0.3, 0.3]),
         ("random", True, 0.02, 0.5, [USUAL] * 2, [0.0, 0.0]),
         ("random", True, 0.1, 0.01, [USUAL] * 2, [0.0, 0.0]),
         ("solver", False, 0.02, 0.5, [(250, 96, None)] * 2, [0.0, 0.0]),
@@ -91,6 +94,13 @@ def test_the_result_of_a_round_decides_steps_rounds_and_weight_decay(
     teacher._measure = lambda: seen(won, invalid=0.5)
     teacher._rounds(SimpleNamespace(player=player), seen(0.0, invalid=1.0))
     assert (found, decayed) == (took, decays)
+
+
+class Quiet:
+    """An environment that nobody plays."""
+
+    def close(self):
+        pass
 
 
 class Cut(ScriptedEngine):
@@ -134,6 +144,22 @@ def test_no_player_is_imitated_because_max_tokens_is_too_small(
     assert decision.player == player
     assert ("inference.max_tokens" in decision.why) == blames
     assert policy.sampling.max_tokens == room
+
+
+def test_later_rounds_keep_the_best_random_episodes_of_earlier_ones(monkeypatch):
+    monkeypatch.setattr(
+        "llm_gym_agents.learn.warm_start.play_demonstrations",
+        lambda env, player, encoder, turns, *, seed, split: [(player, seed)],
+    )
+    config = config_with(warm_start__turns=10)
+    engine = SimpleNamespace(context_length=None)
+    policy = SimpleNamespace(chat=None, context=None, system_prompt=None, engine=engine)
+    sampler, make_envs = SimpleNamespace(policy=policy), {"": Quiet}
+    for player, sizes in (("best_random", [1, 2, 3]), ("random", [1, 1, 1])):
+        teacher = teacher_of(config, sampler=sampler, make_envs=make_envs)
+        rounds = [list(teacher.collect(Decision(player, "a test"), at)) for at in range(3)]
+        assert list(map(len, rounds)) == sizes
+        assert len(set(itertools.chain(*rounds))) == 3  # each round plays other episodes
 
 
 def test_later_rounds_take_more_moves_of_the_environments_that_are_lost(monkeypatch):
