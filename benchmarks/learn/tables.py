@@ -176,33 +176,50 @@ def steadiness(runs: Sequence[Row]) -> str:
     )
 
 
-FROM_RANDOM = " --warm-start.player random"
+WITHOUT_TEACHER = ("random", "best_random")
+"""Players of the warm start that no solver helps."""
 
 
 def train_random(result: Any) -> str:
-    """The same families without a teacher: RL from random moves."""
-    rows = {
-        command.removeprefix("llm-gym train ").removesuffix(FROM_RANDOM): row
-        for command, row in result["rows"].items()
-        if "success" in row and command.endswith(FROM_RANDOM)
+    """The same families without a teacher: RL from random moves, or from the best of them."""
+    runs: dict[str, dict[str, Row]] = {}
+    for command, row in result["rows"].items():
+        name, _, player = command.removeprefix("llm-gym train ").partition(" --warm-start.player ")
+        if "success" in row and player in WITHOUT_TEACHER:
+            runs.setdefault(name, {})[player] = row
+    ends = [(player, when) for player in WITHOUT_TEACHER for when in ("warm_start", "trained")]
+    names = [f"`{player}`, {when.replace('_', ' ')}" for player, when in ends]
+    columns = {"id": TEXT} | dict.fromkeys(("random player", *names), "{:.0f}")
+    above = {
+        player: {name: above_random(own[player]) for name, own in runs.items() if player in own}
+        for player in WITHOUT_TEACHER
     }
-    added = {name: gain(row) or 0.0 for name, row in rows.items()}
-    columns = {"id": TEXT, "random player": "{:.0f}", "warm start": "{:.0f}", "trained": "{:.0f}"}
-    numbers = {
-        name: [None if x is None else round(100 * x) for x in (chance(row), *ends)]
-        for name, row in sorted(rows.items(), key=lambda item: -added[item[0]])
-        for ends in [[score(row, when) for when in ("warm_start", "trained")]]
-    }
-    won = [name for name in numbers if added[name] >= GAIN]
-    others = (
-        f"{name.removeprefix('llm_gym/').removesuffix('-v0')} {end}"
-        for name, (_, _, end) in numbers.items()
-        if name not in won
-    )
+    lines, others = [], []
+    for name, own in sorted(runs.items(), key=lambda item: -(best_end(item[1]) or 0.0)):
+        first = next(iter(own.values()))
+        found = [score(own[player], when) if player in own else None for player, when in ends]
+        numbers = [None if x is None else round(100 * x) for x in (chance(first), *found)]
+        if any((each.get(name) or 0.0) >= GAIN for each in above.values()):
+            lines.append((f"`{name}`", *numbers))
+        else:
+            short = name.removeprefix("llm_gym/").removesuffix("-v0")
+            others.append(f"{short} {round(100 * (best_end(own) or 0.0))} ({numbers[0]})")
+    counts = [
+        f"{sum((end or 0.0) >= GAIN for end in own.values())} of {len(own)} with `{player}`"
+        for player, own in above.items()
+    ]
     return (
-        f"RL added {100 * GAIN:.0f} points or more in {len(won)} of {len(rows)} families.\n\n"
-        f"{table(columns, [(f'`{name}`', *numbers[name]) for name in won])}\n\n"
-        f"The others end at {', '.join(others)}."
+        f"Families that end {100 * GAIN:.0f} points or more above the random legal player: "
+        f"{', '.join(counts)}; {len(lines)} of {len(runs)} with either.\n\n"
+        f"{table(columns, lines)}\n\n"
+        f"The others end at, with the better one (random player): {', '.join(others)}."
+    )
+
+
+def best_end(runs: Mapping[str, Row]) -> float | None:
+    """Return the best success at the end of some runs of one environment."""
+    return max(
+        (end for run in runs.values() if (end := score(run, "trained")) is not None), default=None
     )
 
 

@@ -148,8 +148,8 @@ FIGURES: dict[str, Callable[[], None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", choices=[*FIGURES, []], default=list(FIGURES))
-    for name in parser.parse_args().names:
+    parser.add_argument("names", nargs="*", choices=[*FIGURES, []], help="all by default")
+    for name in parser.parse_args().names or FIGURES:
         FIGURES[name]()
 
 
