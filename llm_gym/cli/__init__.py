@@ -34,7 +34,7 @@ _HELP = {
     "play": "play an environment in the terminal",
     "eval": "let a model play, local or behind an endpoint, and report its success",
     "train": "train a model to play",
-    "resume": "resume a run of train",
+    "resume": "resume a training run",
     "view": "look at runs and episodes in a browser, token by token",
     "replay": "play saved episodes again and report any difference",
     "check": "check an environment, the sandbox, or what is installed",

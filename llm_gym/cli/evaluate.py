@@ -173,7 +173,9 @@ def _add_endpoint_options(parser: Parser) -> None:
 
 def _play_served(options: argparse.Namespace) -> int:
     from llm_gym.evaluate.endpoint import EndpointError, Interrupted
+    from llm_gym.evaluate.endpoint.http import split_url
 
+    split_url(options.endpoint, "--endpoint must be like http://127.0.0.1:8000/v1")
     names = chosen(options)
     import_modules(options)
     splits = check_envs(dict.fromkeys(names, settings(options.set)), options)
@@ -245,7 +247,7 @@ def chosen(options: argparse.Namespace) -> list[str]:
     parts = options.suite or [""]
     ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     if not ids:
-        hint = word_hint(*parts)
+        hint = word_hint(*parts) or "; llm-gym list shows the ids"
         raise ConfigError(f"no environment of the suite has {' or '.join(parts)} in its id{hint}")
     return ids
 

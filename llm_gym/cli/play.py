@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 
 import gymnasium as gym
-import numpy as np
 
 from llm_gym.cli.common import add_settings, make
 from llm_gym.cli.parser import number, whole
@@ -15,6 +14,7 @@ from llm_gym.core.errors import ConfigError
 from llm_gym.core.infos import find_system_prompt
 from llm_gym.core.outcome import stop_reason
 from llm_gym.episodes.play import play_reset, play_step, text_of
+from llm_gym.evaluate.players import built_in_player
 from llm_gym.evaluate.scores import PLAYERS
 from llm_gym.registry.user_code import explain_failures
 
@@ -49,11 +49,11 @@ def run(options: argparse.Namespace) -> int:
 def _play(env: gym.Env[str, str], options: argparse.Namespace) -> int:
     obs, _ = play_reset(env, seed=options.seed)
     text_of(obs, options.env)
+    choose = _watch(env, options) if options.player else _ask
     prompt = find_system_prompt(env)
     say(f"{prompt}\n\n{obs}" if prompt else obs)
     if options.player is None:
         say("\n(? lists the moves, quit ends the game; neither costs a turn)")
-    choose = _watch(options) if options.player else _ask
     total, turns, done = 0.0, 0, False
     while not done:
         action = choose(env)
@@ -71,22 +71,14 @@ def _play(env: gym.Env[str, str], options: argparse.Namespace) -> int:
     return 0
 
 
-def _watch(options: argparse.Namespace) -> Callable[[gym.Env[str, str]], str | None]:
-    player = options.player
-    # With the game's own seed it would draw what the game drew.
-    rng = np.random.default_rng(None if options.seed is None else (options.seed, 1))
+def _watch(
+    env: gym.Env[str, str], options: argparse.Namespace
+) -> Callable[[gym.Env[str, str]], str | None]:
+    act = built_in_player(env, options.player, options.env, options.seed)
+    first = [act()]  # now, so that a missing player is reported before the rules are printed
 
-    def choose(env: gym.Env[str, str]) -> str | None:
-        try:
-            if not env.has_wrapper_attr(f"{player}_action"):
-                raise NotImplementedError
-            action: str = env.get_wrapper_attr(f"{player}_action")()
-        except NotImplementedError as error:
-            examples = player == "random" and getattr(env.action_space, "examples", ())
-            if not examples:
-                why = f": {error}" * bool(str(error))
-                raise ConfigError(f"{options.env} has no {player} player{why}") from error
-            action = examples[int(rng.integers(len(examples)))]
+    def choose(_: gym.Env[str, str]) -> str | None:
+        action = first.pop() if first else act()
         say(f"\n> {action}")
         return action
 

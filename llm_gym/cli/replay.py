@@ -58,11 +58,12 @@ def run(options: argparse.Namespace) -> int:
             say(f"{name} differs: {difference}")
         else:
             same += 1
+    lost = len(failed) + len(bad)
+    if lost == len(bad) and not same + different:
+        why = f"{bad[0]}".removeprefix(f"{options.file}, ") if bad else "it is empty"
+        raise ConfigError(f"{options.file} holds no episodes: {why}")
     _print_some(failed, "episodes")
     _print_some([f"{line}; skipped" for line in bad], "lines")
-    lost = len(failed) + len(bad)
-    if not same + different + lost:
-        raise ConfigError(f"{options.file} holds no episodes")
     say(f"{same} the same, {different} different, {lost} not played")
     return 2 if lost else int(different > 0)
 

@@ -81,9 +81,11 @@ class Evaluation:
         if failed := found[StopReason.ERROR]:
             notes.append(f"{failed} of {len(self.episodes)} episodes failed in their environment")
         if self.cut > _MANY:
+            # A reply that was cut within a thought counts as empty.
+            or_off = ", or turn the model's thinking off" * (self.empty > _MANY)
             notes.append(
                 f"{self.cut:.0%} of the replies were cut at the limit of tokens: raise "
-                f"{token_limit}, or turn the model's thinking off"
+                f"{token_limit}{or_off}"
             )
         elif self.empty > _MANY:
             notes.append(f"{self.empty:.0%} of the replies were empty, or only a thought")

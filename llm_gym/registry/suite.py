@@ -6,12 +6,11 @@ until the next minor release.
 """
 
 import re
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import gymnasium as gym
-
-from llm_gym.core.text import closest
 
 
 class EnvRow(NamedTuple):
@@ -240,17 +239,21 @@ def installed(row: BridgeRow) -> bool:
     return find_spec(row.package) is not None
 
 
+_ALIKE = 0.7
+"""Similarity of ``difflib`` below which a word is not suggested."""
+
+
 def word_hint(*parts: str) -> str:
     """Return a hint with the word of an id that is closest to one of ``parts``, or "".
 
-    >>> word_hint("eazy")
-    '; did you mean easy?'
+    >>> word_hint("eazy"), word_hint("nothing")
+    ('; did you mean easy?', '')
     """
     words = sorted({word.lower() for row in ENVS for word in re.findall("[A-Z][a-z]+", row.id)})
     for part in parts:
         candidates = [word for word in words if abs(len(word) - len(part)) < 3]
-        if meant := closest(part.lower(), candidates):
-            return f"; did you mean {meant}?"
+        if meant := get_close_matches(part.lower(), candidates, n=1, cutoff=_ALIKE):
+            return f"; did you mean {meant[0]}?"
     return ""
 
 

@@ -1,11 +1,33 @@
-"""Environments that misbehave; without torch, so that worker processes start quickly."""
+"""Environments that misbehave or lack something; workers start quickly without torch."""
 
 import os
 import time
 
 import gymnasium as gym
 
+from llm_gym import TextEnv, reject, win
 from llm_gym.core.spaces import AnyText
+
+
+class Coin(TextEnv):
+    """Has no solver, and examples of its moves instead of a list."""
+
+    max_turns = 2
+
+    def new_game(self, rng):
+        pass
+
+    def rules_text(self):
+        return "Call it."
+
+    def example_moves(self):
+        return ["heads", "tails"]
+
+    def describe(self):
+        return "It spins."
+
+    def apply(self, move):
+        return win("Right.") if move in self.example_moves() else reject("No.")
 
 
 class Tagged(gym.Env):

@@ -137,6 +137,8 @@ def test_check_shows_an_authors_exception_once_with_its_line(capsys, beside):
         (["play", "llm_gym/TextGame-v0", "--set", "shaping=yes"], "shaping"),
         (["play", "llm_gym/TextGame-v0", "--set", "rules=loud"], "got 'loud'"),
         (["play", "Pendulum-v1", "--player", "oracle"], "Pendulum-v1 has no oracle player"),
+        (["eval", ECHO, "--endpoint", "foo", "--model", "m"], "--endpoint must be like http"),
+        (["eval", "--suite", "Nothing", "--endpoint", "http://x", "--model", "m"], "llm-gym list"),
         (["play", ECHO, "--set", "strict=None"], "got None"),
         (["eval", ECHO, "--model", "m/n", "--engine", "vlm"], "did you mean 'vllm'?"),
         (["eval", ECHO, "--model", "tests"], "config.json"),

@@ -161,6 +161,13 @@ def test_a_game_is_played_by_hand(name, typed, expected, mine, monkeypatch, caps
     assert expected in capsys.readouterr().out
 
 
+def test_a_missing_player_is_reported_before_the_rules(mine, capsys):
+    assert main(["play", f"{mine}:Coin", "--player", "solver"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{mine}:Coin has no solver player" in printed.err
+
+
 def test_settings_reach_the_class_and_as_text(mine, capsys):
     tagged = ["--set", "length=9", "--set", "action_format=tag", "--player", "random"]
     assert main(["play", f"{mine}:Corridor", *tagged, "--seed", "1"]) == 0
@@ -326,4 +333,4 @@ def test_the_random_player_says_examples(broken, capsys):
     assert capsys.readouterr().out == said
     for name, player in (("Mute", "random"), ("Riddle", "oracle")):
         assert main(["play", f"{broken}:{name}", "--player", player]) == 2
-        assert f"{name} has no {player} player\n" in capsys.readouterr().err
+        assert f"{name} has no {player} player: its class" in capsys.readouterr().err

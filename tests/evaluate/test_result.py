@@ -58,3 +58,12 @@ def test_notes_name_cut_failed_and_undecided_episodes(four):
     assert without_outcome.startswith("1 episodes ended without saying whether they were won")
     lost = played([1.0], "finished", [{"success": False}])
     assert Evaluation(None, [lost, four.episodes[0]], 0, 0.0).notes() == []
+
+
+@pytest.mark.parametrize(("reply", "thinks"), [("go go go", False), ("<think>Hm, I", True)])
+def test_only_a_cut_thought_suggests_to_turn_thinking_off(reply, thinks):
+    episode = played([0.0], "lost", [UNUSABLE])
+    episode.actions, episode.extra = [reply], {"finish": ["length"]}
+    (note,) = Evaluation(None, [episode], 0, 0.0).problems("--limit")
+    assert "--limit" in note
+    assert ("thinking" in note) is thinks

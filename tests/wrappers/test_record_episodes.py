@@ -176,6 +176,11 @@ def test_limit_replays_the_first_episodes(path, capsys):
     path.write_text("")
     assert main(["replay", str(path)]) == 2
     assert "holds no episodes" in capsys.readouterr().err
+    path.write_text("import this\n" * 9)
+    assert main(["replay", str(path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{path} holds no episodes: line 1: " in printed.err
 
 
 def test_a_trusted_file_may_name_any_environment(path, monkeypatch, tmp_path, capsys):

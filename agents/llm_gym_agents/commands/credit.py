@@ -73,6 +73,8 @@ class CreditReport:
 
     env_id: str | None
     episodes: int
+    starts: int
+    """Starts that the episodes share, in equal groups."""
     success: float
     turns: int
     """Number of judged turns."""
@@ -178,6 +180,7 @@ def _judge(
     report = CreditReport(
         env_id=rollout.env_id,
         episodes=len(rollout.episodes),
+        starts=len({episode.group for episode in rollout.episodes}),
         success=sum(episode.success for episode in rollout.episodes) / len(rollout.episodes),
         turns=len(kept),
         branches=branches,
@@ -336,9 +339,9 @@ def credit_table(report: CreditReport) -> str:
             "ended alike, so no advantage differs; take a harder game or more episodes"
         )
     lines = [
-        f"{report.env_id}: success {report.success:.0%} in {report.episodes} episodes; "
-        f"{report.turns} turns, {report.branches} branches from each state, "
-        f"{report.tokens:,} tokens for the truth",
+        f"{report.env_id}: success {report.success:.0%} in {report.episodes} episodes from "
+        f"{report.starts} starts; {report.turns} turns, {report.branches} branches from each "
+        f"state, {report.tokens:,} tokens sampled for the true advantages",
         f"{'estimator':24}{'correlation':>23}{'sign agreement':>23}{'bias':>23}{'tokens':>10}",
     ]
     for name, row in report.estimators.items():

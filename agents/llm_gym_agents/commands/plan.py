@@ -43,7 +43,7 @@ def find_suite(parts: Sequence[str]) -> tuple[Recipe, set[str]]:
     ids = [row.id for row in ENVS if any(part.lower() in row.id.lower() for part in parts)]
     mix = {env_id: 1.0 for env_id in ids if "solver" in published().get(env_id, {})}
     if not mix:
-        hint = word_hint(*parts)
+        hint = word_hint(*parts) or "; llm-gym list shows the ids"
         raise ConfigError(f"no environment with a solver has {' or '.join(parts)} in its id{hint}")
     config, name = ConfigStore(), "-".join(["suite", *parts]).lower()
     config.environment.mix = mix
@@ -393,6 +393,31 @@ def _lengths(env: gym.Env[str, str]) -> dict[str, Any]:
         words = sum(len(_MARK.findall(text)) for text in texts)
         found["episode_words"] = words / len(rewards) * found["episode_turns"]
     return found
+
+
+def check_player(config: ConfigStore) -> None:
+    """Raise ``ConfigError`` unless each environment has the player that is to be imitated."""
+    player = config.warm_start.player
+    if player in ("none", "auto") or config.warm_start.is_file:
+        return
+    from llm_gym.episodes.play import play_reset
+    from llm_gym.wrappers.as_text import make_text
+    from llm_gym_agents.learn.imitation import find_player  # lies behind torch
+
+    for env_id in config.environment.env_ids:
+        env = make_text(env_id, **{"rules": "system"} | config.environment.kwargs_of(env_id))
+        try:
+            with explain_failures(env_id):
+                observation, _ = play_reset(env, seed=0)
+                try:
+                    find_player(env, player)(observation)
+                except ConfigError as error:
+                    raise ConfigError(
+                        f"{env_id} has no {player} player to imitate; choose another "
+                        "warm_start.player (auto takes a solver if there is one, else random moves)"
+                    ) from error
+        finally:
+            close_user_env(env)
 
 
 # --- what comes next ------------------------------------------------------------------------

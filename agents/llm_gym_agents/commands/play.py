@@ -69,11 +69,10 @@ def main(argv: list[str]) -> int:
 
 def show(episode: Trajectory) -> None:
     """Print an episode, move by move."""
-    for state, action in zip(episode.states, episode.actions, strict=False):
-        say(f"\n{state}\n> {action}")
+    turns = zip(episode.states, episode.actions, strict=False)
+    parts = [f"{state}\n> {action}" for state, action in turns]
     if len(episode.states) > len(episode.actions):
-        say(f"\n{episode.states[-1]}")
-    say(
-        f"\n[{episode.stop_reason} after {episode.num_turns} turn{'s' * (episode.num_turns != 1)}, "
-        f"return {episode.total_reward:g}]"
-    )
+        parts.append(episode.states[-1])
+    count = f"{episode.num_turns} turn{'s' * (episode.num_turns != 1)}"
+    parts.append(f"[{episode.stop_reason} after {count}, return {episode.total_reward:g}]")
+    say("\n\n".join(parts))

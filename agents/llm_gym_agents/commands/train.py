@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ def main(argv: list[str]) -> int:
     import_modules(options)
     recipe, config, chosen = _read_settings(options, rest)
 
-    from llm_gym_agents.commands.plan import check_folder, choose, show_plan, shrink
+    from llm_gym_agents.commands.plan import check_folder, check_player, choose, show_plan, shrink
 
     _check_needs(config)
     starts = not (options.dry_run or options.warm_start_only)
@@ -70,6 +71,7 @@ def main(argv: list[str]) -> int:
     if options.warm_start_only and config.warm_start.player == "none":
         config.warm_start.player = "random"
     config.check()
+    check_player(config)
     if options.dry_run:
         show_plan(config, choices)
         return 0
@@ -120,12 +122,25 @@ def _read_settings(
     for flag, value in shortcuts.items():
         rest = rest if value is None else [flag, value, *rest]
     own = [flag for flag in _parser()._option_string_actions if flag.startswith("--")]
-    config = parse_args(["--help"] if options.help_settings else rest, config, own)
+    before, config = config, parse_args(["--help"] if options.help_settings else rest, config, own)
+    _check_values(rest, before)
     if names_code(config):
         sys.path.insert(0, "")  # as for ``--import``: finds modules in the current folder
     if not config.environment.env_ids:
         raise ConfigError(f"{options.target} must set environment.env_id or environment.mix")
     return recipe, config, None if chosen is None else chosen | flags(rest)
+
+
+def _check_values(argv: list[str], config: ConfigStore) -> None:
+    """Refuse a dictionary without values, unless it empties one of ``config``."""
+    from llm_gym_agents.config.cli import flags
+    from llm_gym_agents.config.defaults import get_setting
+
+    for flag, after in pairwise([*argv, "--"]):
+        if "=" in flag or not after.startswith("--"):
+            continue
+        if any(get_setting(config, name) == {} for name in flags([flag])):
+            raise ConfigError(f"{flag} needs values, such as {flag} NAME=VALUE")
 
 
 @contextmanager

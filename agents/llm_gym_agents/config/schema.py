@@ -185,9 +185,9 @@ class WarmStartConfig(Section):
     steps: PositiveInt = 200
     """Optimizer steps."""
     rounds: PositiveInt = 1
-    """Maximum rounds of imitation. Another round follows while over 10 % of the replies are
-    unusable and the last round repaired a quarter of them; with a solver, until 90 % of the
-    episodes are won."""
+    """Maximum rounds of imitation. With solver, reflex or best_random another round follows while
+    fewer than 90 % of the episodes are won or over 10 % of the replies are unusable; with random,
+    while over 10 % are unusable and each round after the first repairs a quarter of them."""
     rate: PositiveFloat = 3e-3
     """Learning rate of AdamW."""
 
@@ -269,8 +269,10 @@ class TrainingConfig(Section):
     kl_coef: PositiveFloat = 0.001
     """Weight of the KL penalty."""
     max_kl: PositiveFloat = 0.1
-    """Maximum KL between the policies before and after an update (mean over at most 8 sampled
-    tokens of each reply). A larger update is scaled back, and the learning rate is lowered."""
+    """Maximum KL between the policies before and after an update (mean over sampled tokens). It is
+    multiplied by min(1, 8 / mean reply length in tokens) and by the square of the batch's signal (0
+    if all episodes score the same, at most 1). A larger update is scaled back, and the learning
+    rate is lowered."""
 
     # --- the optimizer --------------------------------------------------------------------
     optimizer: Literal["adamw", "adamw_8bit", "adamw_paged"] = "adamw"

@@ -16,6 +16,7 @@ from llm_gym.core.infos import find_attribute
 from llm_gym.core.outcome import StopReason, stop_reason
 from llm_gym.episodes import Trajectory, play_episode
 from llm_gym.episodes.play import begin
+from llm_gym.evaluate.players import built_in_player
 from llm_gym.registry.lookup import find_spec
 from llm_gym.tools.registry import ToolRegistry
 from llm_gym.wrappers.as_text import ensure_text
@@ -121,18 +122,10 @@ def episode_rows(
     """
     options = None if split is None else {"split": split}
     with EpisodeChat(env_id, **kwargs) as chat:
-        if not chat.env.has_wrapper_attr(f"{player}_action"):
-            raise ConfigError(
-                f"{env_id} has no {player}; give its class a {player}_action() that "
-                "returns a move, or choose another player"
-            )
-        act = chat.env.get_wrapper_attr(f"{player}_action")
         rows = []
         for seed in seeds:
-            try:
-                episode = play_episode(chat.env, lambda _: act(), seed, options)
-            except NotImplementedError as error:
-                raise ConfigError(f"{env_id} has no {player}: {error}") from error
+            act = built_in_player(chat.env, player, env_id, seed)
+            episode = play_episode(chat.env, lambda _: act(), seed, options)  # noqa: B023 - at once
             if episode.success or not only_won:
                 rows.append({**episode_row(episode), "env_id": env_id, "player": player})
     return rows

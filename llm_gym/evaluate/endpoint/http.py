@@ -170,8 +170,10 @@ class JsonHTTP:
         return read(size, timeout if timeout is None else min(timeout, left))
 
 
-def split_url(url: str) -> urllib.parse.SplitResult:
-    """Return the parts of ``url``; raises ``ConfigError`` if it names no server."""
+def split_url(
+    url: str, rule: str = "url must be like http://127.0.0.1:8000"
+) -> urllib.parse.SplitResult:
+    """Return the parts of ``url``; raises ``ConfigError`` with ``rule`` if it names no server."""
     try:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
@@ -180,7 +182,7 @@ def split_url(url: str) -> urllib.parse.SplitResult:
     odd = not url.isascii() or any(sign <= " " for sign in url)
     if odd or parts.scheme not in ("http", "https") or not parts.hostname:
         got = "" if {"@", "?"} & set(url) else f", got {url!r}"  # such a one may hold a secret
-        raise ConfigError(f"url must be like http://127.0.0.1:8000{got}")
+        raise ConfigError(f"{rule}{got}")
     return parts
 
 

@@ -146,6 +146,8 @@ def test_tokens_are_counted_and_the_report_is_a_table_and_json(report):
     assert report.estimators["vine, branches=1"]["tokens"] == whole + report.episodes * 6
     lines = credit_table(report).splitlines()
     assert len(lines) == 3 + len(report.estimators)
+    assert f"{report.episodes} episodes from {report.starts} starts" in lines[0]
+    assert report.starts == 3  # of 16 episodes each
     assert json.loads(json.dumps(asdict(report)))["turns"] == report.turns
 
 

@@ -37,6 +37,12 @@ def test_exported_messages_hold_rules_observations_and_moves(tmp_path, capsys):
     assert "3 rows" in capsys.readouterr().out
 
 
+def test_a_game_without_a_list_of_moves_is_exported_with_its_examples(tmp_path):
+    rows = export(tmp_path, "tests.agents.odd:Coin", "--episodes", "4", "--player", "random")
+    said = {message["content"] for row in rows for message in row["messages"][1::2]}
+    assert said == {"heads", "tails"}
+
+
 def test_train_instances_are_the_default_where_there_are_splits(tmp_path):
     game = "llm_gym/TextGameEasy-v0"
     for arguments, splits in (((), {"train"}), (("--split", "test"), {"test"})):
@@ -63,6 +69,8 @@ def test_an_export_can_be_read_as_a_dataset_environment(tmp_path):
         ([GUESS, "--episodes", "0"], "--episodes"),
         (["llm_gym/Nothing-v0"], "llm_gym/Nothing-v0"),
         ([GUESS, "--split", "test"], "splits"),
+        (["tests.agents.odd:Coin"], "Coin has no solver player"),
+        (["FrozenLake-v1"], "FrozenLake-v1 has no solver player"),
         ([GUESS, "--player", "random", "--only-won", "--episodes", "1"], "--only-won"),
         ([GUESS, "--out", "x.csv"], "--out"),
     ],

@@ -1,6 +1,7 @@
 """What ``llm-gym train`` prints before and after a run, and ``llm-gym play``."""
 
 import io
+import json
 import re
 import shlex
 import subprocess
@@ -22,6 +23,9 @@ from llm_gym_agents.recipes import Recipe, find_recipe
 from llm_gym_agents.rollouts.evaluation import rollout
 from tests.agents.small_run import config_with
 from tests.agents.tiny import save_tiny
+
+ECHO, GUESS = "llm_gym/Echo-v0", "llm_gym/GuessTheNumber-v0"
+COIN = "tests.agents.odd:Coin"
 
 
 def test_without_a_target_the_recipes_are_listed(capsys):
@@ -99,7 +103,9 @@ def test_max_turns_cuts_an_endless_environment(tmp_path):
 
 def test_play_shows_each_move_and_needs_a_checkpoint(echo_run, capsys, tmp_path):
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(echo_run)]) == 0
-    assert capsys.readouterr().out.count("\n> ") == 4
+    out = capsys.readouterr().out
+    assert out.count("\n> ") == 4
+    assert not out.startswith("\n")
     ConfigStore().save(tmp_path / "config.json")
     assert cli.main(["play", "llm_gym/Echo-v0", "--model", str(tmp_path)]) == 2
     assert "checkpoint" in capsys.readouterr().err
@@ -121,19 +127,37 @@ def test_a_suite_is_a_mix_in_equal_shares(tmp_path, monkeypatch, capsys):
     [
         (["llm_gym/Echo-v0", "--suite", "echo"], "llm_gym/Echo-v0"),
         (["--suite", "nothing-like-it"], "nothing-like-it"),
+        (["--suite", "Nothing"], "llm-gym list"),
         (["mix.json"], "environment.mix"),
         (["nothing.yaml"], "nothing.yaml"),
         (["llm_gym/Echo-v0", "--environment.mix", "llm_gym/Echo-v0=-1"], "environment.mix"),
+        (["llm_gym/Echo-v0", "--environment.env-kwargs"], "--environment.env-kwargs"),
+        (["FrozenLake-v1", "--warm-start.player", "reflex"], "FrozenLake-v1 has no reflex"),
+        ([COIN, "--warm-start.player", "solver"], f"{COIN} has no solver"),
+        (
+            ["two.json", "--warm-start.player", "solver", "--smoke"],
+            f"{COIN} has no solver",
+        ),
     ],
 )
 def test_an_unplayable_target_gives_a_one_line_error(words, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mix.json").write_text('{"environment": {"mix": {"llm_gym/Echo-v0": 0}}}')
+    (tmp_path / "two.json").write_text(json.dumps({"environment": {"mix": {ECHO: 1, COIN: 1}}}))
     (tmp_path / "nothing.yaml").write_text("training: {batch_size: 8}")
     assert cli.main(["train", *words, "--dry-run"]) == 2
     printed = capsys.readouterr().err
     assert named in printed
     assert printed.count("\n") == 1
+
+
+def test_a_dry_run_accepts_players_that_are_there_and_emptied_settings(tmp_path, capsys):
+    for player in ("random", "best_random"):
+        assert cli.main(["train", COIN, "--warm-start.player", player, "--dry-run"]) == 0
+    assert cli.main(["train", ECHO, "--warm-start.player", "reflex", "--dry-run"]) == 0
+    file = tmp_path / "six.json"
+    file.write_text(json.dumps({"environment": {"env_id": GUESS, "env_kwargs": {"high": 6}}}))
+    assert cli.main(["train", str(file), "--environment.env-kwargs", "--dry-run"]) == 0
 
 
 EXAMPLES = Path(__file__).parents[3] / "docs/examples"
